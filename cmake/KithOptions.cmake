@@ -1,0 +1,14 @@
+# Warnings and sanitizers, for our own targets only.
+add_library(kith_options INTERFACE)
+target_compile_options(kith_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  # The contract fixes which operations are fused: no contraction behind our back.
+  -ffp-contract=off>)
+if(KITH_WARNINGS_AS_ERRORS)
+  target_compile_options(kith_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(KITH_SANITIZE)
+  target_compile_options(kith_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KITH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+  target_link_options(kith_options INTERFACE -fsanitize=${KITH_SANITIZE})
+endif()

@@ -1,0 +1,79 @@
+/// @file
+/// One type for every index, for programs that choose at run time (the command line, Python).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kith/brute_force.hpp"
+
+namespace kith {
+
+/// A type-erased index. Cheap to copy; copies share the index.
+class AnyIndex {
+ public:
+  /// Wraps any index class that has rows, dim, dtype, metric, search, save and memory_bytes.
+  template <class Index>
+  AnyIndex(std::string_view type, Index index)
+      : self_(std::make_shared<Model<Index>>(std::string(type), std::move(index))) {}
+
+  /// @param type "brute_force"; index_types() lists them
+  /// @throws InvalidArgument for an unknown type
+  static AnyIndex build(std::string_view type, const Dataset& dataset, const BruteForceParameters& parameters,
+                        const Execution& execution = {});
+
+  /// Opens a saved index of whatever type its header names.
+  /// @throws IoError
+  static AnyIndex load(const std::filesystem::path& path, const Execution& execution = {});
+
+  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {}) const {
+    return self_->search(queries, k, execution);
+  }
+  void save(const std::filesystem::path& path, const Execution& execution = {}) const {
+    self_->save(path, execution);
+  }
+  const std::string& type() const noexcept { return self_->type; }
+  std::int64_t rows() const noexcept { return self_->rows(); }
+  std::int64_t dim() const noexcept { return self_->dim(); }
+  Dtype dtype() const noexcept { return self_->dtype(); }
+  Metric metric() const noexcept { return self_->metric(); }
+  std::uint64_t memory_bytes() const noexcept { return self_->memory_bytes(); }
+
+ private:
+  struct Concept {
+    explicit Concept(std::string t) : type(std::move(t)) {}
+    virtual ~Concept() = default;
+    virtual Neighbors search(const DatasetView&, std::int64_t, const Execution&) const = 0;
+    virtual void save(const std::filesystem::path&, const Execution&) const = 0;
+    virtual std::int64_t rows() const = 0;
+    virtual std::int64_t dim() const = 0;
+    virtual Dtype dtype() const = 0;
+    virtual Metric metric() const = 0;
+    virtual std::uint64_t memory_bytes() const = 0;
+    std::string type;
+  };
+  template <class Index>
+  struct Model final : Concept {
+    Model(std::string t, Index i) : Concept(std::move(t)), index(std::move(i)) {}
+    Neighbors search(const DatasetView& q, std::int64_t k, const Execution& e) const override {
+      return index.search(q, k, e);
+    }
+    void save(const std::filesystem::path& p, const Execution& e) const override { index.save(p, e); }
+    std::int64_t rows() const override { return index.rows(); }
+    std::int64_t dim() const override { return index.dim(); }
+    Dtype dtype() const override { return index.dtype(); }
+    Metric metric() const override { return index.metric(); }
+    std::uint64_t memory_bytes() const override { return index.memory_bytes(); }
+    Index index;
+  };
+  std::shared_ptr<const Concept> self_;
+};
+
+/// Names that AnyIndex::build accepts.
+std::vector<std::string> index_types();
+
+}  // namespace kith

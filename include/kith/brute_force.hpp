@@ -1,0 +1,88 @@
+/// @file
+/// Exact nearest neighbours by looking at every row: a cheap filter with a proven error bound, then
+/// exact re-ranking of what it keeps (docs/exact-contract.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/metric.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith {
+
+/// The cheap first look. None changes the answer, only the time and the memory.
+enum class Filter : std::uint8_t {
+  automatic,  ///< the cheapest by the surplus measured on a sample of the data
+  int8,       ///< 1 byte a value; lossless for i8 and u8 data
+  fp16,       ///< 2 bytes a value
+  fp32,       ///< 4 bytes a value; difference form in low dimension
+  none,       ///< no codes: the float64 distance of every pair
+};
+
+/// "auto", "int8", "fp16", "fp32", "none".
+std::string_view name(Filter filter) noexcept;
+/// @throws InvalidArgument
+Filter parse_filter(std::string_view text);
+
+struct BruteForceParameters {
+  Metric metric = Metric::sqeuclidean;
+  Filter filter = Filter::automatic;
+};
+
+/// Exact k-nearest-neighbour search over a dataset of any dimension and dtype.
+///
+/// Thread-safe: any number of threads may search one index. Answers are the same bits for every
+/// filter, thread count, batch size and device.
+class BruteForce {
+ public:
+  /// Over rows that stay the caller's and must outlive the index.
+  /// @throws InvalidArgument, OutOfMemory, Cancelled
+  static BruteForce build(const DatasetView& dataset, const BruteForceParameters& parameters = {},
+                          const Execution& execution = {});
+
+  /// Over rows the index keeps alive itself.
+  static BruteForce build(const Dataset& dataset, const BruteForceParameters& parameters = {},
+                          const Execution& execution = {});
+
+  /// The k nearest rows of each query.
+  /// @param queries [q, dim] of the dataset's dtype
+  /// @param k at least 1; more than the rows there are pads with -1 and +inf
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {}) const;
+
+  /// Writes one file, whole or not at all.
+  /// @throws IoError
+  void save(const std::filesystem::path& path, const Execution& execution = {}) const;
+
+  /// Memory-maps a saved index and rebuilds its codes.
+  /// @throws IoError when the file is missing, truncated, corrupt or foreign
+  static BruteForce load(const std::filesystem::path& path, const Execution& execution = {});
+
+  std::int64_t rows() const noexcept;
+  std::int64_t dim() const noexcept;
+  Dtype dtype() const noexcept;
+  Metric metric() const noexcept;
+  /// The filter in use; never `automatic`.
+  Filter filter() const noexcept;
+  /// Bytes held beyond the dataset itself.
+  std::uint64_t memory_bytes() const noexcept;
+
+  struct State;
+
+ private:
+  explicit BruteForce(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+/// One-shot search: builds what pays off for this many queries, searches, forgets.
+/// @param dataset [n, dim]; @param queries [q, dim] of the same dtype
+Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
+              const BruteForceParameters& parameters = {}, const Execution& execution = {});
+
+}  // namespace kith

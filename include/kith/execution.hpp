@@ -1,0 +1,69 @@
+/// @file
+/// How a call runs: devices, threads, memory budget, progress, cancellation. Passed to every call,
+/// stored in no index, so several threads may search one index at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kith {
+
+/// A place to run on.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  int ordinal = 0;
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// "cpu", "cuda:0".
+std::string name(const Device& device);
+
+/// Parses "cpu", "cuda", "cuda:1", "cuda:0,1,2", "all" (every CUDA device) or "auto" (a CUDA device
+/// where there is one, else the CPU).
+/// @throws InvalidArgument for other text, DeviceError when a named device is not there
+std::vector<Device> parse_devices(std::string_view text);
+
+/// What a device is; see devices().
+struct DeviceInfo {
+  Device device;
+  std::string description;         ///< model name
+  std::uint64_t memory_bytes = 0;  ///< total memory
+  int cores = 0;                   ///< hardware threads, or multiprocessors
+  std::string instruction_sets;    ///< kernel paths usable here, best first: "avx512_vnni avx2 portable"
+  bool usable = true;
+  std::string note;  ///< why it is not usable
+};
+
+/// The CPU first, then every CUDA device the driver reports.
+std::vector<DeviceInfo> devices();
+
+/// One report of a long run.
+struct Progress {
+  const char* stage = "";  ///< "build", "search", ...
+  std::int64_t done = 0;   ///< units of work finished
+  std::int64_t total = 0;  ///< units of work in all
+};
+
+/// How a call runs. The default is: this CPU, all its cores, no memory limit, silent.
+struct Execution {
+  std::vector<Device> devices = {Device{}};
+  int threads = 0;                 ///< 0: one per hardware thread this process may use
+  std::uint64_t memory_limit = 0;  ///< bytes the call may take beyond its inputs; 0: no limit
+  void* stream = nullptr;          ///< CUDA stream to order work on; nullptr: the library's own
+
+  /// Called now and then from a worker thread, never concurrently. Must not throw.
+  std::function<void(const Progress&)> progress;
+  /// Polled often; return true to stop. The call then throws Cancelled.
+  std::function<bool()> cancelled;
+};
+
+/// The number of threads `execution` resolves to on this machine.
+/// @throws InvalidArgument when threads is negative or above 4096
+int resolve_threads(const Execution& execution);
+
+}  // namespace kith

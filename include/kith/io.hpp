@@ -1,0 +1,92 @@
+/// @file
+/// Reading and writing of vectors, point clouds and search results. docs/formats.md lists the formats.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kith/dataset.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith {
+
+/// A file format. Formats with one element type (fvecs) fix the dtype; the others carry it.
+enum class FileFormat : std::uint8_t {
+  fvecs,  ///< TEXMEX float32: int32 dim before each row
+  bvecs,  ///< TEXMEX uint8
+  ivecs,  ///< TEXMEX int32 (indices)
+  fbin,   ///< big-ann float32: 8-byte header of two uint32, or 16-byte header of two uint64
+  u8bin,
+  i8bin,
+  ibin,  ///< big-ann int32 (indices), or a ground-truth file (indices then float32 distances)
+  npy,
+  hdf5,  ///< ann-benchmarks: train, test, neighbors, distances
+  pcd,
+  ply,
+  las,
+  xyz,    ///< text, one point a line
+  json,   ///< results only
+  table,  ///< results only: text columns
+  index,  ///< a saved Kith index
+};
+
+/// "fvecs", "npy", ...
+std::string_view name(FileFormat format) noexcept;
+
+/// By extension and, where the file exists, by its first bytes.
+/// @throws IoError when the file's content is foreign, InvalidArgument when the extension says nothing
+FileFormat guess_format(const std::filesystem::path& path);
+
+struct ReadOptions {
+  std::optional<FileFormat> format;  ///< default: guess_format
+  std::string member;                ///< HDF5 dataset; default "train"
+  std::int64_t first_row = 0;        ///< skip this many rows
+  std::int64_t max_rows = -1;        ///< read at most this many; -1: all
+};
+
+/// Vectors or points of a file. Files whose rows lie as Kith needs them are memory-mapped, others read.
+/// Point-cloud formats give [n, 3]: f32 or f64 as stored; LAS gives f64 (scale and offset applied).
+/// @throws IoError when missing, truncated, corrupt or foreign; InvalidArgument; OutOfMemory
+Dataset read_dataset(const std::filesystem::path& path, const ReadOptions& options = {});
+
+struct WriteOptions {
+  std::optional<FileFormat> format;  ///< default: by extension
+};
+
+/// Writes the whole file or nothing (temporary file, fsync, rename). A dtype the format cannot hold is
+/// refused, never converted silently.
+/// @throws IoError, InvalidArgument
+void write_dataset(const std::filesystem::path& path, const DatasetView& data,
+                   const WriteOptions& options = {});
+
+/// Results: "r" (no extension) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and a
+/// .fvecs of the same stem with the distances); .ibin or .bin a big-ann ground-truth file; .json; .txt a
+/// table; .h5/.hdf5 the ann-benchmarks members neighbors and distances.
+/// @return the files written
+std::vector<std::filesystem::path> write_neighbors(const std::filesystem::path& path,
+                                                   const Neighbors& neighbors,
+                                                   const WriteOptions& options = {});
+
+/// Reads any of those, and ground-truth files of other tools (ivecs, ibin, HDF5, npy of int32 or int64).
+/// Distances are NaN-filled float where the file has none.
+Neighbors read_neighbors(const std::filesystem::path& path);
+
+/// What a file holds, from its header.
+struct FileInfo {
+  FileFormat format = FileFormat::npy;
+  std::string element_type;  ///< "f32", "i32", ...
+  std::int64_t rows = 0;
+  std::int64_t dim = 0;
+  std::uint64_t bytes = 0;  ///< size of the file
+  /// More that the header says, in order ("version", "1.2"), ("scale", "0.01 0.01 0.01"), ...
+  std::vector<std::pair<std::string, std::string>> details;
+};
+
+/// @throws IoError
+FileInfo inspect(const std::filesystem::path& path);
+
+}  // namespace kith

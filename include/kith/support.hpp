@@ -1,0 +1,53 @@
+/// @file
+/// The one list of what is supported: it drives dispatch, the conformance tests and the docs' table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "kith/dtype.hpp"
+#include "kith/execution.hpp"
+#include "kith/metric.hpp"
+
+namespace kith {
+
+inline constexpr std::array all_dtypes = {Dtype::f32, Dtype::f16, Dtype::bf16,
+                                          Dtype::i8,  Dtype::u8,  Dtype::f64};
+inline constexpr std::array all_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
+                                           Metric::cosine, Metric::manhattan};
+
+/// One supported combination.
+struct Support {
+  std::string_view index;
+  Dtype dtype;
+  Metric metric;
+  Device::Kind backend;
+};
+
+namespace detail {
+constexpr auto make_support() {
+  std::array<Support, all_dtypes.size() * all_metrics.size()> list{};
+  std::size_t at = 0;
+  for (Dtype dtype : all_dtypes) {
+    for (Metric metric : all_metrics) {
+      list[at++] = Support{"brute_force", dtype, metric, Device::Kind::cpu};
+    }
+  }
+  return list;
+}
+}  // namespace detail
+
+/// Every supported (index, dtype, metric, backend).
+inline constexpr auto supported = detail::make_support();
+
+constexpr bool is_supported(std::string_view index, Dtype dtype, Metric metric, Device::Kind backend) {
+  for (const Support& entry : supported) {
+    if (entry.index == index && entry.dtype == dtype && entry.metric == metric && entry.backend == backend) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace kith

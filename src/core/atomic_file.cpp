@@ -1,0 +1,88 @@
+// Temporary file, fsync, rename.
+#include "core/atomic_file.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kith/error.hpp"
+
+namespace kith {
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* what, int reason) {
+  throw IoError(fmt::format("cannot {} '{}': {}", what, path.string(), std::strerror(reason)));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  static std::atomic<unsigned> serial{0};
+  if (path_.empty() || std::filesystem::is_directory(path_)) {
+    throw IoError(fmt::format("cannot write '{}': it is a folder; name a file", path_.string()));
+  }
+  temporary_ = path_;
+  temporary_ += fmt::format(".{}.{}.tmp", ::getpid(), serial++);
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(path_, "write", errno);
+  buffer_.reserve(buffer_bytes);
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      buffer_(std::move(other.buffer_)),
+      written_(other.written_),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::flush() {
+  std::size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t count = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail(path_, "write", errno);
+    }
+    done += static_cast<std::size_t>(count);
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  written_ += bytes;
+  while (bytes > 0) {
+    const std::size_t part = std::min(bytes, buffer_bytes - buffer_.size());
+    buffer_.insert(buffer_.end(), from, from + part);
+    from += part;
+    bytes -= part;
+    if (buffer_.size() == buffer_bytes) flush();
+  }
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (::fsync(fd_) != 0) fail(path_, "write", errno);
+  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "write", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "write", errno);
+  temporary_.clear();
+}
+
+void commit_all(std::vector<AtomicFile>& files) {
+  for (AtomicFile& file : files) file.commit();
+}
+
+}  // namespace kith

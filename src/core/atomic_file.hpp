@@ -1,0 +1,48 @@
+// Output files that appear whole or not at all: temporary file, fsync, rename.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kith {
+
+/// Writes into "<path>.<pid>.tmp" beside the target; commit() puts it in place, destruction without
+/// commit removes it. Move-only.
+class AtomicFile {
+ public:
+  /// @throws IoError when the folder is missing or not writable
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  /// Appends. @throws IoError (disk full, ...)
+  void write(const void* data, std::size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// Bytes appended so far.
+  std::uint64_t size() const noexcept { return written_; }
+
+  /// The temporary file, for libraries that write by name (HDF5); do not mix with write().
+  const std::filesystem::path& temporary() const noexcept { return temporary_; }
+
+  /// Flushes, syncs and renames. @throws IoError; the target is then untouched
+  void commit();
+
+ private:
+  void flush();
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  std::vector<char> buffer_;
+  std::uint64_t written_ = 0;
+  int fd_ = -1;
+};
+
+/// Commits several files that belong together; on an error none of the not yet renamed ones appears.
+void commit_all(std::vector<AtomicFile>& files);
+
+}  // namespace kith

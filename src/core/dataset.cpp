@@ -1,0 +1,108 @@
+// Dataset: owned, adopted or memory-mapped rows.
+#include "kith/dataset.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/int128.hpp"
+#include "core/mapped_file.hpp"
+#include "kith/error.hpp"
+
+namespace kith {
+namespace {
+
+// Bytes from the first element to the end of the last row; checks overflow.
+std::uint64_t extent_bytes(Dtype dtype, std::int64_t rows, std::int64_t dim, std::int64_t stride,
+                           const char* what) {
+  if (rows == 0) return 0;
+  const int128 elements = static_cast<int128>(rows - 1) * stride + dim;
+  const int128 bytes = elements * static_cast<int128>(size_of(dtype));
+  if (bytes > std::numeric_limits<std::int64_t>::max()) {
+    throw InvalidArgument(
+        fmt::format("{}: {} rows of {} elements are more than 2^63 bytes", what, rows, dim));
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+
+void validate(const DatasetView& view, const char* what) {
+  if (view.rows < 0)
+    throw InvalidArgument(fmt::format("{}: {} rows; at least 0 are needed", what, view.rows));
+  if (view.dim < 1) {
+    throw InvalidArgument(fmt::format("{}: dimension {}; at least 1 is needed", what, view.dim));
+  }
+  if (view.rows > 1 && view.row_stride < view.dim) {
+    throw InvalidArgument(fmt::format("{}: a row stride of {} elements is less than the dimension {}", what,
+                                      view.row_stride, view.dim));
+  }
+  extent_bytes(view.dtype, view.rows, view.dim, view.row_stride, what);
+  if (view.data == nullptr && view.rows > 0) {
+    throw InvalidArgument(
+        fmt::format("{}: the data pointer is null though there are {} rows", what, view.rows));
+  }
+}
+
+Dataset Dataset::allocate(Dtype dtype, std::int64_t rows, std::int64_t dim) {
+  DatasetView view(nullptr, dtype, rows, dim, dim);
+  if (rows < 0 || dim < 1) {
+    throw InvalidArgument(
+        fmt::format("cannot allocate {} rows of dimension {}; both must be positive", rows, dim));
+  }
+  const std::uint64_t bytes = extent_bytes(dtype, rows, dim, dim, "dataset");
+  constexpr std::uint64_t alignment = 64;
+  const std::uint64_t rounded = (bytes / alignment + 1) * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded);
+  if (memory == nullptr) {
+    throw OutOfMemory(
+        fmt::format("no memory for {} rows of dimension {} ({} bytes); read fewer rows or "
+                    "memory-map the file",
+                    rows, dim, bytes));
+  }
+  std::memset(memory, 0, rounded);
+  view.data = memory;
+  Dataset result;
+  result.view_ = view;
+  result.keep_alive_ =
+      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  result.writable_ = true;
+  return result;
+}
+
+Dataset Dataset::copy(const DatasetView& view) {
+  validate(view, "dataset");
+  Dataset result = allocate(view.dtype, view.rows, view.dim);
+  const std::size_t row_bytes = static_cast<std::size_t>(view.dim) * size_of(view.dtype);
+  auto* to = static_cast<char*>(result.mutable_data());
+  for (std::int64_t i = 0; i < view.rows; ++i)
+    std::memcpy(to + static_cast<std::size_t>(i) * row_bytes, view.row(i), row_bytes);
+  return result;
+}
+
+Dataset Dataset::adopt(const DatasetView& view, std::shared_ptr<const void> keep_alive) {
+  validate(view, "dataset");
+  Dataset result;
+  result.view_ = view;
+  result.keep_alive_ = std::move(keep_alive);
+  return result;
+}
+
+Dataset Dataset::map(const std::filesystem::path& path, std::uint64_t offset, Dtype dtype, std::int64_t rows,
+                     std::int64_t dim, std::int64_t row_stride) {
+  auto file = MappedFile::open(path);
+  DatasetView view(nullptr, dtype, rows, dim, row_stride);
+  view.data = file->bytes().data() + offset;
+  if (rows > 0) validate(view, "file");
+  const std::uint64_t bytes = extent_bytes(dtype, rows, dim, row_stride, "file");
+  if (offset > file->size() || bytes > file->size() - offset) {
+    throw IoError(fmt::format(
+        "'{}' is truncated: {} rows of dimension {} need {} bytes from offset {}, the file has {}",
+        path.string(), rows, dim, bytes, offset, file->size()));
+  }
+  return adopt(view, std::move(file));
+}
+
+}  // namespace kith

@@ -1,0 +1,87 @@
+// Run-time choice of the kernel path.
+#include "core/instruction_set.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+
+namespace kith {
+
+std::string_view name(InstructionSet set) noexcept {
+  switch (set) {
+    case InstructionSet::avx512_vnni: return "avx512_vnni";
+    case InstructionSet::avx_vnni: return "avx_vnni";
+    case InstructionSet::avx2: return "avx2";
+    case InstructionSet::portable: return "portable";
+  }
+  return "?";
+}
+
+namespace {
+
+std::vector<InstructionSet> detect() {
+  std::vector<InstructionSet> found;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+                    __builtin_cpu_supports("f16c") != 0;
+  if (avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+      __builtin_cpu_supports("avx512vnni") != 0) {
+    found.push_back(InstructionSet::avx512_vnni);
+  }
+#if defined(KITH_HAVE_AVX_VNNI)
+  if (avx2 && __builtin_cpu_supports("avxvnni") != 0) found.push_back(InstructionSet::avx_vnni);
+#endif
+  if (avx2) found.push_back(InstructionSet::avx2);
+#endif
+  found.push_back(InstructionSet::portable);
+  return found;
+}
+
+constexpr int not_forced = -1;
+std::atomic<int> forced{not_forced};
+
+InstructionSet from_environment() {
+  const auto& usable = usable_instruction_sets();
+  const char* wanted = std::getenv("KITH_INSTRUCTION_SET");
+  if (wanted == nullptr || *wanted == '\0') return usable.front();
+  std::string list;
+  for (InstructionSet set : usable) {
+    if (name(set) == wanted) return set;
+    list += list.empty() ? "" : ", ";
+    list += name(set);
+  }
+  throw InvalidArgument(
+      fmt::format("KITH_INSTRUCTION_SET={} is not usable here; this CPU and build have {}", wanted, list));
+}
+
+}  // namespace
+
+const std::vector<InstructionSet>& usable_instruction_sets() {
+  static const std::vector<InstructionSet> sets = detect();
+  return sets;
+}
+
+InstructionSet active_instruction_set() {
+  const int set = forced.load(std::memory_order_relaxed);
+  return set == not_forced ? from_environment() : static_cast<InstructionSet>(set);
+}
+
+void force_instruction_set(std::optional<InstructionSet> set) {
+  if (!set) {
+    forced = not_forced;
+    return;
+  }
+  const auto& usable = usable_instruction_sets();
+  if (std::find(usable.begin(), usable.end(), *set) == usable.end()) {
+    throw InvalidArgument(fmt::format("instruction set {} is not usable on this CPU", name(*set)));
+  }
+  forced = static_cast<int>(*set);
+}
+
+}  // namespace kith

@@ -1,0 +1,12 @@
+// The canonical kernels of each instruction set.
+#pragma once
+
+#include "distance/canonical.hpp"
+
+namespace kith {
+
+CanonicalFunction canonical_portable(Dtype dtype, Metric metric);
+CanonicalFunction canonical_avx2(Dtype dtype, Metric metric);
+CanonicalFunction canonical_avx512(Dtype dtype, Metric metric);
+
+}  // namespace kith

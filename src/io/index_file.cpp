@@ -1,0 +1,165 @@
+// Saved indexes on disk.
+#include "io/index_file.hpp"
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include "core/atomic_file.hpp"
+#include "kith/error.hpp"
+#include "kith/version.hpp"
+
+namespace kith {
+namespace {
+
+constexpr std::string_view magic = "KITHIDX\n";
+constexpr std::uint64_t prefix_bytes = 32;
+constexpr std::uint64_t alignment = 4096;
+constexpr std::uint64_t largest_header = std::uint64_t{1} << 28U;
+
+std::uint64_t aligned(std::uint64_t offset) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+std::string hex(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+struct HashState {
+  XXH3_state_t* state = XXH3_createState();
+  HashState() { XXH3_64bits_reset(state); }
+  HashState(const HashState&) = delete;
+  HashState& operator=(const HashState&) = delete;
+  ~HashState() { XXH3_freeState(state); }
+};
+
+// A header whose length in bytes does not depend on the offsets in it: they are written as fixed-width text.
+std::string fixed(std::uint64_t value) {
+  return fmt::format("{:020}", value);
+}
+
+std::uint64_t parse_fixed(const nlohmann::json& value) {
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() != 20 || text.find_first_not_of("0123456789") != std::string::npos)
+    throw std::invalid_argument(text);
+  return std::stoull(text);
+}
+
+}  // namespace
+
+void write_index_file(const std::filesystem::path& path, nlohmann::json header,
+                      const std::vector<IndexSection>& sections) {
+  AtomicFile out(path);
+  auto& table = header["sections"] = nlohmann::json::array();
+  for (const IndexSection& section : sections) {
+    HashState hash;
+    std::uint64_t bytes = 0;
+    section.produce([&](const void* data, std::size_t count) {
+      XXH3_64bits_update(hash.state, data, count);
+      bytes += count;
+    });
+    if (bytes != section.bytes)
+      throw IoError(fmt::format("section '{}' changed while it was saved", section.name));
+    table.push_back({{"name", section.name},
+                     {"offset", fixed(0)},
+                     {"bytes", fixed(section.bytes)},
+                     {"xxh3", hex(XXH3_64bits_digest(hash.state))}});
+  }
+  std::uint64_t offset = aligned(prefix_bytes + header.dump().size());
+  for (auto& entry : table) {
+    entry["offset"] = fixed(offset);
+    offset = aligned(offset + parse_fixed(entry["bytes"]));
+  }
+  const std::string text = header.dump();
+
+  const std::uint32_t version = index_file_version;
+  const std::uint32_t reserved = 0;
+  const std::uint64_t length = text.size();
+  const std::uint64_t checksum = XXH3_64bits(text.data(), text.size());
+  out.write(magic);
+  out.write(&version, sizeof version);
+  out.write(&reserved, sizeof reserved);
+  out.write(&length, sizeof length);
+  out.write(&checksum, sizeof checksum);
+  out.write(text);
+  static constexpr std::array<char, alignment> zeros{};
+  for (const IndexSection& section : sections) {
+    out.write(zeros.data(), aligned(out.size()) - out.size());
+    section.produce([&](const void* data, std::size_t count) { out.write(data, count); });
+  }
+  out.commit();
+}
+
+bool IndexFile::is_index_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, 8> start{};
+  in.read(start.data(), start.size());
+  return in.gcount() == 8 && std::string_view(start.data(), start.size()) == magic;
+}
+
+IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_sections) {
+  IndexFile result;
+  result.path_ = path;
+  result.file_ = MappedFile::open(path);
+  const auto bytes = result.file_->bytes();
+  const auto fail = [&](const std::string& why) -> IoError {
+    return IoError(fmt::format("'{}' {}", path.string(), why));
+  };
+  if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) {
+    throw fail("is not a Kith index: it does not start with KITHIDX; make one with 'kith build'");
+  }
+  if (bytes.size() < prefix_bytes) throw fail("is truncated: the file ends inside the first 32 bytes");
+  std::uint32_t version = 0;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+  std::memcpy(&version, bytes.data() + 8, sizeof version);
+  std::memcpy(&length, bytes.data() + 16, sizeof length);
+  std::memcpy(&checksum, bytes.data() + 24, sizeof checksum);
+  if (version == 0 || version > index_file_version) {
+    throw fail(fmt::format("has index format version {}; this Kith reads 1 to {}; use a newer Kith", version,
+                           index_file_version));
+  }
+  if (length > largest_header || length > bytes.size() - prefix_bytes) {
+    throw fail(fmt::format("is truncated or corrupt: its header claims {} bytes, the file has {}", length,
+                           bytes.size()));
+  }
+  const char* text = reinterpret_cast<const char*>(bytes.data() + prefix_bytes);
+  if (XXH3_64bits(text, length) != checksum) throw fail("is corrupt: the header does not match its checksum");
+  result.version_ = version;
+  try {
+    result.header_ = std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, text + length));
+    for (const auto& entry : result.header_->at("sections")) {
+      const auto section_name = entry.at("name").get<std::string>();
+      const std::uint64_t offset = parse_fixed(entry.at("offset"));
+      const std::uint64_t size = parse_fixed(entry.at("bytes"));
+      if (offset > bytes.size() || size > bytes.size() - offset) {
+        throw fail(fmt::format("is truncated: section '{}' needs {} bytes from offset {}, the file has {}",
+                               section_name, size, offset, bytes.size()));
+      }
+      if (verify_sections &&
+          hex(XXH3_64bits(bytes.data() + offset, size)) != entry.at("xxh3").get<std::string>()) {
+        throw fail(fmt::format("is corrupt: section '{}' does not match its checksum", section_name));
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw fail(fmt::format("is corrupt: its header is not what Kith writes ({})", error.what()));
+  } catch (const std::logic_error& error) {
+    throw fail(fmt::format("is corrupt: a size in its header is not a number ({})", error.what()));
+  }
+  return result;
+}
+
+std::span<const std::byte> IndexFile::section(std::string_view name) const {
+  for (const auto& entry : header_->at("sections")) {
+    if (entry.at("name").get<std::string>() == name) {
+      return file_->bytes().subspan(parse_fixed(entry.at("offset")), parse_fixed(entry.at("bytes")));
+    }
+  }
+  throw IoError(fmt::format("'{}' is corrupt: it has no section '{}'", path_.string(), name));
+}
+
+}  // namespace kith
