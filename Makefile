@@ -1,6 +1,72 @@
-# Kith: `make` builds, `make demo` shows, `make test` checks. Each works alone on a fresh Debian machine.
-BUILD := build
+# Kith. `make` builds, `make demo` shows, `make test` checks; each works alone on a fresh Debian machine
+# (as root or with sudo) and installs what is missing. `make help` lists the rest.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+# More arguments for cmake, for example CMAKE_FLAGS="-DKITH_CUDA=OFF".
+CMAKE_FLAGS ?=
+# More arguments for pytest and ctest.
+PYTEST_FLAGS ?=
+CTEST_FLAGS ?=
+
+PYTHON := $(abspath $(BUILD))/venv/bin/python
+RESULTS := $(abspath $(BUILD))/test-results
+LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+CONFIGURE = tools/check_build_dir.sh $(BUILD) && cmake -S . -B $(BUILD) -G Ninja $(LAUNCHER)
+PYTHON_TESTS = $(wildcard tests/cli tests/python tests/tools tests/benchmarks)
+
+.DEFAULT_GOAL := all
 .PHONY: all
-all:
-	cmake -S . -B $(BUILD) -G Ninja
-	cmake --build $(BUILD)
+all: ## build the library and build/bin/kith
+	@tools/setup.sh build
+	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS)
+
+.PHONY: demo
+demo: ## find the nearest coast for a thousand places: a table and a map
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build demo
+	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS)
+	BUILD=$(abspath $(BUILD)) PYTHON=$(PYTHON) tools/demo.sh
+
+.PHONY: test
+test: build-tests ## build everything and run every test
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@BUILD=$(abspath $(BUILD)) PYTHON=$(PYTHON) RESULTS=$(RESULTS) JOBS=$(JOBS) \
+	  CTEST_FLAGS="$(CTEST_FLAGS)" PYTEST_FLAGS="$(PYTEST_FLAGS)" tools/run_tests.sh $(PYTHON_TESTS)
+
+.PHONY: build-tests
+build-tests:
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build test
+	$(CONFIGURE) -DKITH_BUILD_TESTS=ON $(if $(wildcard python/CMakeLists.txt),-DKITH_BUILD_PYTHON=ON) \
+	  -DPython_EXECUTABLE=$(PYTHON) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS)
+
+.PHONY: asan tsan
+asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduced form
+	@tools/setup.sh build test-cpp
+	cmake --preset $@ $(LAUNCHER) $(CMAKE_FLAGS)
+	cmake --build build/$@ -j $(JOBS)
+	rm -rf build/$@/test-results
+	tools/sanitize.sh $@ $(JOBS)
+
+SOURCES = $(shell git ls-files '*.cpp' '*.hpp' '*.inc' '*.cu' '*.cuh')
+.PHONY: format format-check lint tiers
+format: ## format all C++ files in place
+	clang-format -i $(SOURCES)
+format-check: ## fail where a C++ file is not formatted
+	@tools/setup.sh lint
+	clang-format --dry-run -Werror $(SOURCES)
+lint: ## clang-tidy over the library and the program
+	@tools/setup.sh build lint
+	tools/lint.sh $(BUILD) $(JOBS)
+tiers: ## check that includes go down only
+	python3 tools/check_tiers.py
+
+.PHONY: install clean help
+install: all ## install into PREFIX (default /usr/local)
+	cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+clean: ## remove the build folder
+	rm -rf $(BUILD)
+help: ## this list
+	@grep -hE '^[a-z][a-z -]*:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z -]+):.*## (.*)/\1\t\2/' | \
+	  awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs ctest and pytest on a finished build, adds up their results. `make test` calls it.
+#   BUILD, PYTHON, RESULTS: build folder, interpreter, folder for JUnit files; arguments: pytest folders
+set -euo pipefail
+cd "$(dirname "$0")/.."
+status=0
+
+echo "== C++ tests"
+# shellcheck disable=SC2086
+ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "${JOBS:-2}" \
+  --output-junit "$RESULTS/ctest.xml" ${CTEST_FLAGS:-} || status=1
+# What the conformance suite covered.
+cat "$RESULTS"/*.summary.txt 2>/dev/null || true
+
+if (($#)); then
+  echo "== Python and command-line tests"
+  # shellcheck disable=SC2086
+  KITH=$BUILD/bin/kith PYTHONPATH=$BUILD/python "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
+    --junit-xml="$RESULTS/pytest.xml" ${PYTEST_FLAGS:-} "$@" || status=1
+fi
+
+python3 tools/count_tests.py "$RESULTS" || status=1
+exit $status
