@@ -1,0 +1,1 @@
+"""Datasets, peers and reports of Kith's benchmarks; see docs/benchmarks.md."""

@@ -1,0 +1,56 @@
+"""Seeded datasets that no package carries."""
+
+import numpy as np
+
+CLUSTERED_BASE = 200_000
+CLUSTERED_DIM = 768
+QUERIES = 1_000
+SEED = 20260102
+
+
+def clustered_unit_vectors(rows, dim, clusters, seed):
+    """Unit vectors like those of a text encoder, float32 [rows, dim].
+
+    Cluster centres and the scatter around them both have a spectrum that falls as 1/sqrt(rank) in a
+    random orthogonal basis (few directions carry most of the variance); cluster sizes follow Zipf's law
+    with exponent 1/2; the scatter has 0.6 of a centre's length, so that vectors of one cluster have a
+    cosine of about 0.7, and of two clusters about 0.
+    """
+    random = np.random.default_rng(seed)
+    spectrum = (1 / np.sqrt(np.arange(1, dim + 1))).astype(np.float32)
+    spectrum /= np.linalg.norm(spectrum)
+    basis, _ = np.linalg.qr(random.standard_normal((dim, dim), np.float32))
+
+    def draw(count, length):
+        return random.standard_normal((count, dim), np.float32) * (spectrum * np.float32(length))
+
+    centres = draw(clusters, 1)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    weight = 1 / np.sqrt(np.arange(1, clusters + 1))
+    member = random.choice(clusters, rows, p=weight / weight.sum())
+    out = np.empty((rows, dim), np.float32)
+    for first in range(0, rows, 16384):  # a block at a time keeps the scratch memory small
+        own = member[first : first + 16384]
+        block = (centres[own] + draw(len(own), 0.6)) @ basis
+        out[first : first + len(own)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+    return out
+
+
+def make_clustered(log):
+    """The files of `clustered-200k-768`: base and queries drawn from one mixture of 1000 clusters."""
+    log(f"  drawing {CLUSTERED_BASE + QUERIES} unit vectors of dimension {CLUSTERED_DIM}")
+    both = clustered_unit_vectors(CLUSTERED_BASE + QUERIES, CLUSTERED_DIM, 1000, SEED)
+    return {"base": both[:CLUSTERED_BASE], "queries": both[CLUSTERED_BASE:]}
+
+
+def rootsift(descriptors):
+    """RootSIFT (Arandjelovic and Zisserman, 2012), float32 unit vectors: the roots of L1-normalised SIFT."""
+    values = descriptors.astype(np.float32)
+    total = values.sum(axis=1, keepdims=True)
+    return np.sqrt(values / np.maximum(total, 1))
+
+
+def make_rootsift_1m(log, sift):
+    """The files of `rootsift-1m`: the vectors of `sift-photos-1m` as float32 unit vectors."""
+    log("  taking roots")
+    return {role: rootsift(np.load(sift[role])) for role in ("base", "queries")}
