@@ -28,8 +28,11 @@ def cache_folder(out=None):
 
 def sha256(path):
     """SHA-256 of a file, hex."""
+    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager
