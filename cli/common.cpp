@@ -1,0 +1,188 @@
+// Shared options and output.
+#include "common.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "interrupt.hpp"
+#include "suggest.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+
+CLI::Option* Common::file(CLI::Option* option) {
+  options[option].completes = OptionAbout::Completes::file;
+  return option;
+}
+
+CLI::Option* Common::choice(CLI::Option* option, std::vector<std::pair<std::string, std::string>> choices,
+                            bool closed) {
+  OptionAbout& about = options[option];
+  about.completes = OptionAbout::Completes::choice;
+  about.choices = choices;
+  if (!closed) return option;
+  option->check([choices](const std::string& value) {
+    std::vector<std::string> names;
+    std::string list;
+    for (const auto& [name, explanation] : choices) {
+      if (value == name) return std::string();
+      names.push_back(name);
+      list += (list.empty() ? "" : ", ") + name;
+    }
+    return fmt::format("'{}' is not one of {}{}", value, list, did_you_mean(value, names));
+  });
+  return option;
+}
+
+CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, const std::string& summary,
+                      std::function<void()> run) {
+  CLI::App& command = *app.add_subcommand(name, summary);
+  command.set_help_flag("-h,--help", "Show this help and leave");
+  command.add_flag("--json", common.json,
+                   "Print the result as JSON on stdout, and a failure as {\"error\": ...} on stderr");
+  command.add_flag("-q,--quiet", common.quiet, "Nothing on stderr but errors: no notes, no progress bar");
+  command.callback([&common, name, run = std::move(run)] {
+    common.command = name;
+    common.action = run;
+  });
+  return command;
+}
+
+void add_execution_options(CLI::App& command, Common& common) {
+  common
+      .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),
+              {{"cpu", "the processor"},
+               {"auto", "the first GPU where there is one, else the processor"},
+               {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several"},
+               {"all", "every GPU"}},
+              false)
+      ->capture_default_str()
+      ->group("Execution");
+  command
+      .add_option("--threads", common.threads, "Threads to use; 0 means one per core this process may use")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Execution");
+  command
+      .add_option("--memory-limit", common.memory_limit,
+                  "Refuse to start when the data, the codes and the results together need more than this, "
+                  "for example 4GiB or 500MB; 'none' leaves it to the machine's memory")
+      ->type_name("SIZE")
+      ->capture_default_str()
+      ->group("Execution");
+}
+
+void add_statistics_option(CLI::App& command, Common& common) {
+  command.add_flag("-v,--statistics", common.statistics,
+                   "Print what the search did: filter, candidates, fallbacks, NaN rows, time");
+}
+
+void add_metric_option(CLI::App& command, Common& common, std::string& metric) {
+  auto* option = command.add_option("--metric", metric, "How far a query q is from a row x")
+                     ->type_name("METRIC")
+                     ->capture_default_str()
+                     ->group("Search");
+  common.choice(option,
+                {{"sqeuclidean", "sum of (q_i - x_i)^2; the fastest"},
+                 {"euclidean", "its square root: the straight-line distance"},
+                 {"inner_product", "-(sum of q_i x_i): the largest product comes first"},
+                 {"cosine", "1 - q.x / (|q| |x|): the angle, whatever the lengths"},
+                 {"manhattan", "sum of |q_i - x_i|"}},
+                false);
+  // 'l2' has its own message: it means two things in this field.
+  option->check([](const std::string& value) {
+    try {
+      parse_metric(value);
+      return std::string();
+    } catch (const InvalidArgument& error) {
+      std::vector<std::string> names;
+      for (Metric known : all_metrics) names.emplace_back(name(known));
+      return error.what() + (value == "l2" || value == "L2" ? std::string() : did_you_mean(value, names));
+    }
+  });
+}
+
+void add_filter_option(CLI::App& command, Common& common, std::string& filter) {
+  common
+      .choice(command
+                  .add_option("--filter", filter,
+                              "The cheap first look at every row; it changes the time and the memory, "
+                              "never the answer")
+                  ->type_name("FILTER"),
+              {{"auto", "the cheapest, measured on a sample of the data"},
+               {"int8", "1 byte a value"},
+               {"fp16", "2 bytes a value"},
+               {"fp32", "4 bytes a value; best in low dimension"},
+               {"none", "the exact float64 distance of every pair"}})
+      ->capture_default_str()
+      ->group("Search");
+}
+
+Execution make_execution(const Common& common) {
+  Execution execution;
+  execution.devices = parse_devices(common.device);
+  if (common.threads < 0 || common.threads > 4096) {
+    throw InvalidArgument(fmt::format("--threads {}: use 1 to 4096, or 0 for all cores", common.threads));
+  }
+  execution.threads = static_cast<int>(common.threads);
+  execution.cancelled = [] { return interrupted(); };
+  return execution;
+}
+
+namespace {
+
+[[noreturn]] void stdout_failed() {
+  throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) stdout_failed();
+}
+
+void print_json(const nlohmann::json& value) {
+  print(value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void flush_stdout() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) stdout_failed();
+}
+
+void note(const Common& common, std::string_view text) {
+  if (!common.quiet) fmt::print(stderr, "kith {}: {}\n", common.command, text);
+}
+
+std::string describe(const SearchStatistics& s) {
+  std::string text;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    text += fmt::format("  {:<16}{}\n", what, value);
+  };
+  line("index", s.index);
+  line("filter", s.filter);
+  if (!s.instruction_set.empty()) line("kernels", s.instruction_set);
+  line("pairs", format_count(s.pairs));
+  line("candidates",
+       s.pairs > 0 ? fmt::format("{} ({:.3g} % of the pairs)", format_count(s.candidates),
+                                 100.0 * static_cast<double>(s.candidates) / static_cast<double>(s.pairs))
+                   : format_count(s.candidates));
+  line("fallbacks", format_count(s.fallbacks));
+  line("NaN rows", format_count(s.nan_rows));
+  line("NaN queries", format_count(s.nan_queries));
+  line("collapsed rows", format_count(s.collapsed_rows));
+  line("search time", fmt::format("{:.3f} s", s.seconds));
+  return text;
+}
+
+nlohmann::json to_json(const SearchStatistics& s) {
+  return {{"index", s.index},       {"filter", s.filter},           {"instruction_set", s.instruction_set},
+          {"pairs", s.pairs},       {"candidates", s.candidates},   {"fallbacks", s.fallbacks},
+          {"nan_rows", s.nan_rows}, {"nan_queries", s.nan_queries}, {"collapsed_rows", s.collapsed_rows},
+          {"seconds", s.seconds}};
+}
+
+}  // namespace kith::cli

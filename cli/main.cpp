@@ -1,0 +1,80 @@
+// The kith program: declares the sub-commands, parses, runs, reports.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+#include "common.hpp"
+#include "failure.hpp"
+#include "interrupt.hpp"
+#include "page.hpp"
+
+namespace kith::cli {
+namespace {
+
+void declare(CLI::App& app, Common& common) {
+  app.name("kith");
+  app.formatter(std::make_shared<HelpFormatter>(common));
+  app.set_help_flag("-h,--help", "Show this help and leave");
+  app.set_version_flag("--version", fmt::format("kith {}", version()), "Print the version and leave");
+  app.require_subcommand(1);
+
+  add_devices(app, common);
+#ifdef KITH_CLI_BENCH
+  add_bench(app, common);
+#endif
+  add_completion(app, common);
+  add_man(app, common);
+  add_help(app, common);
+
+  About& about = common.about(app);
+  about.details = {
+      "Kith answers \"which rows of this data are nearest to that one\": exactly, the same bits on every "
+      "machine and with any number of threads."};
+  std::string codes;
+  for (const auto& [code, meaning] : exit_code_list())
+    codes += (codes.empty() ? "" : " ") + code + " " + meaning + ".";
+  about.paragraphs = {{"Exit status", codes}};
+  about.examples = {
+      {"kith generate clusters -n 100000 -d 128 -o base.npy", "Makes a dataset to play with."},
+      {"kith knn base.npy base.npy --max-queries 5 -k 3", "Prints the 3 nearest rows of its first 5 rows."},
+      {"kith knn base.fvecs queries.fvecs -k 10 -o answer",
+       "Writes answer.indices.npy and answer.distances.npy."},
+  };
+}
+
+int run(const std::vector<std::string>& arguments) {
+  Common common;
+  CLI::App app("Nearest neighbours: exact, certified and fast");
+  declare(app, common);
+  install_signal_handlers();
+  try {
+    if (arguments.empty()) {
+      fmt::print(stderr, "{}", app.help());
+      return exit_usage;
+    }
+    check_names(app, arguments, common);
+    try {
+      app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them reversed
+      common.action();
+    } catch (const CLI::CallForHelp&) {
+      print(app.help());
+    } catch (const CLI::CallForVersion& answer) {
+      print(std::string(answer.what()) + "\n");
+    }
+    flush_stdout();
+    return exit_ok;
+  } catch (const std::exception& error) {
+    return report(error, app, common);
+  }
+}
+
+}  // namespace
+}  // namespace kith::cli
+
+int main(int count, char** values) {
+  return kith::cli::run(std::vector<std::string>(values + 1, values + count));
+}
