@@ -3,9 +3,11 @@
 
 usage: count_tests.py FOLDER...
 
+The conformance suite leaves <part>.counts.json files; their sums are printed too.
 A GoogleTest program writes its own <name>.xml beside ctest.xml; its cases then count in place of the one
 test that ctest sees. A program that died before it wrote the file counts as one failed test.
 """
+import json
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -55,8 +57,24 @@ def count(folder):
     return totals, skipped, failed
 
 
+def print_conformance(folders):
+    """How many searches the conformance suite compared, by instruction set, filter, metric and dtype."""
+    searches, answers, wrong = {}, 0, 0
+    for path in sorted(path for folder in folders for path in Path(folder).glob("*.counts.json")):
+        counts = json.loads(path.read_text())
+        answers += counts["answers"]
+        wrong += counts["wrong"]
+        for title, rows in counts["searches"].items():
+            searches.setdefault(title, Counter()).update(rows)
+    for title, rows in searches.items():
+        print(f"conformance searches by {title}: " + ", ".join(f"{what} {n}" for what, n in rows.items()))
+    if searches:
+        print(f"conformance answers compared bit by bit: {answers}; wrong searches: {wrong}")
+
+
 def main(folders):
     totals, skipped, failed = Counter(), [], []
+    print_conformance(folders)
     for folder in map(Path, folders):
         part = count(folder)
         totals += part[0]

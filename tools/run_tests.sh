@@ -9,8 +9,6 @@ echo "== C++ tests"
 # shellcheck disable=SC2086
 ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "${JOBS:-2}" \
   --output-junit "$RESULTS/ctest.xml" ${CTEST_FLAGS:-} || status=1
-# What the conformance suite covered.
-cat "$RESULTS"/*.summary.txt 2>/dev/null || true
 
 if (($#)); then
   echo "== Python and command-line tests"

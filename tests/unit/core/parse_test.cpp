@@ -69,9 +69,9 @@ TEST(Parse, DtypeSizes) {
 
 TEST(Version, HeaderAndLibraryAgree) {
   EXPECT_STREQ(version(), KITH_VERSION_STRING);
-  EXPECT_EQ(std::string(KITH_VERSION_STRING),
-            std::to_string(KITH_VERSION_MAJOR) + "." + std::to_string(KITH_VERSION_MINOR) + "." +
-                std::to_string(KITH_VERSION_PATCH));
+  EXPECT_EQ(std::string(KITH_VERSION_STRING), std::to_string(KITH_VERSION_MAJOR) + "." +
+                                                  std::to_string(KITH_VERSION_MINOR) + "." +
+                                                  std::to_string(KITH_VERSION_PATCH));
 }
 
 }  // namespace

@@ -1,0 +1,135 @@
+// Comparison with the oracle, and the counts of what was compared.
+#include "conformance/check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace kith::conformance {
+
+Size size() {
+  const char* text = std::getenv("KITH_CONFORMANCE");
+  const std::string_view value = text == nullptr ? "" : text;
+  if (value == "reduced") return Size::reduced;
+  if (value == "full") return Size::full;
+  EXPECT_TRUE(value.empty()) << "KITH_CONFORMANCE is '" << value << "'; use reduced, full, or leave it unset";
+  return Size::normal;
+}
+
+const std::vector<Filter>& filters(std::string_view index) {
+  static const std::vector<Filter> all = {Filter::automatic, Filter::int8, Filter::fp16, Filter::fp32,
+                                          Filter::none};
+  static const std::vector<Filter> one = {Filter::automatic};
+  return index == "brute_force" ? all : one;
+}
+
+Counts& counts() {
+  static Counts held;
+  return held;
+}
+
+Execution execution_for(const Support& entry, int threads) {
+  Execution execution;
+  execution.devices = {Device{entry.backend, 0}};
+  execution.threads = threads;
+  return execution;
+}
+
+namespace {
+
+std::uint64_t bits(double value) {
+  return std::bit_cast<std::uint64_t>(value);
+}
+
+// The bits of a distance as it was returned, and of the true one rounded to the same type.
+struct Bits {
+  std::uint64_t got;
+  std::uint64_t want;
+};
+
+Bits distance_bits(const Neighbors& result, std::int64_t at, double truth) {
+  const auto i = static_cast<std::size_t>(at);
+  if (const auto* single = std::get_if<std::vector<float>>(&result.distances)) {
+    return {std::bit_cast<std::uint32_t>((*single)[i]),
+            std::bit_cast<std::uint32_t>(static_cast<float>(truth))};
+  }
+  return {bits(std::get<std::vector<double>>(result.distances)[i]), bits(truth)};
+}
+
+}  // namespace
+
+bool compare(const Problem& problem, const Neighbors& result, std::int64_t first, const Label& label) {
+  const auto name_case = [&] {
+    return fmt::format("{} {} {} {} on {}, n={} d={} k={}, filter {}, {}{}{}", label.entry.index,
+                       problem.name, name(problem.dtype), name(problem.metric),
+                       name(Device{label.entry.backend, 0}), problem.data.rows, problem.data.dim, result.k,
+                       name(label.filter), name(label.set), label.variant.empty() ? "" : ", ", label.variant);
+  };
+  Counts& count = counts();
+  ++count.searches["instruction set"][std::string(name(label.set))];
+  ++count.searches["filter"][std::string(name(label.filter))];
+  ++count.searches["metric"][std::string(name(problem.metric))];
+  ++count.searches["dtype"][std::string(name(problem.dtype))];
+
+  const Dtype wanted = distance_dtype(problem.dtype);
+  const auto cells = static_cast<std::size_t>(result.queries * result.k);
+  const auto held = std::visit([](const auto& list) { return list.size(); }, result.distances);
+  if (result.distance_dtype() != wanted || result.indices.size() != cells || held != cells) {
+    ++count.wrong;
+    ADD_FAILURE() << name_case() << ": wrong shape or distance type";
+    return false;
+  }
+  for (std::int64_t q = 0; q < result.queries; ++q) {
+    const reference::Answer& truth = problem.truth[static_cast<std::size_t>(first + q)];
+    for (std::int64_t j = 0; j < result.k; ++j) {
+      const bool exists = static_cast<std::size_t>(j) < truth.indices.size();
+      const std::int64_t index = exists ? truth.indices[static_cast<std::size_t>(j)] : -1;
+      const double distance =
+          exists ? truth.distances[static_cast<std::size_t>(j)] : std::numeric_limits<double>::infinity();
+      const std::int64_t at = q * result.k + j;
+      const std::int64_t got = result.indices[static_cast<std::size_t>(at)];
+      const Bits b = distance_bits(result, at, distance);
+      if (got != index || b.got != b.want) {
+        ++count.wrong;
+        ADD_FAILURE() << name_case() << ": query " << first + q << " rank " << j << ": got row " << got
+                      << " at " << fmt::format("{} ({:#x})", result.distance(q, j), b.got) << ", want row "
+                      << index << " at " << fmt::format("{} ({:#x})", distance, b.want);
+        return false;
+      }
+    }
+  }
+  count.answers += result.queries * result.k;
+  return true;
+}
+
+void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks) {
+  // Odd and even problems lie differently in memory: contiguous, or strided and off alignment.
+  static int serial = 0;
+  ++serial;
+  const std::int64_t gap = serial % 4 == 3 ? 3 : 0;
+  const Rows data(problem.data, problem.dtype, gap, gap > 0 ? 1 : 0);
+  const Rows queries(problem.queries, problem.dtype, serial % 4 == 1 ? 5 : 0, serial % 4 == 1 ? 3 : 0);
+  int wrong = 0;
+  for (const InstructionSet set : usable_instruction_sets()) {
+    const Forced forced(set);
+    for (const Filter filter : filters(entry.index)) {
+      const Execution execution = execution_for(entry, 1 + serial % 3);
+      const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
+                                         BruteForceParameters{problem.metric, filter}, execution);
+      for (const std::int64_t k : ks) {
+        const auto result = index.search(queries.view(), k, execution);
+        const std::string variant = fmt::format("threads={} gap={}", execution.threads, gap);
+        if (!compare(problem, result, 0, {entry, filter, set, variant}) && ++wrong == 5) {
+          GTEST_FAIL() << "5 wrong answers in this problem; the rest of it is left out";
+        }
+      }
+    }
+  }
+}
+
+}  // namespace kith::conformance

@@ -1,0 +1,60 @@
+// Runs an index on a problem, every instruction set and filter in turn, and compares with the truth.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "conformance/problem.hpp"
+#include "core/instruction_set.hpp"
+#include "kith/any_index.hpp"
+#include "kith/support.hpp"
+
+namespace kith::conformance {
+
+/// How much is run: KITH_CONFORMANCE=reduced (sanitizers), unset (default) or full.
+enum class Size : std::uint8_t { reduced, normal, full };
+Size size();
+
+/// Filters an index type knows; indexes without filters have one entry.
+const std::vector<Filter>& filters(std::string_view index);
+
+/// Holds the forced instruction set for a scope.
+class Forced {
+ public:
+  explicit Forced(InstructionSet set) { force_instruction_set(set); }
+  Forced(const Forced&) = delete;
+  Forced& operator=(const Forced&) = delete;
+  ~Forced() { force_instruction_set(std::nullopt); }
+};
+
+/// Searches compared so far, by instruction set, filter, metric, dtype and group of tests.
+struct Counts {
+  std::map<std::string, std::map<std::string, std::int64_t>> searches;
+  std::int64_t answers = 0;  ///< (query, rank) pairs compared bit by bit
+  std::int64_t wrong = 0;
+};
+Counts& counts();
+
+/// Where a search ran, for the message and the counts.
+struct Label {
+  const Support& entry;
+  Filter filter;
+  InstructionSet set;
+  std::string variant;  ///< "threads=5", ...
+};
+
+/// Compares one answer with the truth of queries [first, first + result.queries): indices exactly,
+/// distances bit by bit, padding included. Says where the first difference is.
+/// @param map index of the problem's row for each row searched; empty: the same
+/// @return whether it was equal
+bool compare(const Problem& problem, const Neighbors& result, std::int64_t first, const Label& label);
+
+/// Builds and searches the problem for every k on every instruction set and filter.
+void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks);
+
+/// Execution on the entry's backend.
+Execution execution_for(const Support& entry, int threads);
+
+}  // namespace kith::conformance

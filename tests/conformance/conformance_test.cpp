@@ -1,0 +1,149 @@
+// One suite for every index, backend, dtype and metric that kith::supported lists: shapes and kinds of
+// data against the float64 oracle, on every instruction set of this CPU and with every filter.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "conformance/check.hpp"
+
+namespace kith::conformance {
+namespace {
+
+std::string entry_name(const Support& entry) {
+  return fmt::format("{}_{}_{}_{}", entry.index, entry.backend == Device::Kind::cpu ? "cpu" : "cuda",
+                     name(entry.dtype), name(entry.metric));
+}
+
+class Conformance : public testing::TestWithParam<Support> {
+ protected:
+  void SetUp() override {
+    if (GetParam().backend != Device::Kind::cuda) return;
+    const auto all = devices();
+    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& device) {
+          return device.device.kind == Device::Kind::cuda && device.usable;
+        })) {
+      GTEST_SKIP() << "no usable CUDA device here";
+    }
+  }
+
+  void check(const std::string& what, const Values& values, std::vector<std::int64_t> ks) {
+    std::sort(ks.begin(), ks.end());
+    ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
+    ks.erase(std::remove_if(ks.begin(), ks.end(), [](std::int64_t k) { return k < 1; }), ks.end());
+    const Support& entry = GetParam();
+    const Problem problem = make_problem(what, values, entry.dtype, entry.metric, ks.back());
+    check_everywhere(problem, entry, ks);
+  }
+};
+
+// Every third of a list under sanitizers.
+std::vector<std::int64_t> thinned(std::vector<std::int64_t> list) {
+  if (size() != Size::reduced) return list;
+  std::vector<std::int64_t> out;
+  for (std::size_t i = 0; i < list.size(); i += 4) out.push_back(list[i]);
+  return out;
+}
+
+TEST_P(Conformance, Dimensions) {
+  for (const std::int64_t d :
+       thinned({1,  2,  3,  4,   5,   6,   7,   8,   9,   12,  15,  16,  17,  20,  24,  31,  32,  33,  48, 63,
+                64, 65, 96, 100, 127, 128, 129, 191, 192, 200, 255, 256, 257, 384, 511, 513, 768, 1025})) {
+    check("dimensions", gaussian(131, d, 7, 100 + static_cast<std::uint64_t>(d)), {1, 10});
+  }
+}
+
+TEST_P(Conformance, Rows) {
+  for (const std::int64_t n :
+       thinned({0,   1,   2,   3,   4,   5,   6,   7,   8,   9,   15,   16,   17,   31,   32,   33,  47,
+                48,  49,  63,  64,  65,  66,  95,  96,  97,  127, 128,  129,  191,  192,  193,  255, 256,
+                257, 383, 384, 385, 511, 512, 513, 639, 640, 641, 1023, 1024, 1025, 2047, 2048, 2049})) {
+    check("rows", gaussian(n, n % 2 == 0 ? 20 : 5, 5, 200 + static_cast<std::uint64_t>(n)), {1, 7, n, n + 1});
+  }
+}
+
+TEST_P(Conformance, Queries) {
+  for (const std::int64_t q :
+       thinned({0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19, 23,
+                24, 25, 31, 32, 33, 48, 63, 64, 65, 66, 71, 72, 73, 95, 96, 97, 127, 128, 129, 257})) {
+    check("queries", gaussian(130, q % 2 == 0 ? 33 : 3, q, 300 + static_cast<std::uint64_t>(q)), {5});
+  }
+}
+
+TEST_P(Conformance, Neighbours) {
+  for (const std::int64_t d : {3, 40}) {
+    const std::int64_t n = size() == Size::reduced ? 600 : 2500;
+    check("neighbours", gaussian(n, d, 4, 400 + static_cast<std::uint64_t>(d)),
+          {1, 2, 3, 10, 63, 64, 65, 100, 128, 255, 256, 257, 1000, 2048, 2049, n - 1, n, n + 1, n + 100});
+  }
+}
+
+TEST_P(Conformance, Kinds) {
+  struct Shape {
+    std::int64_t n, d, q;
+    std::vector<std::int64_t> ks;
+  };
+  std::vector<Shape> shapes = {{150, 3, 7, {1, 10, 65}},
+                               {63, 1, 5, {4, 64}},
+                               {321, 17, 6, {2, 64}},
+                               {700, 64, 13, {1, 10}},
+                               {257, 130, 3, {5, 300}}};
+  if (size() == Size::reduced) shapes = {{130, 3, 7, {1, 10}}, {200, 40, 3, {5}}};
+  if (size() == Size::full) {
+    shapes.push_back({5000, 24, 40, {1, 10, 100, 1000}});
+    shapes.push_back({3000, 3, 100, {1, 8, 65}});
+    shapes.push_back({2000, 960, 8, {10}});
+  }
+  std::uint64_t seed = 500;
+  for (const Kind& kind : kinds()) {
+    for (const Shape& shape : shapes) {
+      Random random(++seed);
+      check(kind.name, kind.make(shape.n, shape.d, shape.q, random), shape.ks);
+    }
+  }
+}
+
+// Zeros appended to every row change no bit of the answer.
+TEST_P(Conformance, ZeroPadding) {
+  const Support& entry = GetParam();
+  for (const std::int64_t d : {1, 3, 8, 13, 30}) {
+    const Values plain = gaussian(200, d, 6, 600 + static_cast<std::uint64_t>(d));
+    Problem problem = make_problem("zero_padding", plain, entry.dtype, entry.metric, 20);
+    for (const std::int64_t padded : {d + 1, d + 2, d + 8, d + 61}) {
+      for (reference::Matrix* matrix : {&problem.data, &problem.queries}) {
+        reference::Matrix wide{matrix->rows, padded, {}};
+        wide.values.assign(static_cast<std::size_t>(wide.rows * padded), 0.0);
+        for (std::int64_t r = 0; r < matrix->rows; ++r) {
+          std::copy_n(matrix->row(r), d, wide.row(r));
+        }
+        *matrix = std::move(wide);
+      }
+      check_everywhere(problem, entry, {20});
+    }
+  }
+}
+
+// Enough rows for tiles, samples and worker threads to matter.
+TEST_P(Conformance, ManyRows) {
+  const std::int64_t n = size() == Size::reduced ? 2000 : size() == Size::full ? 100'000 : 9'001;
+  check("many_rows_few_queries", gaussian(n, 24, 2, 701), {1, 10, 200});
+  check("many_rows_one_query", gaussian(n, 3, 1, 702), {1, 100});
+  check("many_queries", gaussian(n / 20, 16, n / 40, 703), {10});
+  Random random(704);
+  for (const Kind& kind : kinds()) {
+    const std::string_view what = kind.name;
+    if (what == "shell_1e-7" || what == "duplicates" || what == "lattice" || what == "descending" ||
+        what == "near_duplicates_1e-6" || what == "outlier") {
+      check(kind.name, kind.make(n / 2, 20, 2, random), {10, 100});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Supported, Conformance, testing::ValuesIn(supported),
+                         [](const auto& entry) { return entry_name(entry.param); });
+
+}  // namespace
+}  // namespace kith::conformance
