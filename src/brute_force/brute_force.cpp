@@ -50,8 +50,6 @@ Neighbors scan(const DatasetView& data, Metric metric, const DatasetView& querie
   std::vector<double> all(ids.size());
   for (std::int64_t q = 0; q < queries.rows; ++q) {
     const auto query = prepare_canonical_query(queries.row(q), data.dtype, data.dim, metric, padded.data());
-    // Under cosine a zero row would be at distance 1 even of a NaN query.
-    if (std::any_of(padded.begin(), padded.end(), [](double v) { return std::isnan(v); })) continue;
     function(canonical_rows(data), query, ids.data(), data.rows, all.data());
     std::vector<std::pair<R, std::int64_t>> list;
     for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -39,6 +39,7 @@ double distance(const double* q, const double* x, std::int64_t dim, Metric metri
   }
   const double qq = dot(q, q);
   const double xx = dot(x, x);
+  if (std::isnan(qq) || std::isnan(xx)) return qq + xx;
   if (qq == 0 || xx == 0) return 1;
   const double value = 1 - dot(q, x) / (std::sqrt(qq) * std::sqrt(xx));
   return value < 0 ? 0 : value > 2 ? 2 : value;
