@@ -26,8 +26,21 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   static std::atomic<unsigned> serial{0};
-  if (path_.empty() || std::filesystem::is_directory(path_)) {
+  std::error_code ignored;
+  if (path_.empty() || std::filesystem::is_directory(path_, ignored)) {
     throw IoError(fmt::format("cannot write '{}': it is a folder; name a file", path_.string()));
+  }
+  // A rename would replace a device or a pipe by a file: these are written directly.
+  const auto status = std::filesystem::status(path_, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail(path_, "write", errno);
+    buffer_.reserve(buffer_bytes);
+    return;
+  }
+  // Through a symbolic link, so that the link stays one.
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path_, ignored))) {
+    path_ = std::filesystem::weakly_canonical(path_, ignored);
   }
   temporary_ = path_;
   temporary_ += fmt::format(".{}.{}.tmp", ::getpid(), serial++);
@@ -73,15 +86,24 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::finish() {
+  if (fd_ < 0) return;
   flush();
-  if (::fsync(fd_) != 0) fail(path_, "write", errno);
+  // Devices and pipes cannot be synced (EINVAL, EROFS); what matters there is that write() succeeded.
+  if (!temporary_.empty() && ::fsync(fd_) != 0) fail(path_, "write", errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "write", errno);
+}
+
+void AtomicFile::commit() {
+  finish();
+  if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "write", errno);
   temporary_.clear();
 }
 
 void commit_all(std::vector<AtomicFile>& files) {
+  // Everything that can fail for want of space comes before the first rename.
+  for (AtomicFile& file : files) file.finish();
   for (AtomicFile& file : files) file.commit();
 }
 

@@ -11,7 +11,8 @@
 namespace kith {
 
 /// Writes into "<path>.<pid>.tmp" beside the target; commit() puts it in place, destruction without
-/// commit removes it. Move-only.
+/// commit removes it. A target that is a device or a pipe is written directly.
+/// Move-only.
 class AtomicFile {
  public:
   /// @throws IoError when the folder is missing or not writable
@@ -27,11 +28,15 @@ class AtomicFile {
   /// Bytes appended so far.
   std::uint64_t size() const noexcept { return written_; }
 
-  /// The temporary file, for libraries that write by name (HDF5); do not mix with write().
+  /// The temporary file, for libraries that write by name (HDF5); do not mix with write(). Empty where
+  /// the target is a device or a pipe.
   const std::filesystem::path& temporary() const noexcept { return temporary_; }
 
   /// Flushes, syncs and renames. @throws IoError; the target is then untouched
   void commit();
+
+  /// The part of commit() before the rename; nothing can be written after it. @throws IoError
+  void finish();
 
  private:
   void flush();
