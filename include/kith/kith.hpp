@@ -4,11 +4,13 @@
 
 #include "kith/any_index.hpp"    // IWYU pragma: export
 #include "kith/brute_force.hpp"  // IWYU pragma: export
+#include "kith/convert.hpp"      // IWYU pragma: export
 #include "kith/dataset.hpp"      // IWYU pragma: export
 #include "kith/dtype.hpp"        // IWYU pragma: export
 #include "kith/error.hpp"        // IWYU pragma: export
 #include "kith/evaluate.hpp"     // IWYU pragma: export
 #include "kith/execution.hpp"    // IWYU pragma: export
+#include "kith/generate.hpp"     // IWYU pragma: export
 #include "kith/io.hpp"           // IWYU pragma: export
 #include "kith/metric.hpp"       // IWYU pragma: export
 #include "kith/neighbors.hpp"    // IWYU pragma: export
