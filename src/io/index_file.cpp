@@ -132,10 +132,15 @@ IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_section
   result.version_ = version;
   try {
     result.header_ = std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, text + length));
+    (void)result.header_->at("index").get_ref<const std::string&>();
     for (const auto& entry : result.header_->at("sections")) {
       const auto section_name = entry.at("name").get<std::string>();
       const std::uint64_t offset = parse_fixed(entry.at("offset"));
       const std::uint64_t size = parse_fixed(entry.at("bytes"));
+      if (offset % alignment != 0) {
+        throw fail(fmt::format("is corrupt: section '{}' starts at {}, which is no multiple of {}",
+                               section_name, offset, alignment));
+      }
       if (offset > bytes.size() || size > bytes.size() - offset) {
         throw fail(fmt::format("is truncated: section '{}' needs {} bytes from offset {}, the file has {}",
                                section_name, size, offset, bytes.size()));

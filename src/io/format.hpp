@@ -1,0 +1,171 @@
+// The one internal table of file formats, and what every reader and writer shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/atomic_file.hpp"
+#include "kith/dataset.hpp"
+#include "kith/error.hpp"
+#include "kith/io.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith::io {
+
+/// The bytes of one file. Readers take this, not a path, so that tests and fuzzers can hand them any bytes.
+struct Source {
+  std::span<const std::byte> bytes;
+  std::string name;                        ///< for messages
+  std::shared_ptr<const void> keep_alive;  ///< holds `bytes`; a mapped dataset shares it
+  std::filesystem::path path;              ///< empty when the bytes are not a file
+
+  std::uint64_t size() const noexcept { return bytes.size(); }
+  std::string_view text() const noexcept {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  bool starts_with(std::string_view magic) const noexcept { return text().starts_with(magic); }
+};
+
+/// Maps a file. @throws IoError when missing, a folder or unreadable
+Source open_source(const std::filesystem::path& path);
+
+/// "'<file>' <what is wrong>" as an IoError.
+template <class... Args>
+IoError bad_file(const Source& source, fmt::format_string<Args...> what, Args&&... args) {
+  return IoError(fmt::format("'{}' {}", source.name, fmt::format(what, std::forward<Args>(args)...)));
+}
+
+/// One line of the table. A null function: the format has no such thing.
+struct Format {
+  FileFormat format;
+  std::string_view name;
+  std::string_view extensions;         ///< separated by spaces, with dots
+  bool (*recognises)(const Source&);   ///< by its first bytes; null: the format has no magic
+  FileInfo (*inspect)(const Source&);  ///< format and bytes are filled in by the caller
+  Dataset (*read)(const Source&, const ReadOptions&);
+  void (*write)(AtomicFile&, const DatasetView&);
+  Neighbors (*read_neighbors)(const Source&);  ///< distances NaN where the file has none
+};
+
+/// All formats.
+std::span<const Format> formats() noexcept;
+const Format& format_of(FileFormat format);
+
+/// Its entry by extension, or null.
+const Format* format_by_extension(const std::filesystem::path& path);
+/// Its entry by the first bytes, or null.
+const Format* format_by_content(const Source& source);
+/// guess_format for a file that is open. @throws IoError, InvalidArgument
+FileFormat guess_format(const Source& source, const std::filesystem::path& path);
+
+/// Which rows a caller asked for, of `rows` there are.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+/// @throws InvalidArgument when first_row is beyond the end
+RowRange wanted_rows(const Source& source, const ReadOptions& options, std::int64_t rows);
+
+/// True when `rows` rows of `row_bytes` fit into `available` bytes; no overflow for any argument.
+bool fits(std::uint64_t rows, std::uint64_t row_bytes, std::uint64_t available) noexcept;
+/// rows * row_bytes, or nothing when it is 2^63 or more.
+std::optional<std::uint64_t> total_bytes(std::uint64_t rows, std::uint64_t row_bytes) noexcept;
+
+/// Dimension and rows of a header as they are used from here on. @throws IoError when absurd
+void check_shape(const Source& source, std::uint64_t rows, std::uint64_t dim);
+
+/// Rows that lie in the file as Kith needs them: shares the map, or copies when they are not aligned.
+/// The caller has checked that they are inside the file.
+Dataset view_rows(const Source& source, std::uint64_t offset, Dtype dtype, RowRange range, std::int64_t dim,
+                  std::int64_t row_stride);
+
+/// Appends all rows, without the gaps of strided views.
+void write_rows(AtomicFile& out, const DatasetView& data);
+
+/// @throws InvalidArgument naming the formats that do hold `data`'s dtype
+[[noreturn]] void refuse_dtype(std::string_view format, std::string_view holds, Dtype dtype);
+
+/// Neighbors with NaN distances. @throws OutOfMemory
+Neighbors empty_neighbors(std::int64_t queries, std::int64_t k);
+
+// One set of functions a format; each lives in the file named after it.
+FileInfo inspect_fvecs(const Source&);
+FileInfo inspect_bvecs(const Source&);
+FileInfo inspect_ivecs(const Source&);
+Dataset read_fvecs(const Source&, const ReadOptions&);
+Dataset read_bvecs(const Source&, const ReadOptions&);
+void write_fvecs(AtomicFile&, const DatasetView&);
+void write_bvecs(AtomicFile&, const DatasetView&);
+Neighbors read_neighbors_ivecs(const Source&);
+void write_neighbors_ivecs(AtomicFile&, const Neighbors&);
+
+FileInfo inspect_fbin(const Source&);
+FileInfo inspect_u8bin(const Source&);
+FileInfo inspect_i8bin(const Source&);
+FileInfo inspect_ibin(const Source&);
+Dataset read_fbin(const Source&, const ReadOptions&);
+Dataset read_u8bin(const Source&, const ReadOptions&);
+Dataset read_i8bin(const Source&, const ReadOptions&);
+void write_fbin(AtomicFile&, const DatasetView&);
+void write_u8bin(AtomicFile&, const DatasetView&);
+void write_i8bin(AtomicFile&, const DatasetView&);
+Neighbors read_neighbors_ibin(const Source&);
+void write_neighbors_ibin(AtomicFile&, const Neighbors&);
+
+bool is_npy(const Source&);
+FileInfo inspect_npy(const Source&);
+Dataset read_npy(const Source&, const ReadOptions&);
+void write_npy(AtomicFile&, const DatasetView&);
+Neighbors read_neighbors_npy(const Source&);
+/// The index matrix, as int64.
+void write_indices_npy(AtomicFile&, const Neighbors&);
+
+bool is_hdf5(const Source&);
+FileInfo inspect_hdf5(const Source&);
+Dataset read_hdf5(const Source&, const ReadOptions&);
+void write_hdf5(AtomicFile&, const DatasetView&);
+Neighbors read_neighbors_hdf5(const Source&);
+void write_neighbors_hdf5(AtomicFile&, const Neighbors&);
+
+bool is_pcd(const Source&);
+FileInfo inspect_pcd(const Source&);
+Dataset read_pcd(const Source&, const ReadOptions&);
+void write_pcd(AtomicFile&, const DatasetView&);
+
+bool is_ply(const Source&);
+FileInfo inspect_ply(const Source&);
+Dataset read_ply(const Source&, const ReadOptions&);
+void write_ply(AtomicFile&, const DatasetView&);
+
+bool is_las(const Source&);
+FileInfo inspect_las(const Source&);
+Dataset read_las(const Source&, const ReadOptions&);
+void write_las(AtomicFile&, const DatasetView&);
+
+FileInfo inspect_xyz(const Source&);
+Dataset read_xyz(const Source&, const ReadOptions&);
+void write_xyz(AtomicFile&, const DatasetView&);
+
+bool is_json(const Source&);
+FileInfo inspect_json(const Source&);
+Neighbors read_neighbors_json(const Source&);
+void write_neighbors_json(AtomicFile&, const Neighbors&);
+
+bool is_table(const Source&);
+FileInfo inspect_table(const Source&);
+Neighbors read_neighbors_table(const Source&);
+void write_neighbors_table(AtomicFile&, const Neighbors&);
+
+bool is_index(const Source&);
+FileInfo inspect_index(const Source&);
+
+}  // namespace kith::io

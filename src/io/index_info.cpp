@@ -1,0 +1,38 @@
+// What `inspect` says about a saved index.
+#include <nlohmann/json.hpp>
+
+#include "io/format.hpp"
+#include "io/index_file.hpp"
+
+namespace kith::io {
+
+bool is_index(const Source& source) {
+  return source.starts_with("KITHIDX\n");
+}
+
+FileInfo inspect_index(const Source& source) {
+  const IndexFile file = IndexFile::open(source.path, false);
+  FileInfo info;
+  try {
+    const nlohmann::json& header = file.header();
+    info.element_type = header.at("dtype").get<std::string>();
+    info.rows = header.at("rows").get<std::int64_t>();
+    info.dim = header.at("dim").get<std::int64_t>();
+    info.details.emplace_back("index", header.at("index").get<std::string>());
+    info.details.emplace_back("version", std::to_string(file.version()));
+    info.details.emplace_back("metric", header.at("metric").get<std::string>());
+    for (const auto& entry : header.at("sections")) {
+      const auto section = entry.at("name").get<std::string>();
+      info.details.emplace_back(fmt::format("section {}", section),
+                                fmt::format("{} bytes", file.section(section).size()));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw bad_file(source, "is corrupt: its header lacks what every index has ({})", error.what());
+  }
+  if (info.rows < 0 || info.dim < 1) {
+    throw bad_file(source, "is corrupt: its header claims {} rows of dimension {}", info.rows, info.dim);
+  }
+  return info;
+}
+
+}  // namespace kith::io

@@ -1,0 +1,300 @@
+// Point Cloud Library's PCD (versions 0.6 and 0.7): a text header, then ascii, binary or compressed data.
+// binary_compressed: u32 compressed and u32 uncompressed size, then LZF of all x, then all y, ...
+#include <algorithm>
+#include <vector>
+
+#include "io/bytes.hpp"
+#include "io/format.hpp"
+#include "io/lzf.hpp"
+#include "io/points.hpp"
+#include "io/text.hpp"
+
+namespace kith::io {
+namespace {
+
+struct Field {
+  std::string name;
+  std::uint64_t bytes = 4;
+  char type = 'F';
+  std::uint64_t count = 1;
+  std::uint64_t offset = 0;  // in a record
+  std::uint64_t column = 0;  // in an ascii line
+};
+
+struct Header {
+  std::string version;
+  std::vector<Field> fields;
+  std::optional<std::uint64_t> width;
+  std::optional<std::uint64_t> height;
+  std::optional<std::uint64_t> points;
+  std::string viewpoint;
+  std::string encoding;
+  std::uint64_t offset = 0;  // of the data
+  std::uint64_t record_bytes = 0;
+  std::uint64_t columns = 0;
+  std::array<std::size_t, 3> xyz{};
+};
+
+std::uint64_t number(const Source& source, std::string_view what, std::string_view token) {
+  const auto value = parse_number<std::int64_t>(token);
+  if (!value || *value < 0) {
+    throw bad_file(source, "is corrupt: its header says {} '{}'; a number of 0 to 2^63 - 1 is needed", what,
+                   token);
+  }
+  return static_cast<std::uint64_t>(*value);
+}
+
+// SIZE, TYPE and COUNT have one entry a field.
+template <class Set>
+void per_field(const Source& source, Header& header, std::string_view key, std::string_view rest, Set&& set) {
+  for (Field& field : header.fields) {
+    const std::string_view token = take_token(rest);
+    if (token.empty()) throw bad_file(source, "is corrupt: {} has fewer entries than FIELDS", key);
+    set(field, token);
+  }
+  if (header.fields.empty() || !take_token(rest).empty()) {
+    throw bad_file(source, "is corrupt: {} has more entries than FIELDS", key);
+  }
+}
+
+void lay_out(const Source& source, Header& header) {
+  for (Field& field : header.fields) {
+    const bool size_known = field.bytes == 1 || field.bytes == 2 || field.bytes == 4 || field.bytes == 8;
+    const bool type_known = field.type == 'F' || field.type == 'I' || field.type == 'U';
+    if (!size_known || !type_known || field.count > (std::uint64_t{1} << 32U)) {
+      throw bad_file(
+          source,
+          "is corrupt: field '{}' has SIZE {}, TYPE {}, COUNT {}; sizes are 1, 2, 4 or 8, types F, I "
+          "or U, counts at most 2^32",
+          field.name, field.bytes, field.type, field.count);
+    }
+    field.offset = header.record_bytes;
+    field.column = header.columns;
+    header.record_bytes += field.bytes * field.count;
+    header.columns += field.count;
+  }
+  constexpr std::array<std::string_view, 3> names = {"x", "y", "z"};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto found = std::find_if(header.fields.begin(), header.fields.end(),
+                                    [&](const Field& field) { return field.name == names[axis]; });
+    if (found == header.fields.end()) {
+      throw bad_file(source, "has no field '{}'; Kith reads clouds with x, y and z", names[axis]);
+    }
+    if (found->type != 'F' || found->bytes < 4 || found->count != 1) {
+      throw bad_file(source, "has '{}' as TYPE {}, SIZE {}, COUNT {}; Kith reads F of 4 or 8, one each",
+                     names[axis], found->type, found->bytes, found->count);
+    }
+    header.xyz[axis] = static_cast<std::size_t>(found - header.fields.begin());
+  }
+}
+
+Header parse(const Source& source) {
+  if (source.size() == 0) throw bad_file(source, "is empty");
+  if (!is_pcd(source))
+    throw bad_file(source, "is not PCD: it starts neither with '# .PCD' nor with a PCD keyword");
+  Header header;
+  std::string_view rest = source.text();
+  while (header.encoding.empty()) {
+    if (rest.empty()) throw bad_file(source, "is truncated: its header has no DATA line");
+    const bool whole = rest.find('\n') != std::string_view::npos;
+    std::string_view line = take_line(rest);
+    const std::string_view key = take_token(line);
+    if (key.empty() || key.front() == '#') continue;
+    if (!whole && key == "DATA") throw bad_file(source, "is truncated: it ends inside the DATA line");
+    if (key == "VERSION") {
+      header.version = take_token(line);
+    } else if (key == "FIELDS" || key == "COLUMNS") {
+      header.fields.clear();
+      for (auto token = take_token(line); !token.empty(); token = take_token(line)) {
+        Field field;
+        field.name = token;
+        header.fields.push_back(field);
+      }
+    } else if (key == "SIZE") {
+      per_field(source, header, key, line,
+                [&](Field& field, std::string_view token) { field.bytes = number(source, "SIZE", token); });
+    } else if (key == "TYPE") {
+      per_field(source, header, key, line, [&](Field& field, std::string_view token) {
+        field.type = token.size() == 1 ? token.front() : '?';
+      });
+    } else if (key == "COUNT") {
+      per_field(source, header, key, line,
+                [&](Field& field, std::string_view token) { field.count = number(source, "COUNT", token); });
+    } else if (key == "WIDTH") {
+      header.width = number(source, key, take_token(line));
+    } else if (key == "HEIGHT") {
+      header.height = number(source, key, take_token(line));
+    } else if (key == "POINTS") {
+      header.points = number(source, key, take_token(line));
+    } else if (key == "VIEWPOINT") {
+      header.viewpoint = line.empty() ? "" : line.substr(1);
+    } else if (key == "DATA") {
+      header.encoding = take_token(line);
+    } else {
+      throw bad_file(source, "is corrupt: its header has a line '{}', which PCD does not know",
+                     key.substr(0, 40));
+    }
+  }
+  header.offset = source.size() - rest.size();
+  if (header.encoding != "ascii" && header.encoding != "binary" && header.encoding != "binary_compressed") {
+    throw bad_file(source, "has DATA '{}'; Kith reads ascii, binary and binary_compressed", header.encoding);
+  }
+  lay_out(source, header);
+  if (header.width && header.height) {
+    const auto product = total_bytes(*header.width, *header.height);
+    if (!product || (header.points && *header.points != *product)) {
+      throw bad_file(source, "is corrupt: WIDTH {} x HEIGHT {} is not POINTS {}", *header.width,
+                     *header.height, header.points.value_or(0));
+    }
+    header.points = product;
+  }
+  if (!header.points)
+    throw bad_file(source, "is corrupt: its header has neither POINTS nor WIDTH and HEIGHT");
+  check_shape(source, *header.points, 3);
+  // An ascii number takes two bytes with its separator, the very last one may do with one.
+  const std::uint64_t available = source.size() - header.offset;
+  const bool enough = header.encoding == "binary_compressed" ? available >= 8 || *header.points == 0
+                      : header.encoding == "binary" ? fits(*header.points, header.record_bytes, available)
+                                                    : fits(*header.points, 2 * header.columns, available + 1);
+  if (!enough) {
+    throw bad_file(source,
+                   "is truncated or corrupt: {} points of {} bytes are claimed, {} bytes follow the header",
+                   *header.points, header.record_bytes, available);
+  }
+  return header;
+}
+
+std::array<Column, 3> columns_of(const Header& header) {
+  std::array<Column, 3> xyz;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Field& field = header.fields[header.xyz[axis]];
+    xyz[axis] = {field.offset, field.bytes, 'f'};
+  }
+  return xyz;
+}
+
+template <class T>
+void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
+  std::string_view rest = source.text().substr(header.offset);
+  const std::int64_t end = range.first + range.count;
+  for (std::int64_t row = 0; row < end;) {
+    if (rest.empty()) {
+      throw bad_file(source, "is truncated: {} points are claimed, {} are there", *header.points, row);
+    }
+    std::string_view line = take_line(rest);
+    std::string_view token = take_token(line);
+    if (token.empty()) continue;
+    for (std::uint64_t column = 0; column < header.columns; ++column, token = take_token(line)) {
+      if (token.empty()) {
+        throw bad_file(source, "is truncated or corrupt: point {} has {} numbers, {} are needed", row, column,
+                       header.columns);
+      }
+      for (std::size_t axis = 0; axis < 3 && row >= range.first; ++axis) {
+        if (header.fields[header.xyz[axis]].column != column) continue;
+        const auto value = parse_number<T>(token);
+        if (!value) throw bad_file(source, "is corrupt: point {} has '{}', which is no number", row, token);
+        to[3 * (row - range.first) + static_cast<std::int64_t>(axis)] = *value;
+      }
+    }
+    ++row;
+  }
+}
+
+// Field after field, each as long as all points need.
+Dataset read_compressed(const Source& source, const Header& header, RowRange range) {
+  const std::uint64_t points = *header.points;
+  if (points == 0) return Dataset::allocate(dtype_of(columns_of(header)), 0, 3);
+  const std::byte* at = source.bytes.data() + header.offset;
+  const std::uint64_t compressed = load<std::uint32_t>(at);
+  const std::uint64_t uncompressed = load<std::uint32_t>(at + 4);
+  const std::uint64_t available = source.size() - header.offset - 8;
+  const auto needed = total_bytes(points, header.record_bytes);
+  if (compressed > available || !needed || *needed != uncompressed ||
+      uncompressed / lzf_largest_ratio > compressed) {
+    throw bad_file(
+        source,
+        "is truncated or corrupt: {} points of {} bytes from {} compressed to {} bytes are claimed, {} "
+        "bytes are there",
+        points, header.record_bytes, compressed, uncompressed, available);
+  }
+  const Dataset raw = Dataset::allocate(Dtype::u8, 1, static_cast<std::int64_t>(uncompressed));
+  Dataset writable = raw;
+  auto* bytes = static_cast<std::byte*>(writable.mutable_data());
+  if (!lzf_decompress({at + 8, compressed}, {bytes, uncompressed})) {
+    throw bad_file(source, "is corrupt: its compressed data do not decompress to the {} bytes claimed",
+                   uncompressed);
+  }
+  const std::array<Column, 3> xyz = columns_of(header);
+  const Dtype dtype = dtype_of(xyz);
+  Dataset result = Dataset::allocate(dtype, range.count, 3);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::byte* values = bytes + xyz[axis].offset * points;
+    for (std::int64_t i = 0; i < range.count; ++i) {
+      const std::byte* value = values + static_cast<std::uint64_t>(range.first + i) * xyz[axis].bytes;
+      const auto to = 3 * static_cast<std::size_t>(i) + axis;
+      if (dtype == Dtype::f32) {
+        result.mutable_values<float>()[to] = load<float>(value);
+      } else {
+        result.mutable_values<double>()[to] = xyz[axis].bytes == 4 ? load<float>(value) : load<double>(value);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool is_pcd(const Source& source) {
+  for (const std::string_view magic : {"# .PCD", "VERSION .7", "VERSION 0.7", "VERSION .6", "VERSION 0.6"}) {
+    if (source.starts_with(magic)) return true;
+  }
+  return false;
+}
+
+FileInfo inspect_pcd(const Source& source) {
+  const Header header = parse(source);
+  FileInfo info;
+  info.element_type = name(dtype_of(columns_of(header)));
+  info.rows = static_cast<std::int64_t>(*header.points);
+  info.dim = 3;
+  std::string fields;
+  for (const Field& field : header.fields) fields += (fields.empty() ? "" : " ") + field.name;
+  info.details.emplace_back("version", header.version);
+  info.details.emplace_back("encoding", header.encoding);
+  info.details.emplace_back("fields", fields);
+  if (header.width && header.height) {
+    info.details.emplace_back("width x height", fmt::format("{} x {}", *header.width, *header.height));
+  }
+  if (!header.viewpoint.empty()) info.details.emplace_back("viewpoint", header.viewpoint);
+  return info;
+}
+
+Dataset read_pcd(const Source& source, const ReadOptions& options) {
+  const Header header = parse(source);
+  const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(*header.points));
+  if (header.encoding == "binary_compressed") return read_compressed(source, header, range);
+  const std::array<Column, 3> xyz = columns_of(header);
+  if (header.encoding == "binary") {
+    return gather_points(source.bytes.data() + header.offset, header.record_bytes, range, xyz, false);
+  }
+  Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
+  if (result.dtype() == Dtype::f32) {
+    read_ascii(source, header, range, static_cast<float*>(result.mutable_data()));
+  } else {
+    read_ascii(source, header, range, static_cast<double*>(result.mutable_data()));
+  }
+  return result;
+}
+
+void write_pcd(AtomicFile& out, const DatasetView& data) {
+  check_points("pcd", data);
+  const int bytes = data.dtype == Dtype::f32 ? 4 : 8;
+  out.write(
+      fmt::format("# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE {0} {0} {0}\n"
+                  "TYPE F F F\nCOUNT 1 1 1\nWIDTH {1}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {1}\n"
+                  "DATA binary\n",
+                  bytes, data.rows));
+  write_rows(out, data);
+}
+
+}  // namespace kith::io

@@ -1,0 +1,326 @@
+// Stanford PLY (Turk 1994): a text header of elements and properties, then ascii or binary data in its order.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "io/bytes.hpp"
+#include "io/format.hpp"
+#include "io/points.hpp"
+#include "io/text.hpp"
+
+namespace kith::io {
+namespace {
+
+struct Property {
+  std::string name;
+  Column number;  // of the value, or of a list's items; offset only where the element has no lists
+  bool list = false;
+  Column list_count{};  // of a list's length
+};
+
+struct Element {
+  std::string name;
+  std::uint64_t count = 0;
+  std::vector<Property> properties;
+  bool has_list = false;
+  std::uint64_t least_bytes = 0;  // of a binary record: all of it, or with empty lists
+};
+
+struct Header {
+  std::string encoding;  // "ascii", "binary_little_endian" or "binary_big_endian"
+  std::vector<Element> elements;
+  std::size_t vertex = 0;  // its element
+  std::array<std::size_t, 3> xyz{};
+  std::uint64_t offset = 0;
+  bool swap() const { return encoding == "binary_big_endian"; }
+};
+
+std::optional<Column> column_of(std::string_view type) {
+  if (type == "char" || type == "int8") return Column{0, 1, 'i'};
+  if (type == "uchar" || type == "uint8") return Column{0, 1, 'u'};
+  if (type == "short" || type == "int16") return Column{0, 2, 'i'};
+  if (type == "ushort" || type == "uint16") return Column{0, 2, 'u'};
+  if (type == "int" || type == "int32") return Column{0, 4, 'i'};
+  if (type == "uint" || type == "uint32") return Column{0, 4, 'u'};
+  if (type == "float" || type == "float32") return Column{0, 4, 'f'};
+  if (type == "double" || type == "float64") return Column{0, 8, 'f'};
+  return std::nullopt;
+}
+
+Column type_of(const Source& source, std::string_view token) {
+  const auto column = column_of(token);
+  if (!column) throw bad_file(source, "is corrupt: its header names a type '{}'", token.substr(0, 40));
+  return *column;
+}
+
+void parse_property(const Source& source, Element& element, std::string_view line) {
+  Property property;
+  std::string_view type = take_token(line);
+  if (type == "list") {
+    property.list = element.has_list = true;
+    property.list_count = type_of(source, take_token(line));
+    if (property.list_count.kind == 'f') throw bad_file(source, "is corrupt: a list's length is no integer");
+    type = take_token(line);
+  }
+  property.number = type_of(source, type);
+  property.number.offset = element.least_bytes;
+  property.name = take_token(line);
+  if (property.name.empty() || !take_token(line).empty()) {
+    throw bad_file(source, "is corrupt: a property line of its header has no name or too many words");
+  }
+  element.least_bytes += property.list ? property.list_count.bytes : property.number.bytes;
+  element.properties.push_back(std::move(property));
+}
+
+void find_vertices(const Source& source, Header& header) {
+  const auto vertex = std::find_if(header.elements.begin(), header.elements.end(),
+                                   [](const Element& element) { return element.name == "vertex"; });
+  if (vertex == header.elements.end()) throw bad_file(source, "has no element 'vertex'; it holds no points");
+  header.vertex = static_cast<std::size_t>(vertex - header.elements.begin());
+  constexpr std::array<std::string_view, 3> names = {"x", "y", "z"};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto& properties = vertex->properties;
+    const auto found = std::find_if(properties.begin(), properties.end(), [&](const Property& property) {
+      return property.name == names[axis] && !property.list;
+    });
+    if (found == properties.end()) {
+      throw bad_file(source, "has vertices without '{}'; Kith reads points with x, y and z", names[axis]);
+    }
+    header.xyz[axis] = static_cast<std::size_t>(found - properties.begin());
+  }
+}
+
+Header parse(const Source& source) {
+  if (!is_ply(source)) {
+    throw bad_file(source, "{}", source.size() == 0 ? "is empty" : "is not PLY: its first line is not 'ply'");
+  }
+  Header header;
+  std::string_view rest = source.text();
+  take_line(rest);
+  for (bool ended = false; !ended;) {
+    if (rest.find('\n') == std::string_view::npos) {
+      throw bad_file(source, "is truncated: its header has no end_header line");
+    }
+    std::string_view line = take_line(rest);
+    const std::string_view key = take_token(line);
+    if (key == "end_header") {
+      ended = true;
+    } else if (key == "format") {
+      header.encoding = take_token(line);
+      const std::string_view version = take_token(line);
+      if (version != "1.0")
+        throw bad_file(source, "is PLY version '{}'; Kith reads 1.0", version.substr(0, 40));
+    } else if (key == "element") {
+      Element element;
+      element.name = take_token(line);
+      const std::string_view token = take_token(line);
+      const auto count = parse_number<std::int64_t>(token);
+      if (!count || *count < 0) {
+        throw bad_file(source, "is corrupt: it claims '{}' of element '{}'; 0 to 2^63 - 1 is possible",
+                       token.substr(0, 40), element.name.substr(0, 40));
+      }
+      element.count = static_cast<std::uint64_t>(*count);
+      header.elements.push_back(std::move(element));
+    } else if (key == "property") {
+      if (header.elements.empty()) throw bad_file(source, "is corrupt: a property precedes every element");
+      parse_property(source, header.elements.back(), line);
+    } else if (key != "comment" && key != "obj_info" && !key.empty()) {
+      throw bad_file(source, "is corrupt: its header has a line '{}', which PLY does not know",
+                     key.substr(0, 40));
+    }
+  }
+  header.offset = source.size() - rest.size();
+  if (header.encoding != "ascii" && header.encoding != "binary_little_endian" &&
+      header.encoding != "binary_big_endian") {
+    throw bad_file(source, "has format '{}'; Kith reads ascii, binary_little_endian and binary_big_endian",
+                   header.encoding.substr(0, 40));
+  }
+  find_vertices(source, header);
+  const Element& vertex = header.elements[header.vertex];
+  check_shape(source, vertex.count, 3);
+  // An ascii number takes two bytes with its separator, the very last one may do with one.
+  const std::uint64_t available = source.size() - header.offset;
+  const bool enough = header.encoding == "ascii"
+                          ? fits(vertex.count, 2 * vertex.properties.size(), available + 1)
+                          : fits(vertex.count, vertex.least_bytes, available);
+  if (!enough) {
+    throw bad_file(source,
+                   "is truncated or corrupt: {} vertices of at least {} bytes are claimed, {} bytes follow "
+                   "the header",
+                   vertex.count, vertex.least_bytes, available);
+  }
+  return header;
+}
+
+std::array<Column, 3> columns_of(const Header& header) {
+  std::array<Column, 3> xyz;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    xyz[axis] = header.elements[header.vertex].properties[header.xyz[axis]].number;
+  }
+  return xyz;
+}
+
+IoError ends_inside(const Source& source, const Element& element, std::uint64_t row) {
+  return bad_file(source, "is truncated or corrupt: it ends inside '{}' {} of {}", element.name.substr(0, 40),
+                  row, element.count);
+}
+
+std::uint64_t list_length(const std::byte* at, const Column& column, bool swap) {
+  switch (column.bytes) {
+    case 1: return std::to_integer<std::uint64_t>(*at);
+    case 2: return load<std::uint16_t>(at, swap);
+    default: return load<std::uint32_t>(at, swap);
+  }
+}
+
+// Bytes of the record at `at`, of whose properties the starts are kept where `starts` is given.
+std::uint64_t measure(const Source& source, const Element& element, std::uint64_t row, std::uint64_t at,
+                      bool swap, std::vector<std::uint64_t>* starts) {
+  std::uint64_t next = at;
+  for (const Property& property : element.properties) {
+    if (starts != nullptr) starts->push_back(next);
+    std::uint64_t bytes = property.number.bytes;
+    if (property.list) {
+      if (property.list_count.bytes > source.size() - next) throw ends_inside(source, element, row);
+      bytes *= list_length(source.bytes.data() + next, property.list_count, swap);
+      next += property.list_count.bytes;
+    }
+    if (bytes > source.size() - next) throw ends_inside(source, element, row);
+    next += bytes;
+  }
+  return next - at;
+}
+
+Dataset read_binary(const Source& source, const Header& header, RowRange range) {
+  const bool swap = header.swap();
+  std::uint64_t at = header.offset;
+  for (std::size_t e = 0; e < header.vertex; ++e) {
+    const Element& element = header.elements[e];
+    if (!element.has_list) {
+      if (!fits(element.count, element.least_bytes, source.size() - at))
+        throw ends_inside(source, element, 0);
+      at += element.count * element.least_bytes;
+    } else {
+      for (std::uint64_t i = 0; i < element.count; ++i) at += measure(source, element, i, at, swap, nullptr);
+    }
+  }
+  const Element& vertex = header.elements[header.vertex];
+  std::array<Column, 3> xyz = columns_of(header);
+  if (!vertex.has_list) {
+    if (!fits(vertex.count, vertex.least_bytes, source.size() - at)) throw ends_inside(source, vertex, 0);
+    return gather_points(source.bytes.data() + at, vertex.least_bytes, range, xyz, swap);
+  }
+  // Vertices with lists differ in size: one record at a time.
+  Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
+  auto* to = static_cast<std::byte*>(result.mutable_data());
+  std::vector<std::uint64_t> starts;
+  for (std::int64_t i = 0; i < range.first + range.count; ++i) {
+    starts.clear();
+    const std::uint64_t bytes = measure(source, vertex, static_cast<std::uint64_t>(i), at, swap, &starts);
+    if (i >= range.first) {
+      for (std::size_t axis = 0; axis < 3; ++axis) xyz[axis].offset = starts[header.xyz[axis]] - at;
+      const Dataset point = gather_points(source.bytes.data() + at, bytes, {0, 1}, xyz, swap);
+      const std::size_t point_bytes = 3 * size_of(point.dtype());
+      std::memcpy(to, point.view().data, point_bytes);
+      to += point_bytes;
+    }
+    at += bytes;
+  }
+  return result;
+}
+
+// Walks the tokens of one ascii record; calls take(property index, token) for its scalars.
+template <class Take>
+void walk_ascii(const Source& source, const Element& element, std::uint64_t row, std::string_view& rest,
+                Take&& take) {
+  for (std::size_t p = 0; p < element.properties.size(); ++p) {
+    const std::string_view token = take_token(rest);
+    if (token.empty()) throw ends_inside(source, element, row);
+    if (!element.properties[p].list) {
+      take(p, token);
+      continue;
+    }
+    const auto length = parse_number<std::uint32_t>(token);
+    if (!length) throw bad_file(source, "is corrupt: a list's length is '{}'", token.substr(0, 40));
+    for (std::uint32_t i = 0; i < *length; ++i) {
+      if (take_token(rest).empty()) throw ends_inside(source, element, row);
+    }
+  }
+}
+
+template <class T>
+void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
+  std::string_view rest = source.text().substr(header.offset);
+  for (std::size_t e = 0; e < header.vertex; ++e) {
+    const Element& element = header.elements[e];
+    if (element.properties.empty()) continue;
+    for (std::uint64_t i = 0; i < element.count; ++i) {
+      walk_ascii(source, element, i, rest, [](std::size_t, std::string_view) {});
+    }
+  }
+  for (std::int64_t i = 0; i < range.first + range.count; ++i) {
+    walk_ascii(source, header.elements[header.vertex], static_cast<std::uint64_t>(i), rest,
+               [&](std::size_t property, std::string_view token) {
+                 for (std::size_t axis = 0; axis < 3 && i >= range.first; ++axis) {
+                   if (header.xyz[axis] != property) continue;
+                   const auto value = parse_number<T>(token);
+                   if (!value) {
+                     throw bad_file(source, "is corrupt: vertex {} has '{}', which is no number", i,
+                                    token.substr(0, 40));
+                   }
+                   to[3 * (i - range.first) + static_cast<std::int64_t>(axis)] = *value;
+                 }
+               });
+  }
+}
+
+}  // namespace
+
+bool is_ply(const Source& source) {
+  return source.starts_with("ply\n") || source.starts_with("ply\r\n");
+}
+
+FileInfo inspect_ply(const Source& source) {
+  const Header header = parse(source);
+  const Element& vertex = header.elements[header.vertex];
+  FileInfo info;
+  info.element_type = name(dtype_of(columns_of(header)));
+  info.rows = static_cast<std::int64_t>(vertex.count);
+  info.dim = 3;
+  info.details.emplace_back("encoding", header.encoding);
+  std::string properties;
+  for (const Property& property : vertex.properties) {
+    properties += (properties.empty() ? "" : " ") + property.name;
+  }
+  info.details.emplace_back("properties", properties);
+  for (const Element& element : header.elements) {
+    if (&element != &vertex)
+      info.details.emplace_back("element " + element.name, std::to_string(element.count));
+  }
+  return info;
+}
+
+Dataset read_ply(const Source& source, const ReadOptions& options) {
+  const Header header = parse(source);
+  const auto rows = static_cast<std::int64_t>(header.elements[header.vertex].count);
+  const RowRange range = wanted_rows(source, options, rows);
+  if (header.encoding != "ascii") return read_binary(source, header, range);
+  Dataset result = Dataset::allocate(dtype_of(columns_of(header)), range.count, 3);
+  if (result.dtype() == Dtype::f32) {
+    read_ascii(source, header, range, static_cast<float*>(result.mutable_data()));
+  } else {
+    read_ascii(source, header, range, static_cast<double*>(result.mutable_data()));
+  }
+  return result;
+}
+
+void write_ply(AtomicFile& out, const DatasetView& data) {
+  check_points("ply", data);
+  out.write(
+      fmt::format("ply\nformat binary_little_endian 1.0\nelement vertex {0}\nproperty {1} x\nproperty {1} y\n"
+                  "property {1} z\nend_header\n",
+                  data.rows, data.dtype == Dtype::f32 ? "float" : "double"));
+  write_rows(out, data);
+}
+
+}  // namespace kith::io

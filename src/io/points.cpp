@@ -1,0 +1,58 @@
+// Records of point-cloud files to [n, 3] matrices.
+#include "io/points.hpp"
+
+#include "io/bytes.hpp"
+
+namespace kith::io {
+namespace {
+
+double load_number(const std::byte* at, const Column& column, bool swap) {
+  switch (column.kind) {
+    case 'f': return column.bytes == 4 ? load<float>(at, swap) : load<double>(at, swap);
+    case 'i':
+      if (column.bytes == 1) return load<std::int8_t>(at);
+      return column.bytes == 2 ? load<std::int16_t>(at, swap) : load<std::int32_t>(at, swap);
+    default:
+      if (column.bytes == 1) return load<std::uint8_t>(at);
+      return column.bytes == 2 ? load<std::uint16_t>(at, swap) : load<std::uint32_t>(at, swap);
+  }
+}
+
+}  // namespace
+
+Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept {
+  for (const Column& column : xyz) {
+    if (column.kind != 'f' || column.bytes != 4) return Dtype::f64;
+  }
+  return Dtype::f32;
+}
+
+Dataset gather_points(const std::byte* first, std::uint64_t record_bytes, RowRange range,
+                      const std::array<Column, 3>& xyz, bool swap) {
+  const Dtype dtype = dtype_of(xyz);
+  Dataset result = Dataset::allocate(dtype, range.count, 3);
+  const auto count = static_cast<std::uint64_t>(range.count);
+  const std::byte* record = first + static_cast<std::uint64_t>(range.first) * record_bytes;
+  if (dtype == Dtype::f32) {
+    auto* to = static_cast<float*>(result.mutable_data());
+    for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
+      for (const Column& column : xyz) *to++ = load<float>(record + column.offset, swap);
+    }
+  } else {
+    auto* to = static_cast<double*>(result.mutable_data());
+    for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
+      for (const Column& column : xyz) *to++ = load_number(record + column.offset, column, swap);
+    }
+  }
+  return result;
+}
+
+void check_points(std::string_view format, const DatasetView& data) {
+  if (data.dim != 3) {
+    throw InvalidArgument(fmt::format(
+        "{} files hold points of dimension 3, the data have {}; write npy or hdf5", format, data.dim));
+  }
+  if (data.dtype != Dtype::f32 && data.dtype != Dtype::f64) refuse_dtype(format, "f32 and f64", data.dtype);
+}
+
+}  // namespace kith::io

@@ -1,0 +1,31 @@
+// What the point-cloud formats share: x, y, z inside binary records, and the check of what may be written.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "io/format.hpp"
+
+namespace kith::io {
+
+/// One number inside a record.
+struct Column {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  char kind = 'f';  ///< 'f' float, 'i' signed, 'u' unsigned
+};
+
+/// f32 when all three columns are 4-byte floats, f64 otherwise (every other type is exact in f64).
+Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept;
+
+/// Points of `record_bytes` each from `first` on, in the given byte order. The caller has checked that
+/// range.first + range.count records are there.
+Dataset gather_points(const std::byte* first, std::uint64_t record_bytes, RowRange range,
+                      const std::array<Column, 3>& xyz, bool swap);
+
+/// @throws InvalidArgument unless data are f32 or f64 of dimension 3
+void check_points(std::string_view format, const DatasetView& data);
+
+}  // namespace kith::io
