@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <limits>
@@ -38,6 +39,18 @@ Execution execution_for(const Support& entry, int threads) {
   execution.devices = {Device{entry.backend, 0}};
   execution.threads = threads;
   return execution;
+}
+
+std::string entry_name(const Support& entry) {
+  return fmt::format("{}_{}_{}_{}", entry.index, entry.backend == Device::Kind::cpu ? "cpu" : "cuda",
+                     name(entry.dtype), name(entry.metric));
+}
+
+bool backend_usable(const Support& entry) {
+  const auto all = devices();
+  return std::any_of(all.begin(), all.end(), [&](const DeviceInfo& device) {
+    return device.device.kind == entry.backend && device.usable;
+  });
 }
 
 namespace {

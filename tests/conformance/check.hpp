@@ -47,12 +47,17 @@ struct Label {
 
 /// Compares one answer with the truth of queries [first, first + result.queries): indices exactly,
 /// distances bit by bit, padding included. Says where the first difference is.
-/// @param map index of the problem's row for each row searched; empty: the same
 /// @return whether it was equal
 bool compare(const Problem& problem, const Neighbors& result, std::int64_t first, const Label& label);
 
 /// Builds and searches the problem for every k on every instruction set and filter.
 void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks);
+
+/// "brute_force_cpu_f32_cosine".
+std::string entry_name(const Support& entry);
+
+/// Whether the entry's backend can run on this machine.
+bool backend_usable(const Support& entry);
 
 /// Execution on the entry's backend.
 Execution execution_for(const Support& entry, int threads);

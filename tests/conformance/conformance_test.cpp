@@ -13,21 +13,10 @@
 namespace kith::conformance {
 namespace {
 
-std::string entry_name(const Support& entry) {
-  return fmt::format("{}_{}_{}_{}", entry.index, entry.backend == Device::Kind::cpu ? "cpu" : "cuda",
-                     name(entry.dtype), name(entry.metric));
-}
-
 class Conformance : public testing::TestWithParam<Support> {
  protected:
   void SetUp() override {
-    if (GetParam().backend != Device::Kind::cuda) return;
-    const auto all = devices();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& device) {
-          return device.device.kind == Device::Kind::cuda && device.usable;
-        })) {
-      GTEST_SKIP() << "no usable CUDA device here";
-    }
+    if (!backend_usable(GetParam())) GTEST_SKIP() << "no usable CUDA device here";
   }
 
   void check(const std::string& what, const Values& values, std::vector<std::int64_t> ks) {
