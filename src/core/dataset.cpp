@@ -19,8 +19,9 @@ std::uint64_t extent_bytes(Dtype dtype, std::int64_t rows, std::int64_t dim, std
                            const char* what) {
   if (rows == 0) return 0;
   const int128 elements = static_cast<int128>(rows - 1) * stride + dim;
-  const int128 bytes = elements * static_cast<int128>(size_of(dtype));
-  if (bytes > std::numeric_limits<std::int64_t>::max()) {
+  constexpr int128 most = std::numeric_limits<std::int64_t>::max();
+  const int128 bytes = elements > most ? elements : elements * static_cast<int128>(size_of(dtype));
+  if (bytes > most) {
     throw InvalidArgument(
         fmt::format("{}: {} rows of {} elements are more than 2^63 bytes", what, rows, dim));
   }
@@ -93,8 +94,7 @@ Dataset Dataset::adopt(const DatasetView& view, std::shared_ptr<const void> keep
 Dataset Dataset::map(const std::filesystem::path& path, std::uint64_t offset, Dtype dtype, std::int64_t rows,
                      std::int64_t dim, std::int64_t row_stride) {
   auto file = MappedFile::open(path);
-  DatasetView view(nullptr, dtype, rows, dim, row_stride);
-  view.data = file->bytes().data() + offset;
+  DatasetView view(file->bytes().data(), dtype, rows, dim, row_stride);
   if (rows > 0) validate(view, "file");
   const std::uint64_t bytes = extent_bytes(dtype, rows, dim, row_stride, "file");
   if (offset > file->size() || bytes > file->size() - offset) {
@@ -102,6 +102,7 @@ Dataset Dataset::map(const std::filesystem::path& path, std::uint64_t offset, Dt
         "'{}' is truncated: {} rows of dimension {} need {} bytes from offset {}, the file has {}",
         path.string(), rows, dim, bytes, offset, file->size()));
   }
+  view.data = file->bytes().data() + offset;
   return adopt(view, std::move(file));
 }
 
