@@ -4,20 +4,16 @@
 #include <string>
 
 #include "kith/kith.hpp"
+#include "support/errors.hpp"
 
 namespace kith {
 namespace {
 
-// The message of the InvalidArgument that `call` throws.
+using test::message_of;
+
 template <class Call>
 std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
+  return message_of<InvalidArgument>(call);
 }
 
 TEST(Parse, DtypeNamesRoundTrip) {

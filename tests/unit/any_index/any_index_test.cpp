@@ -1,0 +1,73 @@
+// The type-erased index.
+#include "kith/any_index.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kith/error.hpp"
+#include "kith/support.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::message_of;
+
+const std::vector<float> values = {0, 0, 1, 0, 0, 2, 3, 3};
+const DatasetView data(values.data(), 4, 2);
+
+TEST(AnyIndex, EverySupportedIndexHasAName) {
+  const auto names = index_types();
+  for (const Support& entry : supported) {
+    EXPECT_NE(std::find(names.begin(), names.end(), entry.index), names.end()) << entry.index;
+  }
+  for (const std::string& index : names) {
+    EXPECT_TRUE(std::any_of(supported.begin(), supported.end(), [&](const Support& entry) {
+      return entry.index == index;
+    })) << index;
+  }
+}
+
+TEST(AnyIndex, TellsWhatItHolds) {
+  for (const std::string& type : index_types()) {
+    const auto index = AnyIndex::build(type, Dataset::copy(data), {Metric::manhattan, Filter::none});
+    EXPECT_EQ(index.type(), type);
+    EXPECT_EQ(index.rows(), 4);
+    EXPECT_EQ(index.dim(), 2);
+    EXPECT_EQ(index.dtype(), Dtype::f32);
+    EXPECT_EQ(index.metric(), Metric::manhattan);
+  }
+}
+
+TEST(AnyIndex, CopiesShareTheIndex) {
+  auto index = std::make_unique<AnyIndex>(AnyIndex::build("brute_force", Dataset::copy(data), {}));
+  const AnyIndex copy = *index;
+  index.reset();
+  const Neighbors result = copy.search(data.slice(3, 1), 2);
+  EXPECT_EQ(result.indices, (std::vector<std::int64_t>{3, 2}));
+  EXPECT_EQ(result.distance(0, 1), 10);
+}
+
+TEST(AnyIndex, SavesAndLoadsByTheHeadersName) {
+  const test::TemporaryFolder folder;
+  AnyIndex::build("brute_force", Dataset::copy(data), {Metric::euclidean, Filter::automatic})
+      .save(folder / "index.kith");
+  const AnyIndex index = AnyIndex::load(folder / "index.kith");
+  EXPECT_EQ(index.type(), "brute_force");
+  EXPECT_EQ(index.metric(), Metric::euclidean);
+  EXPECT_EQ(index.search(data.slice(0, 1), 2).distance(0, 1), 1);
+}
+
+TEST(AnyIndex, UnknownTypesAreNamed) {
+  EXPECT_TRUE(
+      contains(message_of<InvalidArgument>([] { AnyIndex::build("magic_tree", Dataset::copy(data), {}); }),
+               "magic_tree"));
+  EXPECT_THROW(AnyIndex::load("/nowhere/index.kith"), IoError);
+}
+
+}  // namespace
+}  // namespace kith

@@ -1,0 +1,133 @@
+// Threads, devices and instruction sets of a call.
+#include "kith/execution.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <sched.h>
+
+#include "core/instruction_set.hpp"
+#include "kith/error.hpp"
+#include "support/errors.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::message_of;
+
+TEST(Threads, ResolveToTheCoresOrTheNumberAsked) {
+  Execution execution;
+  EXPECT_GE(resolve_threads(execution), 1);
+  for (const int threads : {1, 2, 5, 4096}) {
+    execution.threads = threads;
+    EXPECT_EQ(resolve_threads(execution), threads);
+  }
+}
+
+TEST(Threads, FollowTheAffinityOfTheProcess) {
+  cpu_set_t all;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) {
+      CPU_SET(cpu, &one);
+      break;
+    }
+  }
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(resolve_threads(Execution{}), 1);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
+  EXPECT_EQ(resolve_threads(Execution{}), CPU_COUNT(&all));
+}
+
+TEST(Threads, RefusesNumbersOutOfRange) {
+  Execution execution;
+  for (const int threads : {-1, 4097, 1 << 30}) {
+    execution.threads = threads;
+    const std::string message = message_of<InvalidArgument>([&] { resolve_threads(execution); });
+    EXPECT_TRUE(contains(message, std::to_string(threads)));
+    EXPECT_TRUE(contains(message, "4096"));
+  }
+}
+
+TEST(Devices, TheCpuComesFirst) {
+  const auto list = devices();
+  ASSERT_FALSE(list.empty());
+  EXPECT_EQ(list[0].device, (Device{Device::Kind::cpu, 0}));
+  EXPECT_TRUE(list[0].usable);
+  EXPECT_GT(list[0].memory_bytes, 0U);
+  EXPECT_GE(list[0].cores, 1);
+  EXPECT_FALSE(list[0].description.empty());
+  EXPECT_TRUE(contains(list[0].instruction_sets, "portable"));
+}
+
+TEST(Devices, ParseAndName) {
+  EXPECT_EQ(parse_devices("cpu"), (std::vector<Device>{Device{}}));
+  EXPECT_EQ(name(Device{}), "cpu");
+  EXPECT_EQ(name(Device{Device::Kind::cuda, 3}), "cuda:3");
+  EXPECT_EQ(parse_devices("auto").size(), 1U);
+  for (const char* text : {"", "gpu", "CPU", "cuda0", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:0,",
+                           "cuda:0,,1", "cuda:0;1", "cuda:0,0", "cuda:99999999999"}) {
+    EXPECT_TRUE(
+        contains(message_of<InvalidArgument>([&] { parse_devices(text); }), "'" + std::string(text) + "'"));
+  }
+}
+
+TEST(Devices, AnAbsentOneIsNamedWithTheRemedy) {
+  EXPECT_TRUE(contains(message_of<DeviceError>([] { parse_devices("cuda:4000"); }), "cuda:4000"));
+  const auto list = devices();
+  if (std::none_of(list.begin(), list.end(), [](const DeviceInfo& info) {
+        return info.usable && info.device.kind == Device::Kind::cuda;
+      })) {
+    for (const char* text : {"cuda", "all", "cuda:0", "cuda:0,1"}) {
+      EXPECT_TRUE(contains(message_of<DeviceError>([&] { parse_devices(text); }), "--device cpu"));
+    }
+    EXPECT_EQ(parse_devices("auto"), (std::vector<Device>{Device{}}));
+  }
+}
+
+TEST(InstructionSets, PortableIsAlwaysThereAndLast) {
+  const auto& sets = usable_instruction_sets();
+  ASSERT_FALSE(sets.empty());
+  EXPECT_EQ(sets.back(), InstructionSet::portable);
+  EXPECT_TRUE(std::is_sorted(sets.begin(), sets.end()));
+}
+
+TEST(InstructionSets, EachCanBeForced) {
+  for (const InstructionSet set : usable_instruction_sets()) {
+    force_instruction_set(set);
+    EXPECT_EQ(active_instruction_set(), set);
+  }
+  force_instruction_set(std::nullopt);
+  for (const InstructionSet set :
+       {InstructionSet::avx512_vnni, InstructionSet::avx_vnni, InstructionSet::avx2}) {
+    const auto& sets = usable_instruction_sets();
+    if (std::find(sets.begin(), sets.end(), set) == sets.end()) {
+      EXPECT_THROW(force_instruction_set(set), InvalidArgument);
+    }
+  }
+}
+
+TEST(InstructionSets, TheEnvironmentChooses) {
+  const char* before = std::getenv("KITH_INSTRUCTION_SET");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("KITH_INSTRUCTION_SET", "portable", 1);
+  EXPECT_EQ(active_instruction_set(), InstructionSet::portable);
+  ::setenv("KITH_INSTRUCTION_SET", "sse9", 1);
+  const std::string message = message_of<InvalidArgument>([] { active_instruction_set(); });
+  EXPECT_TRUE(contains(message, "sse9"));
+  EXPECT_TRUE(contains(message, "portable"));
+  if (before == nullptr) {
+    ::unsetenv("KITH_INSTRUCTION_SET");
+    EXPECT_EQ(active_instruction_set(), usable_instruction_sets().front());
+  } else {
+    ::setenv("KITH_INSTRUCTION_SET", kept.c_str(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace kith
