@@ -92,14 +92,39 @@ TEST(AtomicFile, RefusesFoldersAndMissingFolders) {
   EXPECT_THROW(AtomicFile{std::filesystem::path()}, IoError);
 }
 
-// A rename would replace the device itself.
-TEST(AtomicFile, RefusesDevices) {
-  for (const char* path : {"/dev/null", "/dev/full"}) {
-    EXPECT_TRUE(contains(message_of<IoError>([&] { AtomicFile{path}; }), path));
-    struct stat status {};
-    ASSERT_EQ(::stat(path, &status), 0);
-    EXPECT_TRUE(S_ISCHR(status.st_mode));
-  }
+bool is_device(const char* path) {
+  struct stat status {};
+  return ::stat(path, &status) == 0 && S_ISCHR(status.st_mode);
+}
+
+// A rename would put a file in the place of the device.
+TEST(AtomicFile, DevicesAreWrittenInPlace) {
+  AtomicFile file("/dev/null");
+  file.write("gone");
+  file.commit();
+  EXPECT_TRUE(is_device("/dev/null"));
+}
+
+TEST(AtomicFile, AFullDeviceIsReported) {
+  const std::string message = message_of<IoError>([] {
+    AtomicFile file("/dev/full");
+    file.write("no room");
+    file.commit();
+  });
+  EXPECT_TRUE(contains(message, "/dev/full"));
+  EXPECT_TRUE(contains(message, "No space left"));
+  EXPECT_TRUE(is_device("/dev/full"));
+}
+
+TEST(AtomicFile, SymbolicLinksStayLinks) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "target", "old");
+  std::filesystem::create_symlink("target", folder / "link");
+  AtomicFile file(folder / "link");
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "target"), "new");
 }
 
 // A full disk, played by a limit on the size of files.
