@@ -22,6 +22,13 @@ void declare(CLI::App& app, Common& common) {
   app.set_version_flag("--version", fmt::format("kith {}", version()), "Print the version and leave");
   app.require_subcommand(1);
 
+  add_knn(app, common);
+  add_build(app, common);
+  add_search(app, common);
+  add_evaluate(app, common);
+  add_convert(app, common);
+  add_info(app, common);
+  add_generate(app, common);
   add_devices(app, common);
 #ifdef KITH_CLI_BENCH
   add_bench(app, common);

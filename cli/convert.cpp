@@ -1,0 +1,189 @@
+// kith convert: another format, another element type, or a part of the rows.
+#include <charconv>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "interrupt.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  Source input;
+  std::string output;
+  std::string input_format;
+  std::string format;
+  std::string dtype;
+  std::string rows;
+  bool round = false;
+};
+
+// "first:count", "first:" or ":count".
+void parse_rows(const std::string& text, Source& source) {
+  const auto wrong = [&] {
+    return InvalidArgument(
+        fmt::format("--rows '{}': write first:count, for example 0:1000, 5000: (from row 5000 on) or :1000 "
+                    "(the first 1000)",
+                    text));
+  };
+  const auto number = [&](std::string_view part, std::int64_t otherwise) {
+    if (part.empty()) return otherwise;
+    std::int64_t value = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || end != part.data() + part.size() || value < 0) throw wrong();
+    return value;
+  };
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) throw wrong();
+  source.first_row = number(std::string_view(text).substr(0, colon), 0);
+  source.max_rows = number(std::string_view(text).substr(colon + 1), -1);
+}
+
+bool holds_results(const Options& options) {
+  const FileFormat format = options.input.format ? *options.input.format : guess_format(options.input.path);
+  return format == FileFormat::ivecs || format == FileFormat::ibin || format == FileFormat::json ||
+         format == FileFormat::table || options.input.path.ends_with(".indices.npy") ||
+         options.input.member == "neighbors";
+}
+
+void convert_results(const Common& common, const Options& options) {
+  if (!options.dtype.empty() || options.round || !options.rows.empty()) {
+    throw InvalidArgument(fmt::format(
+        "'{}' holds search results: --dtype, --round and --rows are for vectors", options.input.path));
+  }
+  check_output(options.output, options.format, result_formats(), false);
+  const Neighbors neighbors = read_neighbors(options.input.path);
+  std::vector<std::string> files;
+  {
+    const CancellableScope scope;
+    for (const auto& file : write_neighbors(options.output, neighbors, {parse_format(options.format)})) {
+      files.push_back(file.string());
+    }
+  }
+  if (common.json) {
+    print_json({{"files", files}, {"queries", neighbors.queries}, {"k", neighbors.k}});
+  } else {
+    note(common,
+         fmt::format("wrote {}: {} x {}", fmt::join(files, " and "),
+                     plural(neighbors.queries, "query", "queries"), plural(neighbors.k, "neighbour")));
+  }
+}
+
+void run(const Common& common, Options& options) {
+  options.input.format = parse_format(options.input_format);
+  if (holds_results(options)) {
+    convert_results(common, options);
+    return;
+  }
+  check_output(options.output, options.format, dataset_formats(), true);
+  if (options.round && options.dtype.empty())
+    throw InvalidArgument("--round needs --dtype: it says how to convert");
+  if (!options.rows.empty()) parse_rows(options.rows, options.input);
+  MemoryPlan plan(common);
+  const Size size = peek(options.input);
+  plan.add("rows", size.bytes, size.mapped);
+  plan.check();
+  Dataset data = load(options.input);
+  const Dtype stored = data.dtype();
+  if (!options.dtype.empty()) {
+    try {
+      data = convert(data, parse_dtype(options.dtype), options.round ? Rounding::nearest : Rounding::exact);
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      const bool inexact = text.find("ask for rounding") != std::string::npos;
+      throw InvalidArgument(text + (inexact ? " (--round)" : ""));
+    }
+  }
+  {
+    const CancellableScope scope;
+    write_dataset(options.output, data, {parse_format(options.format)});
+  }
+  if (common.json) {
+    print_json({{"file", options.output},
+                {"rows", data.rows()},
+                {"dim", data.dim()},
+                {"dtype", name(data.dtype())}});
+    return;
+  }
+  note(common,
+       fmt::format("wrote {}: {} x {} {}{}", options.output, plural(data.rows(), "row"), data.dim(),
+                   name(data.dtype()), stored == data.dtype() ? "" : fmt::format(" (was {})", name(stored))));
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->input.default_member = "train";
+  CLI::App& command =
+      add_command(app, common, "convert", "Write a file's rows in another format or element type",
+                  [options, &common] { run(common, *options); });
+  common.file(
+      command.add_option("IN", options->input.path, "The file to read: vectors, points or search results")
+          ->type_name("FILE")
+          ->required());
+  common.file(
+      command.add_option("OUT", options->output, "The file to write; its extension chooses the format")
+          ->type_name("FILE")
+          ->required());
+  common.choice(
+      command.add_option("--dtype", options->dtype, "Convert to this element type [default: as stored]")
+          ->type_name("DTYPE")
+          ->group("Conversion"),
+      {{"f32", ""}, {"f16", ""}, {"bf16", ""}, {"i8", ""}, {"u8", ""}, {"f64", ""}});
+  command
+      .add_flag(
+          "--round", options->round,
+          "Round values --dtype cannot hold exactly, ties to even, instead of refusing them; values out of "
+          "range, and NaN in integers, are refused all the same")
+      ->group("Conversion");
+  command
+      .add_option("--rows", options->rows,
+                  "Only these rows: 1000:500 is 500 rows from row 1000 on, :500 the first 500")
+      ->type_name("FIRST:COUNT")
+      ->group("Conversion");
+  command.add_option("--member", options->input.member, "HDF5 input: the dataset to read [default: train]")
+      ->type_name("NAME")
+      ->group("Formats");
+  common.choice(
+      command.add_option("--input-format", options->input_format, "Format of IN, whatever its extension")
+          ->type_name("FORMAT")
+          ->group("Formats"),
+      dataset_formats());
+  auto all_formats = dataset_formats();
+  for (auto& format : result_formats()) {
+    bool known = false;
+    for (const auto& [held, meaning] : all_formats) known = known || held == format.first;
+    if (!known) all_formats.push_back(std::move(format));
+  }
+  for (auto& [held, meaning] : all_formats) meaning.clear();
+  common.choice(command.add_option("--format", options->format, "Format of OUT, whatever its extension")
+                    ->type_name("FORMAT")
+                    ->group("Formats"),
+                std::move(all_formats));
+  command
+      .add_option(
+          "--memory-limit", common.memory_limit,
+          "Refuse to start when the rows need more than this, for example 4GiB; 'none' leaves it to the "
+          "machine's memory")
+      ->type_name("SIZE")
+      ->capture_default_str()
+      ->group("Execution");
+  common.about(command).details = {
+      "Nothing is rounded unless --round says so: a value the new type cannot hold is an error that names "
+      "its row and column. Search results (ivecs, ibin, JSON, tables, .indices.npy) are converted to the "
+      "result formats of kith knn."};
+  common.about(command).examples = {
+      {"kith convert base.fvecs base.npy", "The same vectors for NumPy."},
+      {"kith convert scan.las part.ply --rows 0:100000", "The first 100,000 points."},
+      {"kith convert base.npy base.fvecs --dtype f32 --round", "float64 rows as float32, rounded."},
+      {"kith convert glove.hdf5 queries.fvecs --member test", "One member of an ann-benchmarks file."},
+      {"kith convert truth.ivecs truth.txt", "Search results as a table."}};
+}
+
+}  // namespace kith::cli

@@ -1,0 +1,83 @@
+// kith evaluate: recall and distance ratio of a result against the truth.
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  std::string result;
+  std::string truth;
+  std::int64_t k = 0;
+};
+
+std::string figure(double value, const char* format) {
+  return std::isnan(value) ? "unknown (a file has no distances)" : fmt::format(fmt::runtime(format), value);
+}
+
+void run(const Common& common, const Options& options) {
+  if (options.k < 0) throw InvalidArgument(fmt::format("-k {}: use 1 or more", options.k));
+  const Neighbors result = read_neighbors(options.result);
+  const Neighbors truth = read_neighbors(options.truth);
+  const Evaluation figures = evaluate(result, truth, options.k);
+  if (common.json) {
+    print_json({{"queries", figures.queries},
+                {"k", figures.k},
+                {"recall", figures.recall},
+                {"recall_with_ties", figures.recall_with_ties},
+                {"distance_ratio", figures.distance_ratio},
+                {"exact_queries", figures.exact_queries}});
+    return;
+  }
+  const double share = figures.queries > 0 ? 100.0 * static_cast<double>(figures.exact_queries) /
+                                                 static_cast<double>(figures.queries)
+                                           : 100.0;
+  const auto line = [](const std::string& what, const std::string& value) {
+    print(fmt::format("{:<18}{}\n", what, value));
+  };
+  line("queries", format_count(figures.queries));
+  line(fmt::format("recall@{}", figures.k), fmt::format("{:.6f}", figures.recall));
+  line("recall with ties", figure(figures.recall_with_ties, "{:.6f}"));
+  line("distance ratio", figure(figures.distance_ratio, "{:.6f}"));
+  line("exact queries", fmt::format("{} ({:.4g} %)", format_count(figures.exact_queries), share));
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      add_command(app, common, "evaluate", "Compare a result with the truth: recall and distance ratio",
+                  [options, &common] { run(common, *options); });
+  common.file(command.add_option("RESULT", options->result, "An answer of kith knn or of another program")
+                  ->type_name("FILE")
+                  ->required());
+  common.file(command.add_option("TRUTH", options->truth, "The true neighbours, of at least as many queries")
+                  ->type_name("FILE")
+                  ->required());
+  command
+      .add_option("-k,--neighbors", options->k,
+                  "Compare the first K neighbours only [default: all both have]")
+      ->type_name("K")
+      ->group("Comparison");
+  About& about = common.about(command);
+  about.details = {
+      "Reads npy pairs (name them without .indices.npy), ivecs, ibin and big-ann ground truth, HDF5, JSON "
+      "and "
+      "tables."};
+  about.paragraphs = {
+      {"Recall@k", "the share of the true K rows that the result names."},
+      {"Recall with ties", "also counts any row as near as the true K-th; needs distances in both files."},
+      {"Distance ratio", "the mean of found distance / true distance, rank by rank; 1 is exact."},
+      {"Exact queries", "those whose list of rows equals the truth, in the same order."}};
+  about.examples = {{"kith evaluate answer truth.ivecs", "Compares answer.indices.npy with truth.ivecs."},
+                    {"kith evaluate answer truth.hdf5 -k 1 --json", "Only the nearest row, for a program."}};
+}
+
+}  // namespace kith::cli

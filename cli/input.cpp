@@ -1,0 +1,193 @@
+// Datasets from files, memory estimates, output paths.
+#include "input.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "interrupt.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The machine's memory, or the control group's share of it.
+double machine_memory() {
+  double bytes =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    double limit = 0;
+    if (file >> limit && limit > 0 && limit < bytes) bytes = limit;
+  }
+  return bytes;
+}
+
+FileFormat format_of(const Source& source) {
+  return source.format ? *source.format : guess_format(source.path);
+}
+
+bool is_mapped(FileFormat format) {
+  switch (format) {
+    case FileFormat::fvecs:
+    case FileFormat::bvecs:
+    case FileFormat::fbin:
+    case FileFormat::u8bin:
+    case FileFormat::i8bin:
+    case FileFormat::npy: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(const Common& common) : limit_(parse_bytes(common.memory_limit, "--memory-limit")) {}
+
+void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
+  bytes_ += bytes;
+  if (!mapped) resident_ += bytes;
+  parts_ += fmt::format("{}{} {}", parts_.empty() ? "" : ", ", what, format_bytes(bytes));
+}
+
+void MemoryPlan::check() const {
+  constexpr const char* remedy = "search fewer queries (--max-queries) or rows (kith convert --rows)";
+  if (limit_ > 0 && bytes_ > static_cast<double>(limit_)) {
+    throw OutOfMemory(fmt::format("about {} are needed ({}), --memory-limit is {}; raise it, or {}",
+                                  format_bytes(bytes_), parts_, format_bytes(static_cast<double>(limit_)),
+                                  remedy));
+  }
+  if (limit_ == 0 && resident_ > machine_memory()) {
+    throw OutOfMemory(fmt::format("about {} are needed ({}), this machine has {}; {}",
+                                  format_bytes(resident_), parts_, format_bytes(machine_memory()), remedy));
+  }
+}
+
+std::uint64_t MemoryPlan::left() const {
+  if (limit_ == 0) return 0;
+  const double left = static_cast<double>(limit_) - bytes_;
+  return left < 1 ? 1 : static_cast<std::uint64_t>(left);
+}
+
+Size peek(const Source& source) {
+  const FileInfo info = inspect(source.path);
+  const FileFormat format = source.format ? *source.format : info.format;
+  Size size;
+  size.mapped = is_mapped(format);
+  size.rows = static_cast<double>(info.rows);
+  double row_bytes = 0;
+  if (format == FileFormat::hdf5) {
+    // Which member is meant is known after opening only; all of them together are the upper bound.
+    row_bytes = size.rows > 0 ? static_cast<double>(info.bytes) / size.rows : 0;
+  } else {
+    double element = 8;
+    try {
+      element = static_cast<double>(size_of(parse_dtype(info.element_type)));
+    } catch (const InvalidArgument&) {
+      // Integers of other widths come back as f64.
+    }
+    row_bytes = static_cast<double>(info.dim) * element;
+  }
+  size.rows = std::max(0.0, size.rows - static_cast<double>(source.first_row));
+  if (source.max_rows >= 0) size.rows = std::min(size.rows, static_cast<double>(source.max_rows));
+  size.bytes = size.rows * row_bytes;
+  return size;
+}
+
+Dataset load(const Source& source) {
+  ReadOptions options;
+  options.format = source.format;
+  options.first_row = source.first_row;
+  options.max_rows = source.max_rows;
+  options.member = source.member;
+  if (options.member.empty() && format_of(source) == FileFormat::hdf5) options.member = source.default_member;
+  return read_dataset(source.path, options);
+}
+
+bool same_rows(const Source& a, const Source& b) {
+  std::error_code error;
+  if (a.path != b.path && !fs::equivalent(a.path, b.path, error)) return false;
+  const std::string& member_a = a.member.empty() ? a.default_member : a.member;
+  const std::string& member_b = b.member.empty() ? b.default_member : b.member;
+  if (a.first_row != b.first_row || a.format != b.format) return false;
+  return member_a == member_b || (a.member == b.member && format_of(a) != FileFormat::hdf5);
+}
+
+void stop_if_interrupted() {
+  if (interrupted()) throw Cancelled("interrupted");
+}
+
+std::optional<FileFormat> parse_format(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  for (int value = 0; value <= static_cast<int>(FileFormat::index); ++value) {
+    const auto format = static_cast<FileFormat>(value);
+    if (text == name(format)) return format;
+  }
+  throw InvalidArgument(fmt::format("format '{}' is not one Kith knows", text));
+}
+
+std::vector<std::pair<std::string, std::string>> dataset_formats() {
+  return {{"fvecs", "float32 rows, each after its dimension (TEXMEX)"},
+          {"bvecs", "the same with bytes"},
+          {"fbin", "float32 after an 8-byte header (big-ann)"},
+          {"u8bin", "the same with bytes"},
+          {"i8bin", "the same with signed bytes"},
+          {"npy", "NumPy array; holds every element type"},
+          {"hdf5", "ann-benchmarks"},
+          {"pcd", "point cloud"},
+          {"ply", "point cloud"},
+          {"las", "laser scan"},
+          {"xyz", "text, one point a line"}};
+}
+
+std::vector<std::pair<std::string, std::string>> result_formats() {
+  return {{"npy", "FILE.indices.npy and FILE.distances.npy; also without an extension"},
+          {"ivecs", "indices, with the distances in a .fvecs beside"},
+          {"ibin", "ground-truth file of big-ann (.ibin, .bin)"},
+          {"hdf5", "members neighbors and distances (.h5, .hdf5)"},
+          {"json", "text for programs"},
+          {"table", "text for people (.txt)"}};
+}
+
+void check_output(const std::string& path, const std::string& format,
+                  const std::vector<std::pair<std::string, std::string>>& formats, bool extension_needed) {
+  std::error_code error;
+  if (path.empty()) throw InvalidArgument("the output file's name is empty; name a file");
+  if (fs::is_directory(path, error)) {
+    throw IoError(fmt::format("cannot write '{}': it is a folder; name a file in it", path));
+  }
+  fs::path folder = fs::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!fs::is_directory(folder, error)) {
+    throw IoError(
+        fmt::format("cannot write '{}': there is no folder '{}'; make it first", path, folder.string()));
+  }
+  if (::access(folder.c_str(), W_OK) != 0 && !fs::exists(path, error)) {
+    throw IoError(fmt::format("cannot write into '{}': {}", folder.string(), std::strerror(errno)));
+  }
+  if (!format.empty() || (fs::path(path).extension().empty() && !extension_needed)) return;
+  std::string list;
+  for (const auto& [known, meaning] : formats) list += (list.empty() ? "" : ", ") + known;
+  const std::string extension = fs::path(path).extension().string();
+  std::string held;
+  try {
+    // A name that cannot exist: only its extension speaks.
+    held = name(guess_format("/dev/null/output" + extension));
+  } catch (const Error&) {
+    held.clear();
+  }
+  for (const auto& [known, meaning] : formats) {
+    if (held == known) return;
+  }
+  throw InvalidArgument(fmt::format("cannot write '{}': {}; use --format or an extension for one of {}", path,
+                                    extension.empty() ? "it has no extension that names a format"
+                                                      : fmt::format("'{}' is no format for this", extension),
+                                    list));
+}
+
+}  // namespace kith::cli

@@ -1,0 +1,75 @@
+// Reading of datasets for the sub-commands, and the memory estimate before anything is loaded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common.hpp"
+
+namespace kith::cli {
+
+/// A dataset named on the command line.
+struct Source {
+  std::string path;
+  std::string member;          ///< HDF5 dataset as given; empty: the default
+  std::string default_member;  ///< "train" or "test"
+  std::int64_t first_row = 0;
+  std::int64_t max_rows = -1;
+  std::optional<FileFormat> format;
+};
+
+/// Adds up what a run will hold and refuses it before it starts.
+class MemoryPlan {
+ public:
+  /// Reads --memory-limit. @throws InvalidArgument
+  explicit MemoryPlan(const Common& common);
+
+  /// `mapped` bytes count against --memory-limit, but not against the machine's memory: the system can
+  /// drop and reread them.
+  void add(const std::string& what, double bytes, bool mapped = false);
+
+  /// @throws OutOfMemory when the sum is above the limit, or above the machine's memory without one
+  void check() const;
+
+  /// What is left for Execution::memory_limit; 0 when there is no limit.
+  std::uint64_t left() const;
+
+ private:
+  std::uint64_t limit_ = 0;
+  double bytes_ = 0;
+  double resident_ = 0;
+  std::string parts_;
+};
+
+/// Rows and bytes a source will take, from its header.
+struct Size {
+  double rows = 0;
+  double bytes = 0;
+  bool mapped = false;  ///< stays in the file
+};
+Size peek(const Source& source);
+
+/// Reads it. @throws IoError, InvalidArgument, OutOfMemory
+Dataset load(const Source& source);
+
+/// True when both name the same rows of the same file, apart from max_rows.
+bool same_rows(const Source& a, const Source& b);
+
+/// Throws Cancelled when a signal has arrived.
+void stop_if_interrupted();
+
+/// A format by its name, empty for none. @throws InvalidArgument
+std::optional<FileFormat> parse_format(const std::string& text);
+
+/// Format names and their meaning, for --format options: those that hold vectors, or results.
+std::vector<std::pair<std::string, std::string>> dataset_formats();
+std::vector<std::pair<std::string, std::string>> result_formats();
+
+/// Checks an output path before the work starts: its folder is there and writable, it is no folder, its
+/// extension (or `format`) is one of `formats`.
+/// @throws IoError, InvalidArgument
+void check_output(const std::string& path, const std::string& format,
+                  const std::vector<std::pair<std::string, std::string>>& formats, bool extension_needed);
+
+}  // namespace kith::cli

@@ -1,0 +1,151 @@
+// Answers on the screen, as JSON, in files.
+#include "result.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "input.hpp"
+#include "interrupt.hpp"
+#include "progress.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+constexpr std::int64_t shown_queries = 10;
+constexpr std::int64_t shown_ranks = 10;
+
+void show(const Neighbors& answer) {
+  const std::int64_t queries = std::min(answer.queries, shown_queries);
+  const std::int64_t ranks = std::min(answer.k, shown_ranks);
+  print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", "query", "rank", "row", "distance"));
+  for (std::int64_t q = 0; q < queries; ++q) {
+    for (std::int64_t j = 0; j < ranks; ++j) {
+      const std::int64_t index = answer.indices_of(q)[static_cast<std::size_t>(j)];
+      if (index < 0) {
+        print(fmt::format("{:>8}  {:>5}  {:>12}  no more rows\n", q, j + 1, "-"));
+        break;
+      }
+      print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", q, j + 1, index, format_number(answer.distance(q, j))));
+    }
+  }
+  std::string left;
+  if (answer.queries > queries) left = plural(answer.queries - queries, "more query", "more queries");
+  if (answer.k > ranks) {
+    left += (left.empty() ? "" : " and ") + plural(answer.k - ranks, "more neighbour") + " a query";
+  }
+  if (!left.empty()) print(fmt::format("... {}: write all of them with -o FILE\n", left));
+}
+
+nlohmann::json rows_as_json(const Neighbors& answer) {
+  nlohmann::json indices = nlohmann::json::array();
+  nlohmann::json distances = nlohmann::json::array();
+  for (std::int64_t q = 0; q < answer.queries; ++q) {
+    nlohmann::json index_row = nlohmann::json::array();
+    nlohmann::json distance_row = nlohmann::json::array();
+    for (std::int64_t j = 0; j < answer.k; ++j) {
+      index_row.push_back(answer.indices_of(q)[static_cast<std::size_t>(j)]);
+      distance_row.push_back(answer.distance(q, j));  // JSON has no infinity: null
+    }
+    indices.push_back(std::move(index_row));
+    distances.push_back(std::move(distance_row));
+  }
+  return {{"indices", std::move(indices)}, {"distances", std::move(distances)}};
+}
+
+}  // namespace
+
+void add_result_options(CLI::App& command, Common& common, ResultOptions& options) {
+  command.add_option("-k,--neighbors", options.k, "How many nearest rows to find for each query, at least 1")
+      ->type_name("K")
+      ->capture_default_str()
+      ->group("Search");
+  command.add_option("--max-queries", options.max_queries, "Only the first N queries")
+      ->type_name("N")
+      ->group("Search");
+  auto* output =
+      common.file(command
+                      .add_option("-o,--output", options.output,
+                                  "Write the answer there, whole or not at all, instead of showing "
+                                  "its beginning; the extension chooses the format")
+                      ->type_name("FILE")
+                      ->group("Answer"));
+  common.choice(
+      command.add_option("--format", options.format, "Format of the output, whatever its extension")
+          ->type_name("FORMAT")
+          ->needs(output)
+          ->group("Answer"),
+      result_formats());
+}
+
+void check_result_options(const ResultOptions& options) {
+  if (options.k < 1) {
+    throw InvalidArgument(fmt::format("-k {}: at least 1 neighbour must be asked for", options.k));
+  }
+  if (options.max_queries < -1) {
+    throw InvalidArgument(fmt::format("--max-queries {}: use 0 or more", options.max_queries));
+  }
+  if (!options.output.empty()) check_output(options.output, options.format, result_formats(), false);
+}
+
+Neighbors run_search(const Common& common, Execution execution,
+                     const std::function<Neighbors(const Execution&)>& work) {
+  ProgressBar bar(common);
+  execution.progress = bar.callback();
+  const CancellableScope scope;
+  const auto start = std::chrono::steady_clock::now();
+  Neighbors answer = work(execution);
+  stop_if_interrupted();
+  if (answer.statistics.seconds == 0) {
+    answer.statistics.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  return answer;
+}
+
+void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric) {
+  std::vector<std::string> files;
+  if (!options.output.empty()) {
+    // From here on a signal lets the files be finished: they appear whole or not at all.
+    const CancellableScope scope;
+    for (const auto& file : write_neighbors(options.output, answer, {parse_format(options.format)})) {
+      files.push_back(file.string());
+    }
+  }
+  if (common.json) {
+    nlohmann::json object = {{"queries", answer.queries},
+                             {"k", answer.k},
+                             {"metric", name(metric)},
+                             {"statistics", to_json(answer.statistics)}};
+    if (files.empty()) {
+      object.update(rows_as_json(answer));
+    } else {
+      object["files"] = files;
+    }
+    print_json(object);
+  } else if (files.empty()) {
+    show(answer);
+  } else {
+    std::string list;
+    for (const std::string& file : files) list += (list.empty() ? "" : " and ") + file;
+    note(common,
+         fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(answer.queries, "query", "queries"),
+                     plural(answer.k, "neighbour"), answer.statistics.seconds));
+  }
+  if (common.statistics && !common.json) {
+    fmt::print(stderr, "statistics:\n{}", describe(answer.statistics));
+  }
+  if (answer.statistics.nan_rows > 0 && !common.statistics) {
+    note(common,
+         fmt::format("{} with NaN can never be a neighbour", plural(answer.statistics.nan_rows, "row")));
+  }
+  if (answer.statistics.nan_queries > 0 && !common.statistics) {
+    note(common, fmt::format("{} with NaN: no neighbours",
+                             plural(answer.statistics.nan_queries, "query", "queries")));
+  }
+}
+
+}  // namespace kith::cli

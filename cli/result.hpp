@@ -1,0 +1,31 @@
+// What knn and search have in common: running under a progress bar, and showing or writing the answer.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common.hpp"
+
+namespace kith::cli {
+
+/// Options of the answer, shared by knn and search.
+struct ResultOptions {
+  std::int64_t k = 10;
+  std::string output;
+  std::string format;
+  std::int64_t max_queries = -1;
+};
+
+void add_result_options(CLI::App& command, Common& common, ResultOptions& options);
+
+/// Checks k, the query limit and the output path before anything is read.
+void check_result_options(const ResultOptions& options);
+
+/// Runs `work` with a progress bar and cancellation. @throws Cancelled when a signal arrived
+Neighbors run_search(const Common& common, Execution execution,
+                     const std::function<Neighbors(const Execution&)>& work);
+
+/// Writes the answer to -o, or shows it on stdout; statistics to stderr where asked for.
+void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric);
+
+}  // namespace kith::cli

@@ -1,0 +1,98 @@
+// kith search: answers queries from a saved index.
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "interrupt.hpp"
+#include "progress.hpp"
+#include "result.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  std::string index;
+  Source queries;
+  ResultOptions result;
+};
+
+void run(const Common& common, Options& options) {
+  check_result_options(options.result);
+  Execution execution = make_execution(common);
+  options.queries.max_rows = options.result.max_queries;
+  const FileInfo index_info = inspect(options.index);
+  if (index_info.format != FileFormat::index) {
+    throw IoError(
+        fmt::format("'{}' is {}, not an index; make one with kith build, or search it with kith knn",
+                    options.index, name(index_info.format)));
+  }
+  const Size query_size = peek(options.queries);
+  MemoryPlan plan(common);
+  plan.add("index", static_cast<double>(index_info.bytes), true);
+  plan.add("queries", query_size.bytes, query_size.mapped);
+  MemoryPlan with_answer = plan;
+  with_answer.add("answer", query_size.rows * static_cast<double>(options.result.k) * 12);
+  with_answer.check();
+  execution.memory_limit = plan.left();
+
+  Dataset queries = load(options.queries);
+  if (queries.dim() != index_info.dim) {
+    throw InvalidArgument(
+        fmt::format("the index '{}' has dimension {}, the queries '{}' have {}; they must be the same",
+                    options.index, index_info.dim, options.queries.path, queries.dim()));
+  }
+  Metric metric = Metric::sqeuclidean;
+  const Neighbors answer = run_search(common, std::move(execution), [&](const Execution& how) {
+    const AnyIndex index = AnyIndex::load(options.index, how);
+    metric = index.metric();
+    if (queries.dtype() != index.dtype()) {
+      // The index stays as it is; its type must hold the queries exactly.
+      const Dtype from = queries.dtype();
+      try {
+        queries = convert(queries, index.dtype());
+      } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format("the queries are {}, the index is {}: {}", name(from),
+                                          name(index.dtype()), error.what()));
+      }
+      note(common, fmt::format("the queries were {} and are searched as {}, which holds them exactly",
+                               name(from), name(index.dtype())));
+    }
+    return index.search(queries, options.result.k, how);
+  });
+  deliver(common, options.result, answer, metric);
+}
+
+}  // namespace
+
+void add_search(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->queries.default_member = "test";
+  CLI::App& command =
+      add_command(app, common, "search", "Find the nearest rows of a saved index for every query",
+                  [options, &common] { run(common, *options); });
+  common.file(command.add_option("INDEX", options->index, "The file kith build wrote")
+                  ->type_name("FILE")
+                  ->required());
+  common.file(command.add_option("QUERIES", options->queries.path, "The rows to search for")
+                  ->type_name("FILE")
+                  ->required());
+  add_result_options(command, common, options->result);
+  command
+      .add_option("--query-member", options->queries.member,
+                  "HDF5 files: the dataset with the queries [default: test]")
+      ->type_name("NAME")
+      ->group("Input");
+  add_execution_options(command, common);
+  add_statistics_option(command, common);
+  common.about(command).details = {
+      "Metric and kind of index are those of the file. Queries of another element type are converted where "
+      "the index's type holds every value exactly, and refused otherwise."};
+  common.about(command).examples = {{"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
+                                    {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",
+                                     "Writes all of them and says what the search did."}};
+}
+
+}  // namespace kith::cli
