@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "brute_force/backend.hpp"
 #include "core/int128.hpp"
-#include "distance/canonical.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 
@@ -19,53 +19,65 @@ namespace kith {
 struct BruteForce::State {
   Dataset dataset;
   BruteForceParameters parameters;
+  const brute_force::Backend* backend = nullptr;
+  std::shared_ptr<const brute_force::Prepared> prepared;
 };
 
 namespace {
 
-void check_search(const BruteForce& index, const DatasetView& queries, std::int64_t k) {
+void check_search(const DatasetView& data, const DatasetView& queries, std::int64_t k) {
   validate(queries, "queries");
   if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
-  if (queries.dim != index.dim()) {
+  if (queries.dim != data.dim) {
     throw InvalidArgument(fmt::format("queries have dimension {}, the dataset has {}; they must be the same",
-                                      queries.dim, index.dim()));
+                                      queries.dim, data.dim));
   }
-  if (queries.dtype != index.dtype()) {
+  if (queries.dtype != data.dtype) {
     throw InvalidArgument(fmt::format("queries are {}, the dataset is {}; convert one of them",
-                                      name(queries.dtype), name(index.dtype())));
+                                      name(queries.dtype), name(data.dtype)));
   }
 }
 
-template <class R>
-Neighbors scan(const DatasetView& data, Metric metric, const DatasetView& queries, std::int64_t k) {
-  Neighbors out;
-  out.queries = queries.rows;
-  out.k = k;
-  out.indices.assign(static_cast<std::size_t>(queries.rows * k), -1);
-  std::vector<R> distances(static_cast<std::size_t>(queries.rows * k), std::numeric_limits<R>::infinity());
-  const auto function = canonical_function(data.dtype, metric);
-  std::vector<double> padded(static_cast<std::size_t>(canonical_padded(data.dim)));
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(data.rows));
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
-  std::vector<double> all(ids.size());
-  for (std::int64_t q = 0; q < queries.rows; ++q) {
-    const auto query = prepare_canonical_query(queries.row(q), data.dtype, data.dim, metric, padded.data());
-    function(canonical_rows(data), query, ids.data(), data.rows, all.data());
-    std::vector<std::pair<R, std::int64_t>> list;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (!std::isnan(all[i])) list.emplace_back(static_cast<R>(all[i]), static_cast<std::int64_t>(i));
-    }
-    const auto count = std::min<std::size_t>(list.size(), static_cast<std::size_t>(k));
-    std::partial_sort(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count), list.end());
-    for (std::size_t j = 0; j < count; ++j) {
-      distances[static_cast<std::size_t>(q * k) + j] = list[j].first;
-      out.indices[static_cast<std::size_t>(q * k) + j] = list[j].second;
-    }
+// The answer itself, before anything is taken: the caller's limit, and what a vector can hold.
+void check_output_memory(const DatasetView& data, const DatasetView& queries, std::int64_t k,
+                         const Execution& execution) {
+  const int128 cells = static_cast<int128>(queries.rows) * k;
+  const int128 bytes =
+      cells * static_cast<int128>(sizeof(std::int64_t) + size_of(distance_dtype(data.dtype)));
+  const int128 limit = execution.memory_limit > 0
+                           ? static_cast<int128>(execution.memory_limit)
+                           : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
+  if (bytes > limit) {
+    throw OutOfMemory(
+        fmt::format("{} queries with k = {} need {} bytes for the answer, the limit is {}; ask for fewer "
+                    "neighbours, or search the queries in parts",
+                    queries.rows, k, static_cast<double>(bytes), static_cast<double>(limit)));
   }
-  out.distances = std::move(distances);
-  out.statistics.index = "brute_force";
-  out.statistics.filter = "none";
-  return out;
+}
+
+BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
+                             std::int64_t expected_queries, const Execution& execution) {
+  validate(dataset.view(), "dataset");
+  BruteForce::State state;
+  state.dataset = dataset;
+  state.parameters = parameters;
+  state.backend = &brute_force::backend_for(execution);
+  state.prepared = state.backend->prepare(dataset.view(), parameters, expected_queries, execution);
+  return state;
+}
+
+Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+                       const Execution& execution) {
+  const DatasetView& data = state.dataset.view();
+  check_output_memory(data, queries, k, execution);
+  try {
+    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(
+        fmt::format("the machine has no memory left for {} queries with k = {}; ask for fewer neighbours, "
+                    "or search the queries in parts",
+                    queries.rows, k));
+  }
 }
 
 }  // namespace
@@ -76,20 +88,13 @@ BruteForce BruteForce::build(const DatasetView& dataset, const BruteForceParamet
 }
 
 BruteForce BruteForce::build(const Dataset& dataset, const BruteForceParameters& parameters,
-                             const Execution& /*execution*/) {
-  validate(dataset.view(), "dataset");
-  auto state = std::make_shared<State>();
-  state->dataset = dataset;
-  state->parameters = parameters;
-  return BruteForce(std::move(state));
+                             const Execution& execution) {
+  return BruteForce(std::make_shared<const State>(make_state(dataset, parameters, 0, execution)));
 }
 
-Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k,
-                             const Execution& /*execution*/) const {
-  check_search(*this, queries, k);
-  const auto& data = state_->dataset.view();
-  return data.dtype == Dtype::f64 ? scan<double>(data, metric(), queries, k)
-                                  : scan<float>(data, metric(), queries, k);
+Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const Execution& execution) const {
+  check_search(state_->dataset.view(), queries, k);
+  return search_state(*state_, queries, k, execution);
 }
 
 void BruteForce::save(const std::filesystem::path& path, const Execution& /*execution*/) const {
@@ -160,7 +165,25 @@ std::uint64_t BruteForce::memory_bytes() const noexcept {
 
 Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
               const BruteForceParameters& parameters, const Execution& execution) {
-  return BruteForce::build(dataset, parameters, execution).search(queries, k, execution);
+  validate(dataset, "dataset");
+  check_search(dataset, queries, k);
+  return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
+                      queries, k, execution);
 }
+
+namespace brute_force {
+
+const Backend& backend_for(const Execution& execution) {
+  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
+  for (const Device& device : execution.devices) {
+    if (device.kind != Device::Kind::cpu) {
+      throw DeviceError(fmt::format(
+          "brute_force has no backend for {} in this version of Kith; use --device cpu", name(device)));
+    }
+  }
+  return cpu_backend();
+}
+
+}  // namespace brute_force
 
 }  // namespace kith

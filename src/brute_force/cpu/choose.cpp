@@ -1,0 +1,166 @@
+// Which filter? The one whose scan plus exact evaluations of what it keeps costs least, measured on a sample.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "brute_force/cpu/filter.hpp"
+#include "brute_force/cpu/prepared.hpp"
+#include "brute_force/cpu/tuning.hpp"
+#include "core/instruction_set.hpp"
+#include "distance/canonical.hpp"
+#include "kith/error.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+std::vector<std::int64_t> strided(std::int64_t rows, std::int64_t count) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min(rows, count)));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int64_t>(static_cast<double>(i) * static_cast<double>(rows) /
+                                       static_cast<double>(ids.size()));
+  }
+  return ids;
+}
+
+// Share of the sample's rows that a choice keeps for k = 10 when the bound is already the true one.
+class Surplus {
+ public:
+  Surplus(const DatasetView& data, Metric metric, const Execution& execution)
+      : data_(data), metric_(metric), execution_(execution), ids_(strided(data.rows, tuning::sample_rows)) {
+    constexpr double typical_k = 10;
+    const auto function = canonical_function(data.dtype, metric);
+    const std::int64_t padded = canonical_padded(data.dim);
+    const auto m = static_cast<std::int64_t>(ids_.size());
+    // The rank in the sample that stands for rank k in the data.
+    const auto rank = static_cast<std::size_t>(
+        std::max(1.0, typical_k * static_cast<double>(m) / static_cast<double>(data.rows)));
+    std::vector<double> distances(ids_.size());
+    for (std::int64_t q = 0; q < std::min(tuning::sample_queries, m); ++q) {
+      const std::int64_t row = ids_[static_cast<std::size_t>(q * m / std::min(tuning::sample_queries, m))];
+      std::vector<double> values(static_cast<std::size_t>(padded));
+      const auto query = prepare_canonical_query(data.row(row), data.dtype, data.dim, metric, values.data());
+      function(canonical_rows(data), query, ids_.data(), m, distances.data());
+      std::vector<double> others;
+      for (std::size_t i = 0; i < ids_.size(); ++i) {
+        if (ids_[i] != row && !std::isnan(distances[i])) others.push_back(distances[i]);
+      }
+      if (others.size() < rank) continue;
+      std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(rank - 1), others.end());
+      queries_.push_back(std::move(values));
+      bounds_.push_back(real_bound(others[rank - 1], metric, data.dim));
+    }
+  }
+
+  double measure(CodeChoice choice) const {
+    if (queries_.empty()) return 0;
+    const CodeSpace space = make_code_space(data_, metric_, choice);
+    Execution quiet;
+    quiet.threads = execution_.threads;
+    const Codes codes = encode(data_, space, quiet, &ids_);
+    FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
+    std::int64_t kept = 0;
+    std::int64_t looked = 0;
+    for (std::size_t q = 0; q < queries_.size(); ++q) {
+      if (filter.add(queries_[q].data()) == QueryCode::Kind::regular) {
+        filter.set_bound(filter.size() - 1, bounds_[q]);
+      } else {
+        kept += codes.rows;
+        looked += codes.rows;
+      }
+    }
+    const TileFunction kernel = filter_kernel(choice);
+    std::vector<std::uint64_t> masks(static_cast<std::size_t>(filter.size()));
+    for (std::int64_t t = 0; t < codes.tiles && filter.size() > 0; ++t) {
+      kernel(tile_of(codes, t), filter.view(), 0, filter.size(), masks.data());
+      const std::uint64_t valid = codes.valid[static_cast<std::size_t>(t)];
+      for (const std::uint64_t mask : masks) {
+        kept += std::popcount(mask & valid);
+        looked += std::popcount(valid);
+      }
+    }
+    const auto special = static_cast<std::int64_t>(codes.special.size()) * filter.size();
+    return static_cast<double>(kept + special) /
+           static_cast<double>(std::max<std::int64_t>(1, looked + special));
+  }
+
+ private:
+  const DatasetView& data_;
+  Metric metric_;
+  const Execution& execution_;
+  std::vector<std::int64_t> ids_;
+  std::vector<std::vector<double>> queries_;
+  std::vector<double> bounds_;
+};
+
+double cost_of(CodeChoice choice, double kept, std::int64_t dim) {
+  const InstructionSet set = active_instruction_set();
+  const bool vnni = set == InstructionSet::avx512_vnni || set == InstructionSet::avx_vnni;
+  const double step = choice.filter == Filter::int8   ? (vnni ? 1 : tuning::cost_int8_without_vnni)
+                      : choice.filter == Filter::fp16 ? tuning::cost_fp16
+                                                      : tuning::cost_fp32;
+  const auto d = static_cast<double>(dim);
+  return step * d + kept * (tuning::cost_exact * d + tuning::cost_exact_rows);
+}
+
+}  // namespace
+
+CodeChoice choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
+                        std::int64_t expected_queries, const Execution& execution) {
+  const Metric metric = parameters.metric;
+  auto list = possible_codes(data.dtype, metric, data.dim);
+  const auto bytes = [&](CodeChoice choice) {
+    CodeSpace space;
+    space.dtype = data.dtype;
+    space.dim = data.dim;
+    space.choice = choice;
+    return code_bytes(space, data.rows);
+  };
+  if (parameters.filter != Filter::automatic) {
+    std::erase_if(list, [&](CodeChoice c) { return c.filter != parameters.filter; });
+    if (list.empty()) {
+      throw InvalidArgument(
+          fmt::format("filter {} cannot be used with dimension {}: its sums would overflow past 32768; use "
+                      "auto, fp16 or fp32",
+                      name(parameters.filter), data.dim));
+    }
+    if (execution.memory_limit > 0 && bytes(list.front()) > execution.memory_limit) {
+      throw OutOfMemory(
+          fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or use "
+                      "filter auto or none",
+                      name(parameters.filter), bytes(list.front()), execution.memory_limit));
+    }
+  } else {
+    if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) return {Filter::none, {}};
+    if (execution.memory_limit > 0) {
+      // No codes at all is always possible.
+      std::erase_if(
+          list, [&](CodeChoice c) { return c.filter != Filter::none && bytes(c) > execution.memory_limit; });
+    }
+    // In low dimension nothing beats four-byte differences; bytes that are their own codes lose nothing.
+    const FilterForm first = list.front().form;
+    if (list.front().filter != Filter::none &&
+        (first == FilterForm::difference || first == FilterForm::integer)) {
+      return list.front();
+    }
+    std::erase_if(list, [&](CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
+  }
+  if (list.size() == 1) return list.front();
+
+  const Surplus surplus(data, metric, execution);
+  CodeChoice best = list.front();
+  double least = std::numeric_limits<double>::infinity();
+  for (const CodeChoice choice : list) {
+    const double cost = cost_of(choice, surplus.measure(choice), data.dim);
+    if (cost < least) {
+      least = cost;
+      best = choice;
+    }
+  }
+  return best;
+}
+
+}  // namespace kith::brute_force

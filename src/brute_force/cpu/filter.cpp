@@ -1,0 +1,199 @@
+// Thresholds. Every inequality here is derived in docs/exact-contract.md; all roundings go the safe way.
+#include "brute_force/cpu/filter.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "core/instruction_set.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+float up(double x) {
+  const auto f = static_cast<float>(x);
+  return static_cast<double>(f) < x ? std::nextafterf(f, infinity) : f;
+}
+float down(double x) {
+  const auto f = static_cast<float>(x);
+  return static_cast<double>(f) > x ? std::nextafterf(f, -infinity) : f;
+}
+
+std::int32_t clamp_int(double x) {
+  constexpr double low = std::numeric_limits<std::int32_t>::min();
+  constexpr double high = std::numeric_limits<std::int32_t>::max();
+  return static_cast<std::int32_t>(std::floor(x < low ? low : (x > high ? high : x)));
+}
+
+const FilterKernels& kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return filter_kernels_avx512_vnni;
+    case InstructionSet::avx_vnni: return filter_kernels_avx_vnni;
+    case InstructionSet::avx2: return filter_kernels_avx2;
+#endif
+    default: return filter_kernels_portable;
+  }
+}
+
+// The float64 evaluation is within this relative distance of the real value (sums of squares and of
+// magnitudes; inner products are covered by the slack of the scores).
+double canonical_error(std::int64_t dim) {
+  return (static_cast<double>(dim) + 16) * 0x1p-52;
+}
+
+double real_bound_of(double above, Metric metric, std::int64_t dim) {
+  switch (metric) {
+    case Metric::sqeuclidean:
+    case Metric::manhattan: return above * (1 + canonical_error(dim));
+    case Metric::euclidean: return above * above * (1 + 2 * canonical_error(dim)) + 0x1p-1000;
+    default: return above;
+  }
+}
+
+}  // namespace
+
+double real_bound(float bound, Metric metric, std::int64_t dim) {
+  return real_bound_of(std::nextafterf(bound, infinity), metric, dim);
+}
+
+double real_bound(double bound, Metric metric, std::int64_t dim) {
+  return real_bound_of(std::nextafter(bound, std::numeric_limits<double>::infinity()), metric, dim);
+}
+
+TileFunction filter_kernel(CodeChoice choice) {
+  const FilterKernels& set = kernels();
+  const bool triangle = choice.form == FilterForm::triangle;
+  switch (choice.form) {
+    case FilterForm::integer: return set.int8_integer;
+    case FilterForm::difference: return set.fp32_squared;
+    case FilterForm::absolute:
+      return choice.filter == Filter::int8   ? set.int8_absolute
+             : choice.filter == Filter::fp16 ? set.fp16_absolute
+                                             : set.fp32_absolute;
+    default: break;
+  }
+  switch (choice.filter) {
+    case Filter::int8: return triangle ? set.int8_triangle : set.int8_cauchy;
+    case Filter::fp16: return triangle ? set.fp16_triangle : set.fp16_cauchy;
+    default: return triangle ? set.fp32_triangle : set.fp32_cauchy;
+  }
+}
+
+Tile tile_of(const Codes& codes, std::int64_t t) {
+  const auto at = [&](const auto& array) { return array.empty() ? nullptr : array.data() + t * tile_rows; };
+  return {codes.codes.data() + t * codes.space.bytes_per_tile(),
+          codes.space.steps(),
+          at(codes.scale),
+          at(codes.h),
+          at(codes.g),
+          at(codes.e),
+          at(codes.start)};
+}
+
+FilterQueries::FilterQueries(const Codes& codes, std::int64_t capacity)
+    : codes_(codes), rows_(capacity * codes.space.query_stride_bytes()) {
+  const auto count = static_cast<std::size_t>(capacity);
+  queries_.reserve(count);
+  for (auto* array : {&threshold_, &h_weight_, &g_weight_, &e_weight_}) array->resize(count);
+  integer_threshold_.resize(count);
+  start_.resize(count);
+}
+
+TileQueries FilterQueries::view() const {
+  return {rows_.data(),      codes_.space.query_stride_bytes(),
+          start_.data(),     h_weight_.data(),
+          g_weight_.data(),  e_weight_.data(),
+          threshold_.data(), integer_threshold_.data()};
+}
+
+QueryCode::Kind FilterQueries::add(const double* values) {
+  const std::int64_t slot = size();
+  const QueryCode code =
+      encode_query(codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes());
+  if (code.kind != QueryCode::Kind::regular) return code.kind;
+  queries_.push_back(code);
+  start_[static_cast<std::size_t>(slot)] = code.start;
+  keep_all(slot);
+  return code.kind;
+}
+
+void FilterQueries::keep_all(std::int64_t slot) {
+  const auto i = static_cast<std::size_t>(slot);
+  const FilterForm form = codes_.space.choice.form;
+  const bool distance = form == FilterForm::difference || form == FilterForm::absolute;
+  threshold_[i] = distance ? infinity : -infinity;
+  integer_threshold_[i] =
+      distance ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int32_t>::min();
+  h_weight_[i] = g_weight_[i] = e_weight_[i] = 0;
+}
+
+void FilterQueries::close(std::int64_t slot) {
+  keep_all(slot);
+  const auto i = static_cast<std::size_t>(slot);
+  threshold_[i] = -threshold_[i];
+  integer_threshold_[i] = integer_threshold_[i] > 0 ? -1 : std::numeric_limits<std::int32_t>::max();
+}
+
+void FilterQueries::set_bound(std::int64_t slot, double real) {
+  const auto i = static_cast<std::size_t>(slot);
+  const QueryCode& q = queries_[i];
+  const CodeSpace& space = codes_.space;
+  if (!std::isfinite(real)) {
+    keep_all(slot);
+    return;
+  }
+  const bool euclid = space.metric == Metric::sqeuclidean || space.metric == Metric::euclidean;
+  // The bound in code space. Products scale by unit^2, lengths by unit.
+  const double unit = space.unit;
+  constexpr double more = 1 + 0x1p-40;
+
+  switch (space.choice.form) {
+    case FilterForm::integer:
+      // d^2 <= real  =>  x.q - |x|^2 / 2 >= (|q|^2 - real) / 2;  -x.q <= real  =>  x.q >= -real.
+      integer_threshold_[i] = clamp_int(euclid ? (q.norm_sq - real) / 2 : -real);
+      return;
+    case FilterForm::absolute: {
+      const double limit = real * unit * more + q.residual + codes_.largest_residual;
+      integer_threshold_[i] = clamp_int(limit / q.scale * more);
+      threshold_[i] = up(limit * (1 + space.rounding() * 2) + 0x1p-120);
+      return;
+    }
+    case FilterForm::difference: {
+      const double limit = std::sqrt(real) * unit * more + q.residual + codes_.largest_residual;
+      threshold_[i] = up(limit * limit * (1 + space.rounding() * 2) + 0x1p-120);
+      return;
+    }
+    case FilterForm::triangle: {
+      // |q' - x'| <= R + e with R = r + e_q  =>  q'.x' + R e - (|x'|^2 - e^2) / 2 >= (|q'|^2 - R^2) / 2.
+      const double reach = std::sqrt(real) * unit * more + q.residual;
+      const double half = (q.norm_sq * (1 - 0x1p-30) - reach * reach * more) / 2 -
+                          (space.rounding() * 1.01 + 0x1p-40) * q.norm_sq - 0x1p-100;
+      const double limit = half / q.scale;
+      threshold_[i] = down(limit - std::fabs(limit) * 0x1p-22);
+      e_weight_[i] = up(reach / q.scale * (1 + 0x1p-22));
+      h_weight_[i] = up(1 / q.scale);
+      return;
+    }
+    case FilterForm::cauchy: {
+      // q.x <= q'.x' + e_q |x| + |q'| e.
+      double half = 0;
+      if (euclid) {
+        half = (q.norm_sq * (1 - 0x1p-38) - real * unit * unit * more) / 2;
+      } else if (space.metric == Metric::inner_product) {
+        half = -real * unit * unit - std::fabs(real * unit * unit) * 0x1p-40;
+      } else {
+        half = (1 - real) - 0x1p-40;
+      }
+      const double limit = (half - 0x1p-100) / q.scale;
+      threshold_[i] = down(limit - std::fabs(limit) * 0x1p-22);
+      e_weight_[i] = up(q.norm / q.scale * (1 + 0x1p-22));
+      g_weight_[i] = up(q.residual / q.scale * (1 + 0x1p-22));
+      h_weight_[i] = euclid ? up(1 / q.scale) : 0;
+      return;
+    }
+  }
+}
+
+}  // namespace kith::brute_force

@@ -1,0 +1,51 @@
+// From "no answer is farther than this" to the numbers a kernel compares with, and back to tiles.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "brute_force/cpu/kernels.hpp"
+#include "codes/codes.hpp"
+
+namespace kith::brute_force {
+
+/// The kernel of a form for the active instruction set.
+TileFunction filter_kernel(CodeChoice choice);
+
+/// Tile t of the codes.
+Tile tile_of(const Codes& codes, std::int64_t t);
+
+/// A real number that no true distance can exceed when its canonical value, rounded to the result type, is at
+/// most `bound`: squared for sqeuclidean and euclidean, the distance itself for the other metrics. +inf:
+/// unknown.
+double real_bound(float bound, Metric metric, std::int64_t dim);
+double real_bound(double bound, Metric metric, std::int64_t dim);
+
+/// Coded queries in the kernels' layout, with thresholds that only ever tighten.
+class FilterQueries {
+ public:
+  FilterQueries(const Codes& codes, std::int64_t capacity);
+
+  /// Codes one query (float64 values) into the next slot unless it is special or NaN; a new slot keeps
+  /// everything.
+  QueryCode::Kind add(const double* values);
+
+  std::int64_t size() const noexcept { return static_cast<std::int64_t>(queries_.size()); }
+
+  /// Keep what may be at most `real` away (see real_bound).
+  void set_bound(std::int64_t slot, double real);
+  /// Keep nothing from now on.
+  void close(std::int64_t slot);
+
+  TileQueries view() const;
+
+ private:
+  void keep_all(std::int64_t slot);
+  const Codes& codes_;
+  AlignedBuffer<unsigned char> rows_;
+  std::vector<QueryCode> queries_;
+  std::vector<float> threshold_, h_weight_, g_weight_, e_weight_;
+  std::vector<std::int32_t> integer_threshold_, start_;
+};
+
+}  // namespace kith::brute_force

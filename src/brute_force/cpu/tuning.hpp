@@ -1,0 +1,45 @@
+// Numbers that depend on the machine, in one place.
+#pragma once
+
+#include <cstdint>
+
+namespace kith::brute_force::tuning {
+
+/// Queries whose codes stay in the second-level cache while the rows stream past.
+inline constexpr std::int64_t query_cache_bytes = 256 << 10;
+inline constexpr std::int64_t largest_chunk = 252;  // a multiple of every kernel's group
+inline constexpr std::int64_t query_group = 6;
+
+/// Tasks a thread, so that the last one to finish does not keep the others waiting.
+inline constexpr std::int64_t tasks_a_thread = 3;
+inline constexpr std::int64_t splits_a_thread = 4;
+inline constexpr std::int64_t smallest_split_tiles = 64;
+
+/// Rows are visited in blocks, every `sample_stride`-th first: they give a bound before the bulk comes.
+inline constexpr std::int64_t block_bytes = 128 << 10;
+inline constexpr std::int64_t sample_stride = 64;
+
+/// Candidates that wait before they are evaluated.
+inline constexpr std::int64_t largest_wait = 128;
+
+/// A query leaves the filter when it keeps more than one row in `fallback_share` after this many rows.
+inline constexpr std::int64_t fallback_after_rows = 32768;
+inline constexpr std::int64_t fallback_share = 4;
+
+/// Memory for the k-lists of all running tasks.
+inline constexpr std::uint64_t list_bytes = std::uint64_t{96} << 20U;
+
+/// Automatic choice: rows and queries of the sample, and the cost of a multiply-add of each filter (int8 = 1)
+/// and of an exact evaluation, per dimension.
+inline constexpr std::int64_t sample_rows = 4096;
+inline constexpr std::int64_t sample_queries = 16;
+inline constexpr double cost_fp16 = 5;
+inline constexpr double cost_fp32 = 4;
+inline constexpr double cost_int8_without_vnni = 5;
+inline constexpr double cost_exact = 120;
+inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
+
+/// One-shot searches with at most this many queries build no codes: coding costs about as many scans.
+inline constexpr std::int64_t queries_without_codes = 4;
+
+}  // namespace kith::brute_force::tuning

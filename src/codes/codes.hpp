@@ -1,0 +1,103 @@
+// Compressed copies of the rows with a certified error, from which a filter bounds the true distance.
+//
+// Every row x becomes y = (x - mean) * unit (x / |x| for cosine) in float64, then y' = scale * code. The
+// residual norm e = |y - y'| is computed in float64 and rounded up, so that for the query q likewise
+//   triangle:  |q - y| >= |q' - y'| - e_q - e                         (sqeuclidean, euclidean)
+//   Cauchy:    q.y <= q'.y' + e_q |y| + |q'| e                        (all but manhattan)
+// hold for any data. Rounding of the float32 arithmetic that evaluates them is covered by enlarging e, h and
+// g beforehand (docs/exact-contract.md has the proof). Rows that no bound can speak of (infinite, far above
+// the rest) are `special` and always evaluated exactly; rows with a NaN are left out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "kith/brute_force.hpp"
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/metric.hpp"
+
+namespace kith {
+
+/// How the kernel arrives at its bound.
+enum class FilterForm : std::uint8_t {
+  triangle,    ///< dot product, triangle inequality
+  cauchy,      ///< dot product, Cauchy-Schwarz inequality
+  integer,     ///< dot product of u8 or i8 data: exact
+  difference,  ///< float32 sum of squared differences
+  absolute,    ///< float32 sum of absolute differences
+};
+
+/// What to encode into.
+struct CodeChoice {
+  Filter filter = Filter::none;  ///< int8, fp16, fp32, or none
+  FilterForm form = FilterForm::triangle;
+};
+
+/// The transformation into code space, common to rows and queries.
+struct CodeSpace {
+  Dtype dtype = Dtype::f32;
+  Metric metric = Metric::sqeuclidean;
+  CodeChoice choice;
+  std::int64_t dim = 0;
+  std::vector<double> mean;  ///< empty: not centred
+  double unit = 1;           ///< a power of two that brings the rows near 1
+
+  /// u8 and i8 rows are their own codes.
+  bool raw_integers() const {
+    return choice.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8);
+  }
+  /// Relative error of one float32 score: rounding of the scalars and, for fp16 and fp32, of the sum.
+  double rounding() const;
+  std::int64_t steps() const { return choice.filter == Filter::int8 ? (dim + 3) / 4 : dim; }
+  std::int64_t bytes_per_tile() const;
+  /// A query's code row: four int8, or one float, a step.
+  std::int64_t query_stride_bytes() const { return steps() * 4; }
+};
+
+/// The coded rows. Position in the codes = row number; `valid` says which rows the filter speaks for.
+struct Codes {
+  CodeSpace space;
+  std::int64_t rows = 0;
+  std::int64_t tiles = 0;
+  AlignedBuffer<unsigned char> codes;
+  AlignedBuffer<float> scale, h, g, e;
+  AlignedBuffer<std::int32_t> start;
+  std::vector<std::uint64_t> valid;   ///< a bit a row
+  std::vector<std::int64_t> special;  ///< rows to evaluate exactly, ascending
+  std::int64_t nan_rows = 0;
+  double largest_residual = 0;  ///< difference and absolute form: max of e over valid rows
+
+  std::uint64_t bytes() const;
+};
+
+/// A coded query and the scalars its thresholds are made of.
+struct QueryCode {
+  enum class Kind : std::uint8_t { regular, special, nan };
+  Kind kind = Kind::regular;
+  double scale = 1;     ///< q' = scale * code
+  double norm_sq = 0;   ///< |q|^2 in code space (of q' for the triangle form)
+  double norm = 0;      ///< |q'|
+  double residual = 0;  ///< e_q, rounded up
+  std::int32_t start = 0;
+};
+
+/// Bytes that encoding `rows` rows takes.
+std::uint64_t code_bytes(const CodeSpace& space, std::int64_t rows);
+
+/// Mean and unit from a strided sample of the data.
+CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice choice);
+
+/// Codes all rows of `data` (or those listed in `ids`, in that order) in parallel.
+/// @throws OutOfMemory, Cancelled
+Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& execution,
+             const std::vector<std::int64_t>* ids = nullptr);
+
+/// Codes one query, given in float64, into `out` (query_stride_bytes() bytes).
+QueryCode encode_query(const CodeSpace& space, const double* values, void* out);
+
+/// Which forms a metric and dtype allow, the natural filter first.
+std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim);
+
+}  // namespace kith

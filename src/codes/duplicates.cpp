@@ -1,0 +1,125 @@
+// Finding equal rows by hash.
+#include "codes/duplicates.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+#include <oneapi/tbb/parallel_sort.h>
+#include <xxhash.h>
+
+#include "core/parallel.hpp"
+
+namespace kith {
+namespace {
+
+struct Hashed {
+  std::uint64_t hash;
+  std::int64_t row;
+  friend bool operator<(const Hashed& a, const Hashed& b) {
+    return a.hash != b.hash ? a.hash < b.hash : a.row < b.row;
+  }
+};
+
+// A group this large (or this share of the rows) is worth collapsing.
+constexpr double share_worth_it = 0.05;
+constexpr std::int64_t few_rows = 4096;
+
+// Two looks. By content: of the rows whose hash ends in zeros every copy is seen, which shows how many rows
+// have a twin. By position: a value that fills a share of the rows shows up twice among rows taken at a
+// stride.
+bool worth_grouping(const DatasetView& data, std::size_t row_bytes, int threads) {
+  const std::int64_t n = data.rows;
+  std::unordered_map<std::uint64_t, std::int64_t> seen;
+  const std::int64_t stride = std::max<std::int64_t>(1, n / few_rows);
+  std::int64_t looked = 0;
+  std::int64_t twins = 0;
+  for (std::int64_t i = 0; i < n; i += stride, ++looked) {
+    if (++seen[XXH3_64bits(data.row(i), row_bytes)] > 1) ++twins;
+  }
+  if (static_cast<double>(twins) > share_worth_it * static_cast<double>(looked)) return true;
+  for (const auto& [hash, count] : seen) {
+    if (count >= 8) return true;
+  }
+  if (stride == 1) return false;
+
+  int zeros = 0;
+  while ((n >> zeros) > 16 * few_rows) ++zeros;
+  const std::uint64_t mask = (std::uint64_t{1} << zeros) - 1;
+  constexpr std::int64_t chunk = 16384;
+  const std::int64_t chunks = (n + chunk - 1) / chunk;
+  std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(chunks));
+  parallel_for(threads, chunks, [&](std::int64_t c) {
+    for (std::int64_t i = c * chunk; i < std::min(n, (c + 1) * chunk); ++i) {
+      const std::uint64_t hash = XXH3_64bits(data.row(i), row_bytes);
+      if ((hash & mask) == 0) found[static_cast<std::size_t>(c)].push_back(hash);
+    }
+  });
+  std::vector<std::uint64_t> all;
+  for (const auto& part : found) all.insert(all.end(), part.begin(), part.end());
+  std::sort(all.begin(), all.end());
+  const auto distinct = std::unique(all.begin(), all.end()) - all.begin();
+  return static_cast<double>(all.size()) - static_cast<double>(distinct) >
+         share_worth_it * static_cast<double>(all.size());
+}
+
+}  // namespace
+
+Duplicates Duplicates::find(const DatasetView& data, const Execution& execution) {
+  Duplicates result;
+  if (data.rows < 2) return result;
+  const std::size_t row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
+  const int threads = resolve_threads(execution);
+  if (!worth_grouping(data, row_bytes, threads)) return result;
+
+  std::vector<Hashed> hashed(static_cast<std::size_t>(data.rows));
+  constexpr std::int64_t chunk = 16384;
+  parallel_for(threads, (data.rows + chunk - 1) / chunk, [&](std::int64_t c) {
+    for (std::int64_t i = c * chunk; i < std::min(data.rows, (c + 1) * chunk); ++i) {
+      hashed[static_cast<std::size_t>(i)] = {XXH3_64bits(data.row(i), row_bytes), i};
+    }
+  });
+  if (threads == 1) {
+    std::sort(hashed.begin(), hashed.end());
+  } else {
+    tbb::task_arena arena(threads);
+    arena.execute([&] { tbb::parallel_sort(hashed.begin(), hashed.end()); });
+  }
+
+  // Runs of one hash, ascending rows. Rows whose bytes differ from the run's first are a collision: left
+  // alone.
+  std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> groups;
+  for (std::size_t i = 0; i < hashed.size();) {
+    std::size_t j = i + 1;
+    while (j < hashed.size() && hashed[j].hash == hashed[i].hash) ++j;
+    if (j - i > 1) {
+      std::vector<std::int64_t> same;
+      for (std::size_t t = i + 1; t < j; ++t) {
+        if (std::memcmp(data.row(hashed[i].row), data.row(hashed[t].row), row_bytes) == 0)
+          same.push_back(hashed[t].row);
+      }
+      if (!same.empty()) groups.emplace_back(hashed[i].row, std::move(same));
+    }
+    i = j;
+  }
+  hashed = {};
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  result.offsets_.push_back(0);
+  for (const auto& [first, same] : groups) {
+    result.firsts_.push_back(first);
+    result.rows_.insert(result.rows_.end(), same.begin(), same.end());
+    result.offsets_.push_back(static_cast<std::int64_t>(result.rows_.size()));
+  }
+  return result;
+}
+
+std::span<const std::int64_t> Duplicates::of(std::int64_t row) const {
+  const auto at = std::lower_bound(firsts_.begin(), firsts_.end(), row);
+  if (at == firsts_.end() || *at != row) return {};
+  const auto i = static_cast<std::size_t>(at - firsts_.begin());
+  return {rows_.data() + offsets_[i], static_cast<std::size_t>(offsets_[i + 1] - offsets_[i])};
+}
+
+}  // namespace kith
