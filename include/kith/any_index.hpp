@@ -43,6 +43,13 @@ class AnyIndex {
   Metric metric() const noexcept { return self_->metric(); }
   std::uint64_t memory_bytes() const noexcept { return self_->memory_bytes(); }
 
+  /// The index itself when it is of that class, else nullptr; lives as long as this AnyIndex.
+  template <class Index>
+  const Index* get_if() const noexcept {
+    const auto* model = dynamic_cast<const Model<Index>*>(self_.get());
+    return model == nullptr ? nullptr : &model->index;
+  }
+
  private:
   struct Concept {
     explicit Concept(std::string t) : type(std::move(t)) {}
