@@ -1,0 +1,38 @@
+"""Kith: exact nearest neighbours, certified fast, the same bits everywhere.
+
+>>> import numpy as np
+>>> import kith
+>>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
+>>> distances, indices = kith.knn(X, [[0.0, 0.0]], k=2, metric="euclidean")
+>>> indices.tolist(), distances.tolist()
+([[0, 2]], [[0.0, 1.0]])
+"""
+
+from ._devices import DeviceInfo, devices
+from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
+from ._evaluate import Evaluation, evaluate
+from ._index import BruteForce, Index, knn, load
+from ._kith import version as _version
+from ._neighbors import Neighbors, SearchStatistics
+
+__version__: str = _version()
+
+__all__ = [
+    "BruteForce",
+    "Cancelled",
+    "DeviceError",
+    "DeviceInfo",
+    "Error",
+    "Evaluation",
+    "Index",
+    "InvalidArgument",
+    "IoError",
+    "Neighbors",
+    "OutOfMemory",
+    "SearchStatistics",
+    "__version__",
+    "devices",
+    "evaluate",
+    "knn",
+    "load",
+]

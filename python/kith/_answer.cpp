@@ -1,0 +1,98 @@
+// Answers of the library as NumPy arrays, and back.
+#include "_answer.hpp"
+
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+#include "kith/evaluate.hpp"
+
+namespace nb = nanobind;
+
+namespace kith::python {
+namespace {
+
+// A NumPy array over the vector's own memory: the vector moves behind a capsule that the array holds.
+template <class T>
+nb::object own(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
+  auto* held = new std::vector<T>(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(
+      held->data(), {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)}, owner));
+}
+
+nb::dict statistics(const SearchStatistics& s) {
+  nb::dict out;
+  out["index"] = nb::str(s.index.c_str());
+  out["filter"] = nb::str(s.filter.c_str());
+  out["instruction_set"] = nb::str(s.instruction_set.c_str());
+  out["pairs"] = s.pairs;
+  out["candidates"] = s.candidates;
+  out["fallbacks"] = s.fallbacks;
+  out["nan_rows"] = s.nan_rows;
+  out["nan_queries"] = s.nan_queries;
+  out["collapsed_rows"] = s.collapsed_rows;
+  out["seconds"] = s.seconds;
+  return out;
+}
+
+template <class T>
+std::vector<T> copy(const Distances& array) {
+  const T* values = static_cast<const T*>(array.data());
+  return {values, values + array.size()};
+}
+
+}  // namespace
+
+nb::tuple to_python(Neighbors&& neighbors) {
+  nb::object distances = std::visit(
+      [&](auto& held) { return own(std::move(held), neighbors.queries, neighbors.k); }, neighbors.distances);
+  nb::object indices = own(std::move(neighbors.indices), neighbors.queries, neighbors.k);
+  return nb::make_tuple(distances, indices, statistics(neighbors.statistics));
+}
+
+Neighbors from_python(const Distances& distances, const Indices& indices) {
+  if (distances.shape(0) != indices.shape(0) || distances.shape(1) != indices.shape(1)) {
+    throw InvalidArgument(fmt::format("distances are [{}, {}], indices [{}, {}]; they must be the same",
+                                      distances.shape(0), distances.shape(1), indices.shape(0),
+                                      indices.shape(1)));
+  }
+  Neighbors out;
+  out.queries = static_cast<std::int64_t>(indices.shape(0));
+  out.k = static_cast<std::int64_t>(indices.shape(1));
+  out.indices.assign(indices.data(), indices.data() + indices.size());
+  if (distances.dtype() == nb::dtype<float>()) {
+    out.distances = copy<float>(distances);
+  } else if (distances.dtype() == nb::dtype<double>()) {
+    out.distances = copy<double>(distances);
+  } else {
+    throw nb::type_error("distances are neither float32 nor float64; use distances.astype(numpy.float64)");
+  }
+  return out;
+}
+
+void bind_answer(nb::module_& module) {
+  module.def(
+      "evaluate",
+      [](const Distances& distances, const Indices& indices, const Distances& true_distances,
+         const Indices& true_indices, std::int64_t k) {
+        const Neighbors result = from_python(distances, indices);
+        const Neighbors truth = from_python(true_distances, true_indices);
+        Evaluation e;
+        {
+          const nb::gil_scoped_release release;
+          e = evaluate(result, truth, k);
+        }
+        nb::dict out;
+        out["queries"] = e.queries;
+        out["k"] = e.k;
+        out["recall"] = e.recall;
+        out["recall_with_ties"] = e.recall_with_ties;
+        out["distance_ratio"] = e.distance_ratio;
+        out["exact_queries"] = e.exact_queries;
+        return out;
+      },
+      nb::arg("distances"), nb::arg("indices"), nb::arg("true_distances"), nb::arg("true_indices"),
+      nb::arg("k") = 0, "Recall and distance ratio of a result against the truth, as a dict.");
+}
+
+}  // namespace kith::python

@@ -1,0 +1,99 @@
+"""What counts as an array, and which element types go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _kith
+
+#: Element types that are searched, as NumPy names them. bfloat16 comes from the package ml_dtypes or
+#: from any DLPack producer.
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8")
+
+_REMEDY = {
+    "b": "use x.astype(numpy.uint8)",
+    "i": "use x.astype(numpy.float64), exact up to 2**53 (or numpy.int8 where the values fit)",
+    "u": "use x.astype(numpy.float64), exact up to 2**53 (or numpy.uint8 where the values fit)",
+    "f": "use x.astype(numpy.float64)",
+    "c": "search real and imaginary parts side by side: x.view(x.real.dtype)",
+    "O": "pass a rectangular array of numbers, for example numpy.array(x, dtype=numpy.float64)",
+}
+
+
+def to_rows(array: Any, what: str, one_row_allowed: bool = False) -> _kith.Rows:
+    """The array as a matrix of the library: its own memory where the rows are contiguous, else a copy.
+
+    ``what`` names the argument in messages. With ``one_row_allowed``, shape ``[d]`` counts as ``[1, d]``.
+    """
+    if not isinstance(array, np.ndarray):
+        if hasattr(type(array), "__dlpack__"):
+            return _kith.Rows(array, what, "", one_row_allowed)
+        if hasattr(array, "tocsr"):
+            raise TypeError(f"{what}: a sparse matrix; Kith searches dense rows, use x.toarray()")
+        array = np.asarray(array)
+    return _numpy_rows(array, what, one_row_allowed)
+
+
+def _numpy_rows(array: NDArray[Any], what: str, one_row_allowed: bool) -> _kith.Rows:
+    if np.ma.is_masked(array):
+        raise TypeError(f"{what}: a masked array; use x.filled(numpy.nan): rows with a NaN are never found")
+    dtype = array.dtype
+    reinterpret = ""
+    if dtype.name == "bfloat16":
+        # Neither DLPack nor the buffer protocol of NumPy knows it: hand over the bits.
+        array, reinterpret = array.view(np.uint16), "bfloat16"
+    elif dtype.name not in DTYPES:
+        remedy = _REMEDY.get(dtype.kind, "use an array of numbers")
+        raise TypeError(f"{what}: element type {dtype.name}; Kith searches {', '.join(DTYPES)}: {remedy}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):
+        array = np.ascontiguousarray(array)
+    return _kith.Rows(array, what, reinterpret, one_row_allowed)
+
+
+def common_dtype(first: str, second: str) -> str:
+    """The narrowest element type of Kith that holds every value of both, as numpy.result_type would choose.
+
+    int8 with uint8 would be int16 in NumPy, which Kith does not search: they meet in float32.
+    """
+    pair = {first, second}
+    if len(pair) == 1:
+        return first
+    if "float64" in pair:
+        return "float64"
+    if "float32" in pair or pair in ({"float16", "bfloat16"}, {"int8", "uint8"}):
+        return "float32"
+    return "float16" if "float16" in pair else "bfloat16"
+
+
+def promote(dataset: _kith.Rows, queries: _kith.Rows) -> tuple[_kith.Rows, _kith.Rows]:
+    """Both in their common element type; what has it already stays where it lies."""
+    common = common_dtype(dataset.dtype, queries.dtype)
+    return (
+        dataset if dataset.dtype == common else dataset.widen(common),
+        queries if queries.dtype == common else queries.widen(common),
+    )
+
+
+def promote_queries(queries: _kith.Rows, dtype: str) -> _kith.Rows:
+    """The queries in the element type of a finished index.
+
+    Raises TypeError where that would round them.
+    """
+    if queries.dtype == dtype:
+        return queries
+    common = common_dtype(queries.dtype, dtype)
+    if common != dtype:
+        raise TypeError(
+            f"queries: element type {queries.dtype}, the index holds {dtype}, which would round them; use "
+            f"q.astype({_numpy_expression(dtype)}), or build the index over x.astype({_numpy_expression(common)})"
+        )
+    return queries.widen(dtype)
+
+
+def _numpy_expression(dtype: str) -> str:
+    return f"{'ml_dtypes' if dtype == 'bfloat16' else 'numpy'}.{dtype}"

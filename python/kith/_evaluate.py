@@ -1,0 +1,65 @@
+"""Quality of an approximate answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _kith
+from ._neighbors import Neighbors
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Quality figures; see :func:`evaluate`."""
+
+    queries: int
+    k: int
+    recall: float  #: share of the true k indices found
+    recall_with_ties: float  #: counts any row as near as the true k-th; NaN without distances
+    distance_ratio: float  #: mean of found / true distance; NaN without distances
+    exact_queries: int  #: queries whose index list equals the truth
+
+
+def evaluate(result: Any, truth: Any, k: int = 0) -> Evaluation:
+    """Recall@k and distance ratio of ``result`` against ``truth``, both cut to the first k columns.
+
+    Args:
+        result, truth: :class:`Neighbors`, or pairs ``(distances, indices)``, or an array ``[queries, k]`` of
+            indices alone (then the figures that need distances are NaN).
+        k: 0 for the smaller of the two.
+
+    Raises:
+        InvalidArgument: the numbers of queries differ, or k is above either.
+    """
+    return Evaluation(**_kith.evaluate(*as_arrays(result), *as_arrays(truth), k))
+
+
+def as_arrays(neighbors: Any) -> tuple[Any, Any]:
+    """(distances, indices) in the layout of the compiled part; missing distances become NaN."""
+    if isinstance(neighbors, np.ndarray):
+        distances, indices = None, neighbors
+    elif isinstance(neighbors, Neighbors) or (isinstance(neighbors, (tuple, list)) and len(neighbors) == 2):
+        distances, indices = neighbors
+    else:
+        raise TypeError(
+            f"{type(neighbors).__name__} is no result; use Neighbors, (distances, indices), or an array of indices"
+        )
+    indices = np.asarray(indices)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"indices: element type {indices.dtype}; use an array of integers")
+    indices = np.ascontiguousarray(indices, dtype=np.int64)
+    if distances is None:
+        distances = np.full(indices.shape, np.nan, dtype=np.float32)
+    distances = np.ascontiguousarray(distances)
+    if indices.ndim != 2 or distances.ndim != 2:
+        raise ValueError(
+            f"distances have shape {distances.shape}, indices {indices.shape}; both must be [queries, k]"
+        )
+    if distances.dtype not in (np.float32, np.float64):
+        distances = distances.astype(np.float64)
+    return distances, indices

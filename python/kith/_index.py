@@ -1,0 +1,279 @@
+"""knn() and the index classes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import tempfile
+from typing import Any, TypeVar
+
+from . import _kith
+from ._arrays import promote, promote_queries, to_rows
+from ._errors import InvalidArgument, IoError
+from ._neighbors import Neighbors, from_parts
+from ._progress import Progress, reporting
+
+__all__ = ["BruteForce", "Index", "knn", "load"]
+
+_Self = TypeVar("_Self", bound="Index")
+_INT64_MAX = 2**63 - 1
+
+
+def _integer(value: Any, what: str) -> int:
+    """An integer of Python or NumPy that fits 64 bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: {value!r} is not an integer") from None
+    if not -_INT64_MAX <= number <= _INT64_MAX:
+        raise InvalidArgument(f"{what} is {number}; at most 2**63 - 1 is possible")
+    return number
+
+
+def _execution(threads: int, memory_limit: int, device: str) -> tuple[int, int, str]:
+    return _integer(threads, "threads"), _integer(memory_limit, "memory_limit"), device
+
+
+def knn(
+    X: Any,
+    Q: Any,
+    k: int = 10,
+    metric: str = "sqeuclidean",
+    filter: str = "auto",
+    threads: int = 0,
+    memory_limit: int = 0,
+    progress: Progress = False,
+    device: str = "cpu",
+) -> Neighbors:
+    """The k nearest rows of ``X`` for each row of ``Q``, exactly.
+
+    Builds what pays off for this many queries, searches and forgets; to search the same rows again, keep a
+    :class:`BruteForce`. The answer is the same, bit for bit, for every ``filter``, ``threads``,
+    ``memory_limit`` and ``device``: the k smallest pairs (distance, index), the distance evaluated in
+    float64 and rounded once.
+
+    Args:
+        X: dataset ``[n, d]``: any object with ``__dlpack__`` or the buffer protocol (NumPy, PyTorch on the
+            CPU, ...) of float32, float64, float16, bfloat16, int8 or uint8. Not copied where the elements of
+            a row are adjacent.
+        Q: queries ``[q, d]``, or one query ``[d]``. Where its element type differs from that of ``X``, both
+            are widened as ``numpy.result_type`` says (int8 with uint8: float32).
+        k: neighbours a query, at least 1. More than ``n`` pads with index -1 and distance inf.
+        metric: ``"sqeuclidean"``, ``"euclidean"``, ``"inner_product"`` (its sign flipped), ``"cosine"`` or
+            ``"manhattan"``.
+        filter: the cheap first look: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``. Changes
+            time and memory only.
+        threads: 0 for all cores this process may use.
+        memory_limit: bytes the call may take beyond its inputs; 0 for no limit.
+        progress: True for a bar on stderr, or a function called as ``f(done, total)`` in this thread, some
+            times a second. What it raises stops the search and is raised here.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"``, ``"all"`` or ``"auto"``.
+
+    Returns:
+        :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
+        (int64), both ``[q, k]``.
+
+    Raises:
+        InvalidArgument: k below 1, dimensions that differ, an unknown metric or filter, a wrong shape.
+        TypeError: an element type Kith does not search, or no array.
+        OutOfMemory: more than ``memory_limit`` or than the machine has.
+        DeviceError: the device is not there.
+        KeyboardInterrupt: Ctrl-C, within about a tenth of a second.
+    """
+    count = _integer(k, "k")
+    execution = _execution(threads, memory_limit, device)
+    dataset, queries = promote(to_rows(X, "dataset"), to_rows(Q, "queries", one_row_allowed=True))
+    with reporting(progress) as report:
+        return from_parts(_kith.knn(dataset, queries, count, metric, filter, *execution, report))
+
+
+class Index:
+    """A searchable index of any type; :func:`kith.load` makes one from a file.
+
+    Thread-safe and immutable: any number of threads may search one index at once. Can be pickled; the
+    pickle holds the same bytes as a saved index.
+    """
+
+    __slots__ = ("_index",)
+
+    _index: _kith.Index
+
+    def __init__(self) -> None:
+        raise TypeError("Index has no constructor; use kith.BruteForce(X) or kith.load(path)")
+
+    @classmethod
+    def _wrap(cls: type[_Self], index: _kith.Index) -> _Self:
+        self = cls.__new__(cls)
+        self._index = index
+        return self
+
+    def search(
+        self,
+        Q: Any,
+        k: int = 10,
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str = "cpu",
+    ) -> Neighbors:
+        """The k nearest rows of the dataset for each row of ``Q``.
+
+        Args:
+            Q: queries ``[q, d]``, or one query ``[d]``. Widened to the dataset's element type where that is
+                exact.
+            k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
+            threads, memory_limit, progress, device: as for :func:`kith.knn`.
+
+        Raises:
+            InvalidArgument: k below 1, dimensions that differ, a wrong shape.
+            TypeError: the dataset's element type cannot hold every query value (float64 queries to a float32
+                index), or is none that Kith searches.
+            OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
+        """
+        count = _integer(k, "k")
+        execution = _execution(threads, memory_limit, device)
+        queries = promote_queries(to_rows(Q, "queries", one_row_allowed=True), self._index.dtype)
+        with reporting(progress) as report:
+            return from_parts(self._index.search(queries, count, *execution, report))
+
+    def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
+        """Writes the index to one file, whole or not at all.
+
+        Raises:
+            IoError: the file cannot be written.
+        """
+        with reporting(progress) as report:
+            self._index.save(os.fspath(path), report)
+
+    @property
+    def type(self) -> str:
+        """Name of the index type, ``"brute_force"``."""
+        return self._index.type
+
+    @property
+    def rows(self) -> int:
+        """Rows of the dataset."""
+        return self._index.rows
+
+    @property
+    def dim(self) -> int:
+        """Elements a row."""
+        return self._index.dim
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the dataset, as NumPy names it: ``"float32"``, ``"bfloat16"``, ..."""
+        return self._index.dtype
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return self._index.metric
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held beyond the dataset itself."""
+        return self._index.memory_bytes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.rows:,} x {self.dim:,} {self.dtype}, {self.metric})"
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, _memo: dict[int, Any]) -> _Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with tempfile.TemporaryDirectory(prefix="kith-") as folder:
+            path = os.path.join(folder, "index.kith")
+            self._index.save(path, None)
+            with open(path, "rb") as file:
+                return _unpickle, (file.read(),)
+
+
+def _unpickle(content: bytes) -> Index:
+    with tempfile.TemporaryDirectory(prefix="kith-") as folder:
+        path = os.path.join(folder, "index.kith")
+        with open(path, "wb") as file:
+            file.write(content)
+        return load(path)  # a mapped file stays readable after its name is gone
+
+
+class BruteForce(Index):
+    """Exact search that looks at every row: a cheap filter with a proven bound, then exact re-ranking.
+
+    Args:
+        X: dataset ``[n, d]``; see :func:`kith.knn`. Not copied where the elements of a row are adjacent: the
+            index keeps the array alive, and its values must not change.
+        metric, filter: as for :func:`kith.knn`.
+        threads, memory_limit, progress, device: how to build; the index does not remember them.
+
+    Raises:
+        InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        X: Any,
+        metric: str = "sqeuclidean",
+        filter: str = "auto",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str = "cpu",
+    ) -> None:
+        execution = _execution(threads, memory_limit, device)
+        dataset = to_rows(X, "dataset")
+        with reporting(progress) as report:
+            self._index = _kith.build("brute_force", dataset, metric, filter, *execution, report)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str = "cpu",
+    ) -> BruteForce:
+        """Opens a saved index: its rows are memory-mapped, its codes rebuilt.
+
+        Raises:
+            IoError: the file is missing, truncated, corrupt, foreign, or holds another type of index.
+        """
+        index = load(path, threads=threads, memory_limit=memory_limit, progress=progress, device=device)
+        if not isinstance(index, BruteForce):
+            raise IoError(f"'{os.fspath(path)}' holds an index of type {index.type}; use kith.load")
+        return index
+
+    @property
+    def filter(self) -> str:
+        """Name of the filter in use; never ``"auto"``."""
+        return self._index.filter
+
+
+_CLASSES: dict[str, type[Index]] = {"brute_force": BruteForce}
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int = 0,
+    memory_limit: int = 0,
+    progress: Progress = False,
+    device: str = "cpu",
+) -> Index:
+    """Opens a saved index of whatever type its header names.
+
+    Raises:
+        IoError: the file is missing, truncated, corrupt or foreign.
+    """
+    execution = _execution(threads, memory_limit, device)
+    with reporting(progress) as report:
+        index = _kith.load(os.fspath(path), *execution, report)
+    return _CLASSES.get(index.type, Index)._wrap(index)

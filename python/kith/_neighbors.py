@@ -1,0 +1,98 @@
+"""The answer of every search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Neighbors", "SearchStatistics"]
+
+
+@dataclass(frozen=True)
+class SearchStatistics:
+    """What a search did. Counters are exact but, except for the NaN counts, may differ from run to run."""
+
+    index: str = ""  #: index type, ``"brute_force"``
+    filter: str = ""  #: ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``
+    instruction_set: str = ""  #: kernel path that ran
+    pairs: int = 0  #: (query, row) pairs the filter looked at
+    candidates: int = 0  #: pairs the filter kept and that were evaluated exactly
+    fallbacks: int = 0  #: queries that left the chosen filter for a finer one
+    nan_rows: int = 0  #: dataset rows with a NaN: never returned
+    nan_queries: int = 0  #: queries with a NaN: answered by -1 and inf
+    collapsed_rows: int = 0  #: rows equal to an earlier row, evaluated once with it
+    seconds: float = 0.0  #: wall time of the search
+
+
+class Neighbors:
+    """The k nearest rows of each query; unpacks as ``distances, indices = neighbors``.
+
+    Each row ascends by (distance, index). Rows with fewer than k answers end in index -1 and distance inf.
+
+    Attributes:
+        distances: ``[queries, k]``; float64 for float64 data, float32 for every other element type.
+        indices: int64 ``[queries, k]``, numbers of dataset rows.
+        statistics: a :class:`SearchStatistics`.
+
+    Made by searches, and by hand from two arrays of one shape for :func:`kith.evaluate` and
+    :func:`kith.write_neighbors`.
+
+    Raises:
+        ValueError: the shapes differ or are not ``[queries, k]``.
+    """
+
+    __slots__ = ("distances", "indices", "statistics")
+
+    distances: NDArray[Any]
+    indices: NDArray[np.int64]
+    statistics: SearchStatistics
+
+    def __init__(
+        self,
+        distances: NDArray[Any],
+        indices: NDArray[np.int64],
+        statistics: SearchStatistics | None = None,
+    ) -> None:
+        if distances.ndim != 2 or distances.shape != indices.shape:
+            raise ValueError(
+                f"distances have shape {distances.shape}, indices {indices.shape}; both must be [queries, k]"
+            )
+        self.distances = distances
+        self.indices = indices
+        self.statistics = SearchStatistics() if statistics is None else statistics
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return iter((self.distances, self.indices))
+
+    def __len__(self) -> int:
+        """2: distances and indices."""
+        return 2
+
+    def __getitem__(self, item: int) -> NDArray[Any]:
+        return (self.distances, self.indices)[item]
+
+    def __repr__(self) -> str:
+        queries, k = self.indices.shape
+        head = f"Neighbors of {queries:,} queries, k = {k:,} ({self.distances.dtype})"
+        if not queries or not k:
+            return head
+        shown_rows, shown = min(queries, 3), min(k, 4)
+        lines = [head]
+        for q in range(shown_rows):
+            pairs = [
+                f"{i} at {d:.6g}" for d, i in zip(self.distances[q, :shown], self.indices[q, :shown], strict=True)
+            ]
+            lines.append(f"  query {q}: " + ", ".join(pairs) + (", ..." if k > shown else ""))
+        if queries > shown_rows:
+            lines.append("  ...")
+        return "\n".join(lines)
+
+
+def from_parts(parts: tuple[Any, ...]) -> Neighbors:
+    """From the (distances, indices, statistics) of the compiled part."""
+    distances, indices, statistics = parts
+    return Neighbors(distances, indices, SearchStatistics(**statistics))

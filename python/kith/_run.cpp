@@ -1,0 +1,121 @@
+// Runs a call of the library with the GIL released.
+//
+// Only the thread that called may run Python's signal handlers and only while it holds the GIL, so the
+// work goes to a helper thread and the caller waits, looking after signals and progress 20 times a second.
+#include "_run.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+
+namespace nb = nanobind;
+
+namespace kith::python {
+namespace {
+
+constexpr std::chrono::milliseconds look_every{50};
+
+struct Report {
+  std::string stage;
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+};
+
+// What the two threads share.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool finished = false;
+  std::vector<Report> reports;  // not yet delivered; the latest of each stage
+  std::atomic<bool> stop{false};
+  std::exception_ptr error;  // of the work; read after finished
+};
+
+// Delivers reports and runs signal handlers; needs the GIL. Throws nb::python_error.
+void attend(const nb::object& report, const std::vector<Report>& reports) {
+  for (const Report& r : reports) report(r.stage.c_str(), r.done, r.total);
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+}  // namespace
+
+Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const std::string& device) {
+  if (threads < 0 || threads > 4096) {
+    throw InvalidArgument(fmt::format("{} threads; use 1 to 4096, or 0 for all cores", threads));
+  }
+  if (memory_limit < 0) {
+    throw InvalidArgument(fmt::format(
+        "a memory limit of {} bytes; use a positive number of bytes, or 0 for no limit", memory_limit));
+  }
+  Execution execution;
+  execution.threads = static_cast<int>(threads);
+  execution.memory_limit = static_cast<std::uint64_t>(memory_limit);
+  execution.devices = parse_devices(device);
+  return execution;
+}
+
+void run(Execution execution, nb::object report, bool quick,
+         const std::function<void(const Execution&)>& work) {
+  if (quick && report.is_none()) {
+    const nb::gil_scoped_release release;
+    work(execution);
+    return;
+  }
+  Shared shared;
+  execution.cancelled = [&shared] { return shared.stop.load(std::memory_order_relaxed); };
+  if (!report.is_none()) {
+    execution.progress = [&shared](const Progress& progress) {
+      const std::lock_guard lock(shared.mutex);
+      if (shared.reports.empty() || shared.reports.back().stage != progress.stage) {
+        shared.reports.emplace_back();
+        shared.reports.back().stage = progress.stage;
+      }
+      shared.reports.back().done = progress.done;
+      shared.reports.back().total = progress.total;
+    };
+  }
+  std::exception_ptr raised;  // by Python code: a signal handler or the report
+  {
+    const nb::gil_scoped_release release;
+    std::jthread worker([&] {
+      try {
+        work(execution);
+      } catch (...) {
+        shared.error = std::current_exception();
+      }
+      const std::lock_guard lock(shared.mutex);
+      shared.finished = true;
+      shared.changed.notify_one();
+    });
+    bool finished = false;
+    while (!finished) {
+      std::vector<Report> reports;
+      {
+        std::unique_lock lock(shared.mutex);
+        shared.changed.wait_for(lock, look_every, [&] { return shared.finished; });
+        finished = shared.finished;
+        reports.swap(shared.reports);
+      }
+      if (raised != nullptr || (finished && reports.empty())) continue;
+      const nb::gil_scoped_acquire acquire;
+      try {
+        attend(report, reports);
+      } catch (nb::python_error&) {
+        raised = std::current_exception();
+        shared.stop = true;
+      }
+    }
+  }
+  if (raised != nullptr) std::rethrow_exception(raised);
+  if (shared.error != nullptr) std::rethrow_exception(shared.error);
+}
+
+}  // namespace kith::python

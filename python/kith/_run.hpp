@@ -1,0 +1,25 @@
+// Runs a call of the library with the GIL released, Ctrl-C watched and progress reported.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <nanobind/nanobind.h>
+
+#include "kith/execution.hpp"
+
+namespace kith::python {
+
+/// Execution of a call from Python's arguments.
+/// @throws InvalidArgument, DeviceError
+Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const std::string& device);
+
+/// Runs work(execution) and returns when it is over. The GIL is free meanwhile; a signal whose
+/// handler raises (Ctrl-C) or an exception of `report` stops the work and is raised here.
+/// @param report called as report(stage, done, total) from this thread, or None
+/// @param quick run it in this thread, without watching: for work of less than some milliseconds
+void run(Execution execution, nanobind::object report, bool quick,
+         const std::function<void(const Execution&)>& work);
+
+}  // namespace kith::python
