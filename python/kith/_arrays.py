@@ -51,7 +51,7 @@ def _numpy_rows(array: NDArray[Any], what: str, one_row_allowed: bool) -> _kith.
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):
-        array = np.ascontiguousarray(array)
+        array = array.copy()
     return _kith.Rows(array, what, reinterpret, one_row_allowed)
 
 

@@ -1,0 +1,165 @@
+"""kith.sklearn: scikit-learn's own checks, and the same answers as its estimators."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.datasets import load_iris, make_blobs  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from sklearn.neighbors import KNeighborsTransformer as TheirTransformer  # noqa: E402
+from sklearn.neighbors import NearestNeighbors as TheirNeighbors  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import kith  # noqa: E402
+from kith.sklearn import KNeighborsTransformer, NearestNeighbors  # noqa: E402
+
+
+@parametrize_with_checks(
+    [
+        NearestNeighbors(),
+        NearestNeighbors(n_neighbors=2, metric="cosine"),
+        KNeighborsTransformer(),
+        KNeighborsTransformer(mode="connectivity", n_neighbors=3),
+    ]
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def blobs():
+    X, y = make_blobs(n_samples=300, n_features=7, centers=5, random_state=3)
+    return X, y
+
+
+METRICS = ["minkowski", "euclidean", "l2", "sqeuclidean", "manhattan", "l1", "cityblock", "cosine"]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_same_neighbours_as_scikit_learn(blobs, metric):
+    X, _ = blobs
+    ours = NearestNeighbors(n_neighbors=6, metric=metric).fit(X[:250])
+    theirs = TheirNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(X[:250])
+    distances, indices = ours.kneighbors(X[250:])
+    their_distances, their_indices = theirs.kneighbors(X[250:])
+    np.testing.assert_array_equal(indices, their_indices)
+    np.testing.assert_allclose(distances, their_distances, rtol=1e-7, atol=1e-7)
+    np.testing.assert_array_equal(ours.kneighbors(return_distance=False), theirs.kneighbors(return_distance=False))
+
+
+@pytest.mark.parametrize(("p", "metric"), [(1, "manhattan"), (2, "euclidean")])
+def test_p_chooses_the_minkowski_metric(blobs, p, metric):
+    X, _ = blobs
+    a = NearestNeighbors(metric="minkowski", p=p).fit(X)
+    assert a.effective_metric_ == metric
+    np.testing.assert_array_equal(a.kneighbors(X)[0], NearestNeighbors(metric=metric).fit(X).kneighbors(X)[0])
+
+
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+def test_graphs_equal_scikit_learns(blobs, mode):
+    X, _ = blobs
+    ours = KNeighborsTransformer(mode=mode, n_neighbors=4)
+    theirs = TheirTransformer(mode=mode, n_neighbors=4, algorithm="brute")
+    for a, b in [
+        (ours.fit_transform(X), theirs.fit_transform(X)),
+        (ours.transform(X[:9] + 0.5), theirs.transform(X[:9] + 0.5)),
+        (ours.kneighbors_graph(mode=mode), theirs.kneighbors_graph(mode=mode)),
+        (ours.kneighbors_graph(X[:5], 2), theirs.kneighbors_graph(X[:5], 2)),
+    ]:
+        assert a.format == "csr" and a.shape == b.shape
+        np.testing.assert_array_equal(a.indptr, b.indptr)
+        np.testing.assert_allclose(a.toarray(), b.toarray(), atol=1e-6)
+    assert list(ours.get_feature_names_out()[:2]) == ["kneighborstransformer0", "kneighborstransformer1"]
+
+
+def test_pipeline_with_a_precomputed_classifier():
+    X, y = load_iris(return_X_y=True)
+    pipeline = make_pipeline(
+        KNeighborsTransformer(n_neighbors=10), KNeighborsClassifier(n_neighbors=5, metric="precomputed")
+    )
+    alone = KNeighborsClassifier(n_neighbors=5, algorithm="brute")
+    np.testing.assert_array_equal(pipeline.fit(X[::2], y[::2]).predict(X[1::2]), alone.fit(X[::2], y[::2]).predict(X[1::2]))
+    search = GridSearchCV(pipeline, {"kneighborsclassifier__n_neighbors": [1, 3, 5]}, cv=3)
+    assert search.fit(X, y).best_score_ > 0.9
+
+
+def test_training_vectors_are_not_their_own_neighbours_even_among_duplicates():
+    X = np.zeros((6, 2))
+    indices = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(return_distance=False)
+    # Ties go to the lower row: 0 and 1, less oneself.
+    assert indices.tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int8"])
+def test_element_types_are_kept(dtype):
+    X = np.arange(24).reshape(8, 3).astype(dtype)
+    estimator = NearestNeighbors(n_neighbors=3).fit(X)
+    distances, indices = estimator.kneighbors(X)
+    assert distances.dtype == (np.float64 if dtype == "float64" else np.float32)
+    np.testing.assert_array_equal(indices[:, 0], np.arange(8))
+
+
+def test_float64_queries_to_float32_vectors_are_not_rounded():
+    X = np.array([[1.0], [3.0]], np.float32)
+    estimator = NearestNeighbors(n_neighbors=2).fit(X)
+    distances, indices = estimator.kneighbors([[2 + 2**-40]])  # rounds to 2, where both are equally far
+    assert indices.tolist() == [[1, 0]]
+    assert distances.dtype == np.float64
+
+
+def test_pickle_and_clone_answer_the_same(blobs):
+    X, _ = blobs
+    estimator = NearestNeighbors(n_neighbors=3, metric="cosine", filter="fp32").fit(X)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert again.get_params() == estimator.get_params()
+    for a, b in zip(estimator.kneighbors(X), again.kneighbors(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        clone(estimator).kneighbors(X)
+
+
+@pytest.mark.parametrize("n_jobs", [None, -1, 1, 2])
+def test_n_jobs_changes_no_answer(blobs, n_jobs):
+    X, _ = blobs
+    expected = kith.knn(X, X, 5, metric="euclidean")
+    distances, indices = NearestNeighbors(n_jobs=n_jobs).fit(X).kneighbors(X)
+    np.testing.assert_array_equal(indices, expected.indices)
+    np.testing.assert_array_equal(distances, expected.distances)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "words"),
+    [
+        ({"metric": "haversine"}, ValueError, "haversine.*use one of"),
+        ({"p": 3}, ValueError, "p is 3"),
+        ({"algorithm": "kd_tree"}, ValueError, "kd_tree"),
+        ({"filter": "int3"}, ValueError, "int3"),
+        ({"n_neighbors": 0}, ValueError, "at least 1"),
+        ({"n_neighbors": 1.5}, TypeError, "1.5"),
+        ({"n_jobs": 0}, ValueError, "n_jobs"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters, error, words):
+    with pytest.raises(error, match=words):
+        NearestNeighbors(**parameters).fit(np.eye(9))
+
+
+def test_wrong_calls_are_refused():
+    estimator = KNeighborsTransformer(n_neighbors=2).fit(np.eye(3))
+    with pytest.raises(ValueError, match="at most 3"):
+        estimator.kneighbors(np.eye(3), 4)
+    with pytest.raises(ValueError, match="none is its own neighbour; use at most 2"):
+        estimator.kneighbors(n_neighbors=3)
+    with pytest.raises(ValueError, match="mode 'other'"):
+        estimator.kneighbors_graph(mode="other")
+    with pytest.raises(ValueError, match="mode 'other'"):
+        KNeighborsTransformer(mode="other").fit(np.eye(3))
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.kneighbors([[np.nan, 0, 0]])
