@@ -12,6 +12,7 @@ from ._devices import DeviceInfo, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
 from ._evaluate import Evaluation, evaluate
 from ._index import BruteForce, Index, knn, load
+from ._io import read, read_neighbors, write, write_neighbors
 from ._kith import version as _version
 from ._neighbors import Neighbors, SearchStatistics
 
@@ -35,4 +36,8 @@ __all__ = [
     "evaluate",
     "knn",
     "load",
+    "read",
+    "read_neighbors",
+    "write",
+    "write_neighbors",
 ]

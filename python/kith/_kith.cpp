@@ -171,7 +171,5 @@ NB_MODULE(_kith, module) {
   module.def("knn", &knn_call, nb::arg("dataset"), nb::arg("queries"), nb::arg("k"), nb::arg("metric"),
              nb::arg("filter"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
              nb::arg("report").none(), "(distances, indices, statistics) without keeping an index.");
-#if KITH_PYTHON_IO
   bind_io(module);
-#endif
 }

@@ -9,10 +9,11 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import DTYPES, random_rows
 from scipy import sparse
 
 import kith
+
+from .oracle import DTYPES, random_rows
 from kith._arrays import to_rows
 
 

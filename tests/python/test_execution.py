@@ -12,9 +12,10 @@ import time
 
 import numpy as np
 import pytest
-from conftest import engine, random_rows
 
 import kith
+
+from .oracle import engine, random_rows
 
 
 def test_concurrent_searches_of_one_index():

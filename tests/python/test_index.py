@@ -7,9 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import DTYPES, random_rows
 
 import kith
+
+from .oracle import DTYPES, random_rows
 
 
 def test_properties(dtype, metric):

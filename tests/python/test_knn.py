@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import DTYPES, FILTERS, METRICS, assert_exact, engine, oracle_distances, random_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kith
+
+from .oracle import DTYPES, FILTERS, METRICS, assert_exact, engine, oracle_distances, random_rows
 
 
 @pytest.mark.parametrize("dim", [1, 3, 17, 64])
