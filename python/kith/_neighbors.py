@@ -95,4 +95,5 @@ class Neighbors:
 def from_parts(parts: tuple[Any, ...]) -> Neighbors:
     """From the (distances, indices, statistics) of the compiled part."""
     distances, indices, statistics = parts
-    return Neighbors(distances, indices, SearchStatistics(**statistics))
+    # The module makes "long long" of 8 bytes: equal to int64, but NumPy prints and pickles it as another.
+    return Neighbors(distances, indices.view(np.int64), SearchStatistics(**statistics))

@@ -149,6 +149,7 @@ def test_filters_change_no_bit(dtype, filter):
 def test_one_query_may_be_one_dimensional():
     X = random_rows("float32", 20, 6, 1)
     answer = kith.knn(X, X[4], 3)
+    assert answer.indices.dtype is np.dtype(np.int64)
     assert answer.indices.shape == (1, 3) and answer.indices[0, 0] == 4
     np.testing.assert_array_equal(kith.BruteForce(X).search(X[4], 3).indices, answer.indices)
 
