@@ -38,7 +38,7 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False) -> _kith.Rows:
 
 
 def _numpy_rows(array: NDArray[Any], what: str, one_row_allowed: bool) -> _kith.Rows:
-    if np.ma.is_masked(array):
+    if isinstance(array, np.ma.MaskedArray) and np.any(array.mask):
         raise TypeError(f"{what}: a masked array; use x.filled(numpy.nan): rows with a NaN are never found")
     dtype = array.dtype
     reinterpret = ""

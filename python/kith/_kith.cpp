@@ -159,6 +159,8 @@ void bind_index(nb::module_& module) {
 
 NB_MODULE(_kith, module) {
   using namespace kith::python;
+  // An index that a thread still searches at the interpreter's end is no fault: nothing is printed.
+  nb::set_leak_warnings(false);
   module.doc() = "The compiled part of kith. Use the package kith.";
   nb::register_exception_translator(&translate);
   module.def(

@@ -64,7 +64,8 @@ def test_other_layouts_are_copied_and_answer_the_same(dtype, arrange):
     X = arrange(random_rows(dtype, 100, 12, 1))
     assert to_rows(X, "dataset").copied
     expected = kith.knn(np.ascontiguousarray(X), np.ascontiguousarray(X[:9]), 6)
-    for data in (X, Producer(X)) if dtype != "bfloat16" else (X,):
+    # NumPy before 2.1 hands out no read-only memory through DLPack.
+    for data in (X, Producer(X)) if dtype != "bfloat16" and X.flags.writeable else (X,):
         answer = kith.knn(data, X[:9], 6)
         np.testing.assert_array_equal(answer.indices, expected.indices)
         np.testing.assert_array_equal(answer.distances, expected.distances)

@@ -134,6 +134,24 @@ def test_a_signal_handler_that_returns_lets_the_search_go_on():
     assert out.split() == ["True", "True"]
 
 
+@pytest.mark.parametrize("queries", [1, 2000])
+def test_the_interpreter_may_end_while_a_daemon_thread_searches(queries):
+    code, out, err = run_python(
+        f"""
+        import threading, time, numpy as np, kith
+        index = kith.BruteForce(np.random.default_rng(1).standard_normal((30_000, 64)).astype(np.float32), filter="none")
+        Q = np.zeros(({queries}, 64), np.float32)
+        def forever():
+            while True:
+                index.search(Q, 3, threads=1)
+        threading.Thread(target=forever, daemon=True).start()
+        time.sleep(0.3)
+        print("leaving")
+        """
+    )
+    assert (code, out.strip(), err) == (0, "leaving", "")
+
+
 def collect(call):
     seen = []
     result = call(lambda done, total: seen.append((done, total, threading.get_ident())))

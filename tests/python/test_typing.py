@@ -49,7 +49,7 @@ def test_mypy_reads_package_and_sample(tmp_path):
     lines = [line for line in result.stdout.splitlines() if line.startswith("sample.py")]
     assert [line.split(":")[1] for line in lines] == ["5", "6", "7", "8", "9", "10"], result.stdout + result.stderr
     for line, words in zip(
-        lines, ['"str"', "signedinteger", '"kith._index.Index"', '"kith._index.BruteForce"', '"k"', "serach"], strict=True
+        lines, ['str"', "signedinteger", '"kith._index.Index"', '"kith._index.BruteForce"', '"k"', "serach"], strict=True
     ):
         assert words in line
 
