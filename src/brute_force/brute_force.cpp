@@ -157,10 +157,10 @@ Metric BruteForce::metric() const noexcept {
   return state_->parameters.metric;
 }
 Filter BruteForce::filter() const noexcept {
-  return Filter::none;
+  return state_->prepared->filter();
 }
 std::uint64_t BruteForce::memory_bytes() const noexcept {
-  return 0;
+  return state_->prepared->memory_bytes();
 }
 
 Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
