@@ -1,0 +1,195 @@
+"""Where is the nearest coast? Kith's demo on 10,995,687 real points; see tools/demo.sh."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.datasets import ensure
+from benchmarks.datasets.coast import SEA_LEVEL, unit_sphere
+
+from . import oracle, picture
+from .kith import Kith
+from .places import coordinates, globe_grid, kilometres, read_places
+
+SHORES = {1: "sea", 2: "lake", 3: "lake island", 4: "island pond", 6: "under ice"}
+GRIDS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)  # degrees; 41,258 points down to 1,654
+CHECKED = 12  # answers of each kind that the oracle repeats
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="tools/demo.sh", description=__doc__)
+    parser.add_argument("--kith", type=Path, required=True, help="the kith program")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the table and the picture")
+    parser.add_argument("--grid", type=float, metavar="DEGREES", help="spacing of the grid (default: by --seconds)")
+    parser.add_argument("--seconds", type=float, default=25, help="time the grid may take (default 25)")
+    parser.add_argument("--threads", type=int, help="threads of the searches (default: all)")
+    return parser.parse_args()
+
+
+def choose_grid(seconds_a_query, budget):
+    """The finest grid that the budget allows; brute force takes time in proportion to the queries."""
+    fits = [g for g in GRIDS if len(globe_grid(g)) * seconds_a_query <= budget]
+    return fits[0] if fits else GRIDS[-1]
+
+
+def far_apart(grid, km, count, separation_km=3000):
+    """Numbers of the grid points farthest from the coast, no two within separation_km of each other."""
+    points, chosen = unit_sphere(grid), []
+    for at in np.argsort(-km, kind="stable"):
+        chord = np.linalg.norm(points[chosen] - points[at], axis=1) if chosen else np.array([9])
+        if kilometres(chord).min() > separation_km:
+            chosen.append(at)
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def poles_of_inaccessibility(kith, index, grid, km, spacing, count=6, rounds=4, side=9):
+    """[(longitude, latitude, km, row)]: each maximum of the grid, refined by ever finer grids around it."""
+    centres = grid[far_apart(grid, km, count)]
+    step = spacing / (side // 2)
+    offsets = np.linspace(-(side // 2), side // 2, side)
+    best = None
+    for turn in range(rounds):
+        stretch = 1 / np.maximum(np.cos(np.radians(centres[:, 1])), 0.05)  # a degree of longitude is shorter
+        east, north = np.meshgrid(offsets * step, offsets * step)
+        longitude = centres[:, :1] + stretch[:, None] * east.ravel()
+        latitude = np.clip(centres[:, 1:] + north.ravel(), -90, 90)
+        around = np.column_stack([((longitude + 180) % 360 - 180).ravel(), latitude.ravel()])
+        rows, chords = kith.nearest(index, unit_sphere(around), f"poles{turn + 1}")
+        winners = chords.reshape(count, -1).argmax(axis=1) + np.arange(count) * side * side
+        centres, best = around[winners], (kilometres(chords[winners]), rows[winners])
+        step /= 3
+    order = np.argsort(-best[0])
+    return [(*centres[i], best[0][i], best[1][i]) for i in order]
+
+
+def table(title, rows):
+    """Prints rows of text under one heading, columns as wide as they need; the second row is a rule."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    lines = [
+        "  ".join(t.rjust(w) if t.endswith(" km") or t.replace(".", "").replace(",", "").isdigit() else t.ljust(w)
+                  for t, w in zip(row, widths)).rstrip()
+        for row in rows
+    ]  # fmt: skip
+    return "\n".join([title, *(f"  {line}" for line in [lines[0], "-" * len(lines[0]), *lines[1:]])])
+
+
+def place_rows(places, order, sea, shore, lonlat, level):
+    head = ["place", "country", "to the sea", "nearest sea coast", "to any shore", "which is"]
+    return [head] + [
+        [
+            places[i].name,
+            places[i].country,
+            f"{sea[1][i]:,.1f} km",
+            coordinates(*lonlat[sea[0][i]]),
+            f"{shore[1][i]:,.1f} km",
+            SHORES[int(level[shore[0][i]])],
+        ]
+        for i in order
+    ]
+
+
+def main():
+    options = parse()
+    started = time.perf_counter()
+    options.out.mkdir(parents=True, exist_ok=True)
+    out = options.out.resolve()
+    kith = Kith(options.kith, out, options.threads)
+
+    print("Kith demo: where is the nearest coast?\n")
+    print("1. The coast: every point of GSHHG's full-resolution shoreline, on the unit sphere")
+    files = ensure("coast")
+    points = np.load(files["points"], mmap_mode="r")
+    lonlat = np.load(files["lonlat"], mmap_mode="r")
+    level = np.load(files["level"])
+    sea_rows = np.flatnonzero(level == SEA_LEVEL)
+    sea_file = out / "sea.npy"
+    if not sea_file.is_file() or sea_file.stat().st_mtime < files["points"].stat().st_mtime:
+        np.save(out / ".sea.npy", points[sea_rows])
+        os.replace(out / ".sea.npy", sea_file)
+    sea_points = np.load(sea_file, mmap_mode="r")
+    print(f"  {len(points):,} points of every shore (sea, lakes, islands in lakes), {len(sea_points):,} of the sea")
+
+    print("\n2. Two indexes")
+    shore_index, sea_index = out / "shore.kith", out / "sea.kith"
+    kith.build(files["points"], shore_index)
+    kith.build(sea_file, sea_index)
+
+    places = read_places()
+    positions = np.array([(p.longitude, p.latitude) for p in places])
+    queries = unit_sphere(positions)
+    print(f"\n3. {len(places)} cities of Debian's time zones: the nearest shore of any kind, the nearest sea")
+    found_shore = kith.nearest(shore_index, queries, "cities-shore")
+    before = kith.search_seconds
+    found_sea = kith.nearest(sea_index, queries, "cities-sea")
+    seconds_a_query = (kith.search_seconds - before) / len(queries)
+
+    # Both searches of the grid must fit the budget: the time of one, measured on the cities, doubled.
+    spacing = options.grid or choose_grid(2.2 * seconds_a_query, options.seconds)
+    grid = globe_grid(spacing)
+    grid_queries = unit_sphere(grid)
+    print(f"\n4. A grid of {len(grid):,} places, {spacing:g} degrees apart, over the globe")
+    grid_shore = kith.nearest(shore_index, grid_queries, "grid-shore")
+    grid_sea = kith.nearest(sea_index, grid_queries, "grid-sea")
+    grid_km = kilometres(grid_sea[1])
+
+    print("\n5. The places farthest from the sea, refined by finer grids")
+    poles = poles_of_inaccessibility(kith, sea_index, grid, grid_km, spacing)
+
+    print("\n6. The oracle: the same questions to NumPy in float64, all points, compared bit for bit")
+    before = time.perf_counter()
+    random = np.random.default_rng(len(grid))
+    for cloud, asked, (rows, chords) in (
+        (points, queries, found_shore),
+        (points, grid_queries, grid_shore),
+        (sea_points, queries, found_sea),
+        (sea_points, grid_queries, grid_sea),
+    ):
+        try:
+            oracle.check(cloud, asked, rows, chords, random.choice(len(asked), CHECKED, replace=False))
+        except AssertionError as error:
+            sys.exit(f"demo: the oracle disagrees: {error}")
+    print(f"  {4 * CHECKED} answers, chosen at random, agree: same row, same distance ({time.perf_counter() - before:.1f} s)")
+
+    sea = (sea_rows[found_sea[0]], kilometres(found_sea[1]))
+    shore = (found_shore[0], kilometres(found_shore[1]))
+    order = np.argsort(sea[1], kind="stable")
+    everything = table("All cities, by their distance to the sea", place_rows(places, order, sea, shore, lonlat, level))
+    (out / "cities.txt").write_text(everything + "\n")
+    print()
+    print(table("Cities nearest to the sea", place_rows(places, order[:10], sea, shore, lonlat, level)))
+    print()
+    print(table("Cities farthest from the sea", place_rows(places, order[:-16:-1], sea, shore, lonlat, level)))
+    print()
+    rows = [["place on Earth", "to the sea", "nearest sea coast", "nearest city of the table"]]
+    for longitude, latitude, km, row in poles:
+        chords = np.linalg.norm(queries - unit_sphere(np.array([(longitude, latitude)])), axis=1)
+        near = int(chords.argmin())
+        rows.append([
+            coordinates(longitude, latitude), f"{km:,.1f} km", coordinates(*lonlat[sea_rows[row]]),
+            f"{places[near].name}, {places[near].country} ({kilometres(chords[near]):,.0f} km)",
+        ])  # fmt: skip
+    print(table("Farthest from the sea anywhere (the first is known as Point Nemo)", rows))
+
+    print("\n7. The map")
+    picture.draw(
+        out / "coast.png", spacing, grid, grid_km, lonlat[sea_rows], places, [p[:3] for p in poles[:2]],
+        f"Distance to the nearest of {len(sea_points):,} points of the sea coast, exact: "
+        f"{len(grid):,} places found by brute force",
+    )  # fmt: skip
+    pairs = len(points) * (len(places) + len(grid)) + len(sea_points) * (kith.queries - len(places) - len(grid))
+    print(f"  {options.out / 'coast.png'}   the map")
+    print(f"  {options.out / 'cities.txt'}  all {len(places)} cities")
+    print(
+        f"\nSearching took {kith.search_seconds:.1f} s: {kith.queries:,} queries, {pairs / kith.search_seconds / 1e9:.1f} "
+        f"billion pairs of points a second. Everything: {time.perf_counter() - started:.1f} s."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Runs the kith program as a person would, and shows the command line."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+class Kith:
+    """The program at `program`, run in `folder`; counts the seconds its searches took."""
+
+    def __init__(self, program, folder, threads):
+        self.program, self.folder = Path(program).resolve(), Path(folder)
+        self.threads = [] if threads is None else ["--threads", str(threads)]
+        self.search_seconds = 0.0
+        self.queries = 0
+
+    def run(self, *arguments):
+        """Runs `kith ARGUMENTS...`; returns (JSON it printed, seconds). Its failure ends the demo."""
+        shown = [os.path.relpath(a, self.folder) if isinstance(a, Path) else str(a) for a in arguments]
+        print(f"  $ kith {shlex.join(shown)}", flush=True)
+        started = time.perf_counter()
+        done = subprocess.run(
+            [str(self.program), *shown, "--json", "--quiet"], cwd=self.folder, stdout=subprocess.PIPE, text=True
+        )
+        seconds = time.perf_counter() - started
+        if done.returncode != 0:
+            sys.exit(f"demo: 'kith {shlex.join(shown)}' failed with exit code {done.returncode}")
+        return json.loads(done.stdout or "{}"), seconds
+
+    def build(self, points, index):
+        """Indexes a file of points unless the index is newer than they are."""
+        if index.is_file() and index.stat().st_mtime > max(p.stat().st_mtime for p in (points, self.program)):
+            print(f"  {index.name} is up to date")
+            return
+        _, seconds = self.run("build", points, "--metric", "euclidean", "-o", index)
+        print(f"    {seconds:.1f} s")
+
+    def nearest(self, index, queries, stem):
+        """The nearest row of the index for each query: (indices [q], distances [q])."""
+        file, out = self.folder / f"{stem}.queries.npy", self.folder / stem
+        np.save(file, queries)
+        _, seconds = self.run("search", index, file, "-k", "1", *self.threads, "-o", out)
+        self.search_seconds += seconds
+        self.queries += len(queries)
+        print(f"    {len(queries):,} queries in {seconds:.1f} s")
+        return (
+            np.load(self.folder / f"{stem}.indices.npy")[:, 0],
+            np.load(self.folder / f"{stem}.distances.npy")[:, 0],
+        )
