@@ -47,7 +47,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 PeerProcess::PeerProcess(const PeerTask& task) : name_(task.peer) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw Error(fmt::format("cannot make a socket for peer '{}': {}", name_, std::strerror(errno)));
+    throw IoError(fmt::format("cannot make a socket for peer '{}': {}", name_, std::strerror(errno)));
   }
   socket_ = ends[0];
   std::vector<std::string> arguments = {task.python.string(), task.runner.string()};
@@ -130,8 +130,8 @@ nlohmann::json PeerProcess::read_reply() {
       unread_.erase(0, end + 1);
       nlohmann::json reply = nlohmann::json::parse(line, nullptr, false);
       if (reply.is_object()) return reply;
-      throw Error(fmt::format("peer '{}' answered '{}', which is not what benchmarks/peers/run.py says", name_,
-                              line.substr(0, 200)));
+      throw IoError(fmt::format("peer '{}' answered '{}', which is not what benchmarks/peers/run.py says",
+                                name_, line.substr(0, 200)));
     }
     char buffer[1 << 16];
     const ssize_t n = ::read(socket_, buffer, sizeof buffer);
@@ -140,7 +140,7 @@ nlohmann::json PeerProcess::read_reply() {
       continue;
     }
     if (n <= 0) {
-      throw Error(fmt::format("peer '{}' ended without an answer; its own message is above", name_));
+      throw IoError(fmt::format("peer '{}' ended without an answer; its own message is above", name_));
     }
     unread_.append(buffer, static_cast<std::size_t>(n));
   }

@@ -12,13 +12,13 @@ namespace kith::cli {
 
 /// What a peer is asked to do.
 struct PeerTask {
-  std::string peer;                  ///< "faiss", ...
-  std::filesystem::path python;      ///< interpreter that has the peer installed
-  std::filesystem::path runner;      ///< benchmarks/peers/run.py
-  std::filesystem::path base;        ///< npy file
-  std::filesystem::path queries;     ///< npy file
-  std::int64_t max_queries = -1;     ///< the first so many; -1: all
-  std::int64_t batch = 0;            ///< queries a call; 0: all in one call
+  std::string peer;               ///< "faiss", ...
+  std::filesystem::path python;   ///< interpreter that has the peer installed
+  std::filesystem::path runner;   ///< benchmarks/peers/run.py
+  std::filesystem::path base;     ///< npy file
+  std::filesystem::path queries;  ///< npy file
+  std::int64_t max_queries = -1;  ///< the first so many; -1: all
+  std::int64_t batch = 0;         ///< queries a call; 0: all in one call
   std::int64_t k = 10;
   std::string metric = "sqeuclidean";
   int threads = 1;
