@@ -170,8 +170,11 @@ void add_bench(CLI::App& app, Common& common) {
       app, common, "bench", "Time searches, alone or in turns with other libraries", [options, &common] {
         std::ifstream stream("/proc/self/cmdline");
         std::vector<std::string> command_line;
-        for (std::string argument; std::getline(stream, argument, '\0');) command_line.push_back(argument);
-        if (!command_line.empty()) command_line[0] = fs::path(command_line[0]).filename().string();
+        // Folders of this machine are nobody's business: results are published.
+        for (std::string argument; std::getline(stream, argument, '\0');) {
+          const bool shorten = command_line.empty() || argument.starts_with('/');
+          command_line.push_back(shorten ? fs::path(argument).filename().string() : argument);
+        }
         run(*options, common, command_line);
       });
   common.file(command.add_option("BASE", options->base, "File of the rows that are searched"));

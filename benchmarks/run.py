@@ -1,0 +1,78 @@
+"""python -m benchmarks.run [CASE...]: measures Kith beside its peers and keeps benchmarks/results/CASE.json.
+
+Needs build/bin/kith and a virtual environment with benchmarks/requirements.txt (see docs/benchmarks.md).
+Run it with nothing else running. Afterwards `python -m benchmarks.report` writes docs/benchmarks.md anew.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .cases import CASES
+from .datasets import ensure
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def commit():
+    """The commit measured, with "+changes" when the tree has changes beside results and docs."""
+    try:
+        head = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True).strip()
+        dirty = subprocess.check_output(
+            ["git", "status", "--porcelain", "--", "src", "include", "cli", "benchmarks/peers"], cwd=ROOT, text=True
+        )
+        return head + ("+changes" if dirty.strip() else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def command(case, arguments, kith, peers, threads, output):
+    """(command line, folder to run it in); files are named relative to the folder, so that no path of
+    this machine gets into the result."""
+    line, folder = [str(kith), "bench"], ROOT
+    if arguments.dataset is not None:
+        files = ensure(arguments.dataset)
+        folder = files["base"].parent
+        line += [files["base"].name, files["queries"].name]
+    line += [*arguments.arguments, "--threads", str(threads)]
+    if peers:
+        line += ["--peers", ",".join(peers)]
+    return [*line, "--label", f"case={case}", "--label", f"commit={commit()}", "-o", str(output)], folder
+
+
+def main():
+    listing = "\n".join(f"  {name:22} {case.title}" for name, case in CASES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.run",
+        description="Measures Kith beside its peers.",
+        epilog=f"cases:\n{listing}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("case", nargs="*", metavar="CASE", help="default: all")
+    parser.add_argument("--kith", type=Path, default=ROOT / "build/bin/kith", help="the program (default build/bin/kith)")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results", help="folder of the results")
+    parser.add_argument("--peers", help="peers in place of each case's own: faiss,sklearn; none: ''")
+    parser.add_argument("--threads", type=int, default=0, help="threads of all (default: one per core)")
+    options = parser.parse_args()
+    unknown = [name for name in options.case if name not in CASES]
+    if unknown:
+        parser.error(f"there is no case '{unknown[0]}'; there are: {', '.join(CASES)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the load is {load:.1f}; other work on this machine blurs the figures", file=sys.stderr)
+    for name in options.case or CASES:
+        case = CASES[name]
+        peers = case.peers if options.peers is None else tuple(p for p in options.peers.split(",") if p)
+        line, folder = command(
+            name, case, options.kith.resolve(), peers, options.threads, (options.out / f"{name}.json").resolve()
+        )
+        print(f"\n== {name}: {case.title}", flush=True)
+        if subprocess.run(line, cwd=folder).returncode != 0:
+            sys.exit(f"error: case {name} failed")
+
+
+if __name__ == "__main__":
+    main()
