@@ -1,70 +1,18 @@
 // HDF5 files as ann-benchmarks lays them out (Aumueller, Bernhardsson, Faithfull 2020): two-dimensional
 // datasets train, test, neighbors and distances, and the attribute "distance" on the root.
+//
+// The HDF5 library crashes or never returns on some damaged files, so it reads in a child process
+// (guarded.hpp), which sends what it finds; rows that lie in one run of bytes are then memory-mapped by this
+// process.
 #include <array>
-#include <limits>
-#include <mutex>
 #include <vector>
 
-#include <hdf5.h>
-
 #include "io/format.hpp"
+#include "io/guarded.hpp"
+#include "io/hdf5_library.hpp"
 
 namespace kith::io {
 namespace {
-
-// One HDF5 identifier, closed with the scope.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-  Handle& operator=(Handle&&) = delete;
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  operator hid_t() const noexcept { return id_; }  // NOLINT(google-explicit-constructor)
-  bool good() const noexcept { return id_ >= 0; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
-
-// The library keeps global state and prints errors: one caller at a time, printing off while in here.
-class Session {
- public:
-  Session() : lock_(mutex()) {
-    H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() {
-    H5Eclear2(H5E_DEFAULT);
-    H5Eset_auto2(H5E_DEFAULT, function_, data_);
-  }
-
- private:
-  static std::mutex& mutex() {
-    static std::mutex one;
-    return one;
-  }
-  std::scoped_lock<std::mutex> lock_;
-  H5E_auto2_t function_ = nullptr;
-  void* data_ = nullptr;
-};
-
-// The innermost reason the library gives for its last failure.
-std::string reason() {
-  std::string text = "no reason given";
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned depth, const H5E_error2_t* error, void* to) -> herr_t {
-        if (depth == 0 && error->desc != nullptr) *static_cast<std::string*>(to) = error->desc;
-        return 0;
-      },
-      &text);
-  return text;
-}
 
 Handle open_file(const Source& source) {
   if (!is_hdf5(source)) {
@@ -84,28 +32,6 @@ Handle open_file(const Source& source) {
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (!file.good()) throw bad_file(source, "is truncated or corrupt: HDF5 cannot open it ({})", reason());
   return file;
-}
-
-// binary16 or bfloat16 as a memory type: sign bit 15, then the exponent, then the mantissa.
-Handle half_type(std::size_t exponent_bits, std::size_t bias) {
-  Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
-  const std::size_t mantissa = 15 - exponent_bits;
-  H5Tset_fields(type, 15, mantissa, exponent_bits, 0, mantissa);
-  H5Tset_size(type, 2);
-  H5Tset_ebias(type, bias);
-  return type;
-}
-
-Handle memory_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32: return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
-    case Dtype::f64: return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
-    case Dtype::i8: return {H5Tcopy(H5T_STD_I8LE), H5Tclose};
-    case Dtype::u8: return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
-    case Dtype::f16: return half_type(5, 15);
-    case Dtype::bf16: return half_type(8, 127);
-  }
-  throw InvalidArgument("element type out of range");
 }
 
 struct Member {
@@ -158,8 +84,9 @@ std::optional<Member> open_member(const Source& source, hid_t file, const std::s
 
 // Claimed sizes are believed only up to what the stored bytes can hold: deflate, the strongest filter in use,
 // packs at most 1032:1.
+constexpr std::uint64_t largest_ratio = 1100;
+
 void check_storage(const Source& source, const Member& member, std::uint64_t element) {
-  constexpr std::uint64_t largest_ratio = 1100;
   const Handle type(H5Dget_type(member.dataset), H5Tclose);
   const std::uint64_t stored = H5Dget_storage_size(member.dataset);
   const Handle plist(H5Dget_create_plist(member.dataset), H5Pclose);
@@ -246,71 +173,67 @@ Member require_member(const Source& source, hid_t file, const std::string& name)
   return std::move(*member);
 }
 
-void write_member(hid_t file, const char* name, hid_t type, std::int64_t rows, std::int64_t columns,
-                  const void* data, const std::string& target) {
-  const std::array<hsize_t, 2> shape = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
-  const Handle space(H5Screate_simple(2, shape.data(), nullptr), H5Sclose);
-  const Handle dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
-  if (!dataset.good() || (rows > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)) {
-    throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
+// What the child found out about a dataset before it sends rows.
+struct Plan {
+  Dtype dtype = Dtype::f32;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t dim = 0;
+  std::uint64_t offset = 0;  // of the whole dataset, where it can be mapped
+  bool mapped = false;
+};
+
+// What the child found out about results; 0, 4 or 8 bytes a distance.
+struct ResultPlan {
+  std::int64_t queries = 0;
+  std::int64_t k = 0;
+  std::size_t distance_bytes = 0;
+};
+
+constexpr std::int64_t block_bytes = 8 << 20;
+
+// Rows a frame: about 8 MiB, whole chunks where there are any, so that none is unpacked twice.
+std::int64_t rows_per_frame(const Member& member, std::int64_t row_bytes) {
+  std::int64_t rows = std::max<std::int64_t>(1, block_bytes / row_bytes);
+  const Handle plist(H5Dget_create_plist(member.dataset), H5Pclose);
+  std::array<hsize_t, 2> chunk{};
+  if (plist.good() && H5Pget_layout(plist) == H5D_CHUNKED && H5Pget_chunk(plist, 2, chunk.data()) == 2 &&
+      chunk[0] > 0 && chunk[0] <= member.rows) {
+    const auto height = static_cast<std::int64_t>(chunk[0]);
+    rows = (rows + height - 1) / height * height;
+  }
+  return rows;
+}
+
+// The parent cannot know the frames' size from the shape alone, so each block is preceded by its rows.
+void send_rows(FrameSink& sink, const Source& source, const Member& member, hid_t type, RowRange range,
+               std::size_t element) {
+  const auto row_bytes = static_cast<std::int64_t>(member.dim * element);
+  const std::int64_t block = rows_per_frame(member, row_bytes);
+  std::vector<std::byte> buffer;
+  FrameSink::allow_time_for(static_cast<std::uint64_t>(range.count * row_bytes));
+  for (std::int64_t done = 0; done < range.count;) {
+    const std::int64_t count = std::min(block, range.count - done);
+    buffer.resize(static_cast<std::size_t>(count * row_bytes));
+    read_rows(source, member, type, {range.first + done, count}, buffer.data());
+    sink.send(count);
+    sink.send(buffer.data(), buffer.size());
+    done += count;
   }
 }
 
-// HDF5 writes by name, into the temporary file, and reports what it buffered only when it closes.
-template <class Fill>
-void write_file(AtomicFile& out, Fill&& fill) {
-  const Session session;
-  const std::string target = out.temporary().string();
-  if (target.empty()) {
-    throw IoError("HDF5 can only be written to a regular file, not to a device or pipe; name a file");
+void receive_rows(Guarded& child, const Source& source, void* to, std::int64_t rows, std::size_t row_bytes) {
+  auto* at = static_cast<std::byte*>(to);
+  while (rows > 0) {
+    const auto count = child.receive<std::int64_t>();
+    if (count < 1 || count > rows) throw bad_file(source, "is corrupt: HDF5 returned too many rows");
+    child.receive(at, static_cast<std::size_t>(count) * row_bytes);
+    at += static_cast<std::size_t>(count) * row_bytes;
+    rows -= count;
   }
-  const hid_t file = H5Fcreate(target.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  if (file < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
-  try {
-    fill(file, target);
-  } catch (...) {
-    H5Fclose(file);
-    throw;
-  }
-  if (H5Fclose(file) < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
 }
 
-}  // namespace
-
-bool is_hdf5(const Source& source) {
-  return source.starts_with("\x89HDF\r\n\x1a\n");
-}
-
-FileInfo inspect_hdf5(const Source& source) {
-  const Session session;
-  const Handle file = open_file(source);
-  FileInfo info;
-  const auto names = member_names(file);
-  // rows and dim are those of what read_dataset reads, or else of the results.
-  for (const char* wanted : {"train", "neighbors"}) {
-    if (info.dim > 0) break;
-    if (const auto member = open_member(source, file, wanted)) {
-      info.element_type = member->element;
-      info.rows = static_cast<std::int64_t>(member->rows);
-      info.dim = static_cast<std::int64_t>(member->dim);
-    }
-  }
-  if (info.dim == 0) {
-    throw bad_file(source, "has no member 'train' or 'neighbors'; it has {}", list(names));
-  }
-  for (const char* name : {"train", "test", "neighbors", "distances"}) {
-    if (const auto member = open_member(source, file, name)) {
-      info.details.emplace_back(name, fmt::format("{} x {} {}", member->rows, member->dim, member->element));
-    }
-  }
-  const std::string distance = distance_attribute(file);
-  if (!distance.empty()) info.details.emplace_back("distance", distance);
-  info.details.emplace_back("members", list(names));
-  return info;
-}
-
-Dataset read_hdf5(const Source& source, const ReadOptions& options) {
-  const Session session;
+void plan_and_send(FrameSink& sink, const Source& source, const ReadOptions& options) {
   const Handle file = open_file(source);
   const Member member = require_member(source, file, options.member.empty() ? "train" : options.member);
   std::optional<Dtype> dtype;
@@ -325,33 +248,23 @@ Dataset read_hdf5(const Source& source, const ReadOptions& options) {
         member.element, member.name);
   }
   check_storage(source, member, size_of(*dtype));
-  const auto dim = static_cast<std::int64_t>(member.dim);
   const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(member.rows));
+  Plan plan{*dtype, range.first, range.count, static_cast<std::int64_t>(member.dim), 0, false};
   const Handle type = memory_type(*dtype);
   const Handle stored(H5Dget_type(member.dataset), H5Tclose);
-  // One run of bytes in the wanted type is mapped like any raw file.
-  const haddr_t offset = H5Dget_offset(member.dataset);
   const Handle plist(H5Dget_create_plist(member.dataset), H5Pclose);
-  const auto bytes = static_cast<std::uint64_t>(member.rows) * member.dim * size_of(*dtype);
+  const haddr_t offset = H5Dget_offset(member.dataset);
   if (offset != HADDR_UNDEF && plist.good() && H5Pget_layout(plist) == H5D_CONTIGUOUS &&
-      H5Tequal(stored, type) > 0 && offset <= source.size() && bytes <= source.size() - offset) {
-    return view_rows(source, offset, *dtype, range, dim, dim);
+      H5Tequal(stored, type) > 0 && offset <= source.size() &&
+      fits(member.rows, member.dim * size_of(*dtype), source.size() - offset)) {
+    plan.offset = offset;
+    plan.mapped = true;
   }
-  Dataset result = Dataset::allocate(*dtype, range.count, dim);
-  read_rows(source, member, type, range, result.mutable_data());
-  return result;
+  sink.send(plan);
+  if (!plan.mapped) send_rows(sink, source, member, type, range, size_of(*dtype));
 }
 
-void write_hdf5(AtomicFile& out, const DatasetView& data) {
-  write_file(out, [&](hid_t file, const std::string& target) {
-    const Dataset packed = data.contiguous() ? Dataset() : Dataset::copy(data);
-    const void* rows = data.contiguous() ? data.data : packed.view().data;
-    write_member(file, "train", memory_type(data.dtype), data.rows, data.dim, rows, target);
-  });
-}
-
-Neighbors read_neighbors_hdf5(const Source& source) {
-  const Session session;
+void send_results(FrameSink& sink, const Source& source) {
   const Handle file = open_file(source);
   const Member indices = require_member(source, file, "neighbors");
   if (!indices.integer || indices.element == "other") {
@@ -360,43 +273,130 @@ Neighbors read_neighbors_hdf5(const Source& source) {
                    indices.element);
   }
   check_storage(source, indices, 1);
-  const RowRange all{0, static_cast<std::int64_t>(indices.rows)};
-  Neighbors result = empty_neighbors(all.count, static_cast<std::int64_t>(indices.dim));
-  read_rows(source, indices, H5T_NATIVE_INT64, all, result.indices.data());
+  ResultPlan plan{static_cast<std::int64_t>(indices.rows), static_cast<std::int64_t>(indices.dim), 0};
   const auto distances = open_member(source, file, "distances");
-  if (!distances) return result;
-  if (distances->element != "f32" && distances->element != "f64") {
-    throw bad_file(source, "has elements of type {} in member 'distances'; distances are f32 or f64",
-                   distances->element);
+  if (distances) {
+    if (distances->element != "f32" && distances->element != "f64") {
+      throw bad_file(source, "has elements of type {} in member 'distances'; distances are f32 or f64",
+                     distances->element);
+    }
+    if (distances->rows != indices.rows || distances->dim != indices.dim) {
+      throw bad_file(source, "is corrupt: {} x {} distances do not go with {} x {} neighbors",
+                     distances->rows, distances->dim, indices.rows, indices.dim);
+    }
+    check_storage(source, *distances, 1);
+    plan.distance_bytes = distances->element == "f64" ? 8 : 4;
   }
-  if (distances->rows != indices.rows || distances->dim != indices.dim) {
-    throw bad_file(source, "is corrupt: {} x {} distances do not go with {} x {} neighbors", distances->rows,
-                   distances->dim, indices.rows, indices.dim);
+  sink.send(plan);
+  const RowRange all{0, plan.queries};
+  send_rows(sink, source, indices, H5T_NATIVE_INT64, all, sizeof(std::int64_t));
+  if (distances) {
+    send_rows(sink, source, *distances, plan.distance_bytes == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, all,
+              plan.distance_bytes);
   }
-  check_storage(source, *distances, 1);
-  if (distances->element == "f64") {
-    std::vector<double> values(result.indices.size());
-    read_rows(source, *distances, H5T_NATIVE_DOUBLE, all, values.data());
-    result.distances = std::move(values);
-  } else {
-    read_rows(source, *distances, H5T_NATIVE_FLOAT, all,
-              std::get<std::vector<float>>(result.distances).data());
+}
+
+// Strings end with a NUL each: element type, then key and value of every detail.
+void send_info(FrameSink& sink, const Source& source) {
+  const Handle file = open_file(source);
+  const auto names = member_names(file);
+  std::array<std::int64_t, 2> shape{};
+  std::string text;
+  std::string details;
+  const auto add = [&details](const std::string& key, const std::string& value) {
+    details.append(key).append(1, '\0').append(value).append(1, '\0');
+  };
+  // rows and dim are those of what read_dataset reads, or else of the results.
+  for (const char* wanted : {"train", "neighbors", "test", "distances"}) {
+    const auto member = open_member(source, file, wanted);
+    if (!member) continue;
+    if (text.empty()) {
+      shape = {static_cast<std::int64_t>(member->rows), static_cast<std::int64_t>(member->dim)};
+      text = member->element;
+    }
+    add(wanted, fmt::format("{} x {} {}", member->rows, member->dim, member->element));
   }
+  if (text.empty()) {
+    throw bad_file(source, "has none of the members train, test, neighbors and distances; it has {}",
+                   list(names));
+  }
+  const std::string distance = distance_attribute(file);
+  if (!distance.empty()) add("distance", distance);
+  add("members", list(names));
+  text.append(1, '\0').append(details);
+  sink.send(shape);
+  sink.send(static_cast<std::uint64_t>(text.size()));
+  sink.send(text.data(), text.size());
+}
+
+}  // namespace
+
+bool is_hdf5(const Source& source) {
+  return source.starts_with("\x89HDF\r\n\x1a\n");
+}
+
+FileInfo inspect_hdf5(const Source& source) {
+  const Session session;
+  Guarded child(source, [&](FrameSink& sink) { send_info(sink, source); });
+  const auto shape = child.receive<std::array<std::int64_t, 2>>();
+  const auto bytes = child.receive<std::uint64_t>();
+  if (bytes > source.size() + 4096) throw bad_file(source, "is corrupt: its names are longer than the file");
+  std::string text(bytes, '\0');
+  child.receive(text.data(), text.size());
+  std::vector<std::string> parts;
+  for (std::size_t at = 0, end = 0; (end = text.find('\0', at)) != std::string::npos; at = end + 1) {
+    parts.push_back(text.substr(at, end - at));
+  }
+  FileInfo info;
+  info.rows = shape[0];
+  info.dim = shape[1];
+  if (!parts.empty()) info.element_type = parts[0];
+  for (std::size_t i = 1; i + 1 < parts.size(); i += 2) info.details.emplace_back(parts[i], parts[i + 1]);
+  return info;
+}
+
+Dataset read_hdf5(const Source& source, const ReadOptions& options) {
+  const Session session;
+  Guarded child(source, [&](FrameSink& sink) { plan_and_send(sink, source, options); });
+  const auto plan = child.receive<Plan>();
+  // A library that ran over its own memory may have sent anything.
+  const auto width = static_cast<std::uint64_t>(plan.dim) * size_of(plan.dtype);
+  const std::uint64_t limit =
+      plan.mapped ? source.size() - std::min(plan.offset, source.size()) : source.size() * largest_ratio;
+  if (plan.dtype > Dtype::f64 || plan.first < 0 || plan.count < 0 || plan.dim < 1 ||
+      !fits(static_cast<std::uint64_t>(plan.first) + static_cast<std::uint64_t>(plan.count), width, limit)) {
+    throw bad_file(source, "is corrupt: HDF5 reports {} rows of dimension {}", plan.count, plan.dim);
+  }
+  if (plan.mapped) {
+    return view_rows(source, plan.offset, plan.dtype, {plan.first, plan.count}, plan.dim, plan.dim);
+  }
+  Dataset result = Dataset::allocate(plan.dtype, plan.count, plan.dim);
+  receive_rows(child, source, result.mutable_data(), plan.count,
+               static_cast<std::size_t>(plan.dim) * size_of(plan.dtype));
   return result;
 }
 
-void write_neighbors_hdf5(AtomicFile& out, const Neighbors& neighbors) {
-  write_file(out, [&](hid_t file, const std::string& target) {
-    write_member(file, "neighbors", H5T_STD_I64LE, neighbors.queries, neighbors.k, neighbors.indices.data(),
-                 target);
-    std::visit(
-        [&](const auto& held) {
-          const bool doubles = neighbors.distance_dtype() == Dtype::f64;
-          write_member(file, "distances", doubles ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, neighbors.queries,
-                       neighbors.k, held.data(), target);
-        },
-        neighbors.distances);
-  });
+Neighbors read_neighbors_hdf5(const Source& source) {
+  const Session session;
+  Guarded child(source, [&](FrameSink& sink) { send_results(sink, source); });
+  const auto plan = child.receive<ResultPlan>();
+  if (plan.queries < 0 || plan.k < 1 ||
+      !fits(static_cast<std::uint64_t>(plan.queries), static_cast<std::uint64_t>(plan.k),
+            source.size() * largest_ratio)) {
+    throw bad_file(source, "is corrupt: HDF5 reports {} results of {} neighbours", plan.queries, plan.k);
+  }
+  Neighbors result = empty_neighbors(plan.queries, plan.k);
+  const auto k = static_cast<std::size_t>(plan.k);
+  receive_rows(child, source, result.indices.data(), plan.queries, k * sizeof(std::int64_t));
+  if (plan.distance_bytes == 8) {
+    std::vector<double> values(result.indices.size());
+    receive_rows(child, source, values.data(), plan.queries, k * sizeof(double));
+    result.distances = std::move(values);
+  } else if (plan.distance_bytes == 4) {
+    auto& values = std::get<std::vector<float>>(result.distances);
+    receive_rows(child, source, values.data(), plan.queries, k * sizeof(float));
+  }
+  return result;
 }
 
 }  // namespace kith::io

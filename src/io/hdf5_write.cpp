@@ -1,0 +1,112 @@
+// Writing HDF5, and what reading and writing share.
+#include <array>
+
+#include "io/format.hpp"
+#include "io/hdf5_library.hpp"
+
+namespace kith::io {
+namespace {
+
+std::mutex& library_mutex() {
+  static std::mutex one;
+  return one;
+}
+
+// binary16 or bfloat16 as a memory type: sign bit 15, then the exponent, then the mantissa.
+Handle half_type(std::size_t exponent_bits, std::size_t bias) {
+  Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+  const std::size_t mantissa = 15 - exponent_bits;
+  H5Tset_fields(type, 15, mantissa, exponent_bits, 0, mantissa);
+  H5Tset_size(type, 2);
+  H5Tset_ebias(type, bias);
+  return type;
+}
+
+void write_member(hid_t file, const char* name, hid_t type, std::int64_t rows, std::int64_t columns,
+                  const void* data, const std::string& target) {
+  const std::array<hsize_t, 2> shape = {static_cast<hsize_t>(rows), static_cast<hsize_t>(columns)};
+  const Handle space(H5Screate_simple(2, shape.data(), nullptr), H5Sclose);
+  const Handle dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+  if (!dataset.good() || (rows > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)) {
+    throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
+  }
+}
+
+// HDF5 writes by name, into the temporary file, and reports what it buffered only when it closes.
+template <class Fill>
+void write_file(AtomicFile& out, Fill&& fill) {
+  const Session session;
+  const std::string target = out.temporary().string();
+  if (target.empty()) {
+    throw IoError("HDF5 can only be written to a regular file, not to a device or pipe; name a file");
+  }
+  const hid_t file = H5Fcreate(target.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  if (file < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
+  try {
+    fill(file, target);
+  } catch (...) {
+    H5Fclose(file);
+    throw;
+  }
+  if (H5Fclose(file) < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
+}
+
+}  // namespace
+
+Session::Session() : lock_(library_mutex()) {
+  H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+Session::~Session() {
+  H5Eclear2(H5E_DEFAULT);
+  H5Eset_auto2(H5E_DEFAULT, function_, data_);
+}
+
+std::string reason() {
+  std::string text = "no reason given";
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned depth, const H5E_error2_t* error, void* to) -> herr_t {
+        if (depth == 0 && error->desc != nullptr) *static_cast<std::string*>(to) = error->desc;
+        return 0;
+      },
+      &text);
+  return text;
+}
+
+Handle memory_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
+    case Dtype::f64: return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
+    case Dtype::i8: return {H5Tcopy(H5T_STD_I8LE), H5Tclose};
+    case Dtype::u8: return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
+    case Dtype::f16: return half_type(5, 15);
+    case Dtype::bf16: return half_type(8, 127);
+  }
+  throw InvalidArgument("element type out of range");
+}
+
+void write_hdf5(AtomicFile& out, const DatasetView& data) {
+  write_file(out, [&](hid_t file, const std::string& target) {
+    const Dataset packed = data.contiguous() ? Dataset() : Dataset::copy(data);
+    const void* rows = data.contiguous() ? data.data : packed.view().data;
+    write_member(file, "train", memory_type(data.dtype), data.rows, data.dim, rows, target);
+  });
+}
+
+void write_neighbors_hdf5(AtomicFile& out, const Neighbors& neighbors) {
+  write_file(out, [&](hid_t file, const std::string& target) {
+    write_member(file, "neighbors", H5T_STD_I64LE, neighbors.queries, neighbors.k, neighbors.indices.data(),
+                 target);
+    std::visit(
+        [&](const auto& held) {
+          const bool doubles = neighbors.distance_dtype() == Dtype::f64;
+          write_member(file, "distances", doubles ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, neighbors.queries,
+                       neighbors.k, held.data(), target);
+        },
+        neighbors.distances);
+  });
+}
+
+}  // namespace kith::io
