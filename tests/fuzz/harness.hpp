@@ -1,0 +1,98 @@
+// Hands bytes to every reader of one format. Anything but an answer or an exception of Kith is a fault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "io/format.hpp"
+
+namespace kith::fuzz {
+
+inline void require(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "broken promise: %s\n", what);
+  std::abort();
+}
+
+/// Reads every byte of the rows, so that a view beyond the file is noticed.
+inline std::uint64_t touch(const DatasetView& data) {
+  std::uint64_t sum = 0;
+  const std::size_t row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
+  for (std::int64_t i = 0; i < data.rows; ++i) {
+    const auto* row = static_cast<const std::uint8_t*>(data.row(i));
+    for (std::size_t b = 0; b < row_bytes; ++b) sum = sum * 31 + row[b];
+  }
+  return sum;
+}
+
+/// What came of one input; for the tests that count.
+struct Outcome {
+  bool inspected = false;
+  bool read = false;
+  bool neighbors = false;
+};
+
+inline Outcome try_readers(const io::Format& format, std::span<const std::byte> bytes) {
+  io::Source source;
+  source.bytes = bytes;
+  source.name = "input";
+  int file = -1;
+  if (format.format == FileFormat::index) {  // opens by name
+    file = ::memfd_create("index", 0);
+    require(file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
+            "a file in memory");
+    source.path = "/proc/self/fd/" + std::to_string(file);
+  }
+  Outcome outcome;
+  std::int64_t rows = -1;
+  try {
+    const FileInfo info = format.inspect(source);
+    require(info.rows >= 0 && info.dim >= 1, "inspect says rows of at least 0, dim of at least 1");
+    rows = info.rows;
+    outcome.inspected = true;
+  } catch (const Error& error) {
+    require(error.what()[0] != '\0', "an error says something");
+  }
+  if (format.read != nullptr) {
+    try {
+      const Dataset all = format.read(source, {});
+      require(all.rows() >= 0 && all.dim() >= 1, "read_dataset gives rows of at least 0, dim of at least 1");
+      require(!outcome.inspected || rows == all.rows(), "inspect and read_dataset agree");
+      const std::uint64_t sum = touch(all);
+      outcome.read = true;
+      if (all.rows() > 1) {
+        ReadOptions options;
+        options.first_row = all.rows() / 2;
+        options.max_rows = 1;
+        const Dataset one = format.read(source, options);
+        require(one.rows() == 1 && one.dim() == all.dim(), "a slice has the rows asked for");
+        require(touch(one) == touch(all.view().slice(options.first_row, 1)), "a slice holds the same values");
+      }
+      require(sum == touch(all), "rows do not change");
+    } catch (const Error&) {
+    }
+  }
+  if (format.read_neighbors != nullptr) {
+    try {
+      const Neighbors result = format.read_neighbors(source);
+      require(result.indices.size() == static_cast<std::size_t>(result.queries * result.k), "a whole result");
+      outcome.neighbors = true;
+    } catch (const Error&) {
+    }
+  }
+  if (file >= 0) ::close(file);
+  return outcome;
+}
+
+inline Outcome try_readers(const io::Format& format, const std::string& bytes) {
+  return try_readers(format, std::as_bytes(std::span(bytes)));
+}
+
+}  // namespace kith::fuzz

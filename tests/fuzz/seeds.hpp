@@ -1,0 +1,145 @@
+// Tiny valid files of every format: starting points of the fuzzers and of the damage tests.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "io/index_file.hpp"
+#include "kith/io.hpp"
+
+namespace kith::fuzz {
+
+/// One valid file: its name (for the corpus) and its bytes.
+struct Seed {
+  std::string name;
+  std::string bytes;
+};
+
+inline std::string slurp(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Little-endian bytes of a number.
+template <class T>
+std::string raw(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+/// A LAS header by hand, for the versions that Kith does not write.
+inline std::string las_header(unsigned minor, unsigned point_format, unsigned record_bytes,
+                              std::uint64_t points) {
+  const std::size_t bytes = minor == 4 ? 375 : 227;
+  std::string header(bytes, '\0');
+  const auto put = [&header](std::size_t at, const std::string& text) {
+    header.replace(at, text.size(), text);
+  };
+  put(0, "LASF");
+  put(24, {1, static_cast<char>(minor)});
+  put(94, raw(static_cast<std::uint16_t>(bytes)));
+  put(96, raw(static_cast<std::uint32_t>(bytes)));
+  header[104] = static_cast<char>(point_format);
+  put(105, raw(static_cast<std::uint16_t>(record_bytes)));
+  if (minor < 4) put(107, raw(static_cast<std::uint32_t>(points)));
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    put(131 + 8 * axis, raw(0.5));
+    put(155 + 8 * axis, raw(100.0 * static_cast<double>(axis)));
+  }
+  if (minor == 4) put(247, raw(points));
+  return header;
+}
+
+/// PCD with LZF data: 4 points of x y z, every value 0, as literals and back references.
+inline std::string compressed_pcd() {
+  std::string packed = {0, 0};                 // one literal zero
+  packed += std::string({char(0xE0), 38, 0});  // repeat 47 bytes from 1 back: 48 in all
+  return "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 4\nHEIGHT 1\n"
+         "VIEWPOINT 0 0 0 1 0 0 0\nPOINTS 4\nDATA binary_compressed\n" +
+         raw(static_cast<std::uint32_t>(packed.size())) + raw(std::uint32_t{48}) + packed;
+}
+
+/// Written through Kith's own writers into `folder`, plus hand-made ones; by format name.
+inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem::path& folder) {
+  std::map<std::string, std::vector<Seed>> seeds;
+  const std::vector<float> floats = {1, -2, 3.5F, 0.25F, 1e6F, -1e-3F};
+  const std::vector<double> doubles = {513149.97, 5404078.5, 343.1, 0, -1, 2};
+  const std::vector<std::uint8_t> bytes = {0, 1, 127, 128, 254, 255};
+  const std::vector<std::int8_t> signed_bytes = {0, 1, 127, -128, -1, 5};
+  const auto add = [&](const std::string& format, const std::string& file, const DatasetView& data) {
+    write_dataset(folder / file, data);
+    seeds[format].push_back({file, slurp(folder / file)});
+  };
+  const DatasetView f(floats.data(), 2, 3);
+  const DatasetView d(doubles.data(), 2, 3);
+  const DatasetView u(bytes.data(), 2, 3);
+  const DatasetView i(signed_bytes.data(), 2, 3);
+  add("fvecs", "a.fvecs", f);
+  add("bvecs", "a.bvecs", u);
+  add("fbin", "a.fbin", f);
+  add("u8bin", "a.u8bin", u);
+  add("i8bin", "a.i8bin", i);
+  add("npy", "f.npy", f);
+  add("npy", "d.npy", d);
+  add("npy", "u.npy", u);
+  add("hdf5", "f.h5", f);
+  add("pcd", "f.pcd", f);
+  add("pcd", "d.pcd", d);
+  add("ply", "f.ply", f);
+  add("las", "d.las", d);
+  add("xyz", "d.xyz", d);
+  seeds["fbin"].push_back(
+      {"wide.fbin", raw(std::uint64_t{1}) + raw(std::uint64_t{2}) + raw(1.0F) + raw(2.0F)});
+  seeds["pcd"].push_back({"compressed.pcd", compressed_pcd()});
+  seeds["pcd"].push_back(
+      {"ascii.pcd",
+       "VERSION .7\nFIELDS rgb z y x\nSIZE 4 4 8 4\nTYPE U F F F\nCOUNT 1 1 1 1\nPOINTS 2\n"
+       "DATA ascii\n9 3 2 1\n9 nan 5 4\n"});
+  seeds["ply"].push_back(
+      {"ascii.ply",
+       "ply\nformat ascii 1.0\nelement face 1\nproperty list uchar int v\nelement vertex 2\n"
+       "property uchar red\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
+       "3 0 1 2\n7 1 2 3\n7 4 5 6\n"});
+  seeds["ply"].push_back(
+      {"big.ply",
+       std::string("ply\nformat binary_big_endian 1.0\nelement face 1\nproperty list uchar short v\n"
+                   "element vertex 1\nproperty list uchar char w\nproperty short x\nproperty short y\n"
+                   "property double z\nend_header\n") +
+           std::string("\x01\x00\x05\x02\x07\x07\x00\x03\xff\xfe\x3f\xf0\x00\x00\x00\x00\x00\x00", 18)});
+  seeds["las"].push_back({"1.4.las", las_header(4, 6, 30, 1) + std::string(30, '\1')});
+  seeds["las"].push_back({"1.3.las", las_header(3, 3, 36, 2) + std::string(72, '\2')});
+  seeds["xyz"].push_back({"comma.xyz", "# a comment\nx,y,z\n1,2,3,9\n-4.5, 1e3 ,inf # end\n"});
+  seeds["xyz"].push_back({"count.xyz", "2\n1 2 3\n4 5 6\n"});
+  seeds["npy"].push_back({"big.npy", std::string("\x93NUMPY\x02\x00\x3a\x00\x00\x00", 12) +
+                                         "{'descr': '>f4', 'fortran_order': True, 'shape': (2, 1)} \n" +
+                                         std::string("\x3f\x80\x00\x00\x40\x00\x00\x00", 8)});
+
+  Neighbors result;
+  result.queries = 2;
+  result.k = 2;
+  result.indices = {7, 3, 12, -1};
+  result.distances = std::vector<float>{0.5F, 1.25F, 2, std::numeric_limits<float>::infinity()};
+  const std::vector<std::pair<std::string, std::string>> results = {
+      {"ivecs", "r.ivecs"}, {"ibin", "r.ibin"}, {"json", "r.json"}, {"table", "r.txt"}, {"hdf5", "r.h5"}};
+  for (const auto& [format, file] : results) {
+    write_neighbors(folder / file, result);
+    seeds[format].push_back({file, slurp(folder / file)});
+  }
+  write_neighbors(folder / "r", result);
+  seeds["npy"].push_back({"r.indices.npy", slurp(folder / "r.indices.npy")});
+  write_index_file(
+      folder / "a.kith",
+      {{"index", "brute_force"}, {"rows", 2}, {"dim", 3}, {"dtype", "f32"}, {"metric", "euclidean"}},
+      {{"dataset", 24, [&](const auto& sink) { sink(floats.data(), 24); }}});
+  seeds["index"].push_back({"a.kith", slurp(folder / "a.kith")});
+  return seeds;
+}
+
+}  // namespace kith::fuzz
