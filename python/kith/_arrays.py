@@ -23,18 +23,38 @@ _REMEDY = {
 }
 
 
-def to_rows(array: Any, what: str, one_row_allowed: bool = False) -> _kith.Rows:
+def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "float64") -> _kith.Rows:
     """The array as a matrix of the library: its own memory where the rows are contiguous, else a copy.
 
     ``what`` names the argument in messages. With ``one_row_allowed``, shape ``[d]`` counts as ``[1, d]``.
+    Lists of Python's numbers have no element type of their own and take ``like``.
     """
     if not isinstance(array, np.ndarray):
         if hasattr(type(array), "__dlpack__"):
             return _kith.Rows(array, what, "", one_row_allowed)
         if hasattr(array, "tocsr"):
             raise TypeError(f"{what}: a sparse matrix; Kith searches dense rows, use x.toarray()")
-        array = np.asarray(array)
+        array = _from_list(array, like) if _is_list_of_numbers(array) else np.asarray(array)
     return _numpy_rows(array, what, one_row_allowed)
+
+
+def _is_list_of_numbers(values: Any) -> bool:
+    first = values
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return first is not values and type(first) in (int, float)
+
+
+def _from_list(values: Any, like: str) -> NDArray[Any]:
+    """The list as an array of ``like``; as float64 where integers are asked for and it holds others."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf" or like == "bfloat16":
+        return array
+    if like in ("int8", "uint8"):
+        limits = np.iinfo(like)
+        fits = array.dtype.kind in "iu" and array.min() >= limits.min and array.max() <= limits.max
+        return array.astype(like if fits else np.float64)
+    return array.astype(like)
 
 
 def _numpy_rows(array: NDArray[Any], what: str, one_row_allowed: bool) -> _kith.Rows:

@@ -55,9 +55,10 @@ def knn(
     Args:
         X: dataset ``[n, d]``: any object with ``__dlpack__`` or the buffer protocol (NumPy, PyTorch on the
             CPU, ...) of float32, float64, float16, bfloat16, int8 or uint8. Not copied where the elements of
-            a row are adjacent.
+            a row are adjacent. Lists of Python's numbers become float64.
         Q: queries ``[q, d]``, or one query ``[d]``. Where its element type differs from that of ``X``, both
-            are widened as ``numpy.result_type`` says (int8 with uint8: float32).
+            are widened as ``numpy.result_type`` says (int8 with uint8: float32). Lists of Python's numbers
+            take the element type of ``X``.
         k: neighbours a query, at least 1. More than ``n`` pads with index -1 and distance inf.
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"inner_product"`` (its sign flipped), ``"cosine"`` or
             ``"manhattan"``.
@@ -82,7 +83,8 @@ def knn(
     """
     count = _integer(k, "k")
     execution = _execution(threads, memory_limit, device)
-    dataset, queries = promote(to_rows(X, "dataset"), to_rows(Q, "queries", one_row_allowed=True))
+    dataset = to_rows(X, "dataset")
+    dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
     with reporting(progress) as report:
         return from_parts(_kith.knn(dataset, queries, count, metric, filter, *execution, report))
 
@@ -133,7 +135,8 @@ class Index:
         """
         count = _integer(k, "k")
         execution = _execution(threads, memory_limit, device)
-        queries = promote_queries(to_rows(Q, "queries", one_row_allowed=True), self._index.dtype)
+        dtype = self._index.dtype
+        queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
             return from_parts(self._index.search(queries, count, *execution, report))
 

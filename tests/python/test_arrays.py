@@ -175,6 +175,25 @@ def test_buffers_and_lists():
     assert kith.knn(np.eye(3, dtype=np.uint8) * 9, bytearray([0, 9, 0]), 1).indices.tolist() == [[1]]
 
 
+def test_lists_of_numbers_take_the_element_type_of_the_dataset():
+    assert kith.knn([[0, 0], [3, 4]], [[3, 3]], 1).distances.dtype == np.float64
+    tenth = np.array([[0.1, 0.1], [0.2, 0.3]], np.float32)
+    answer = kith.BruteForce(tenth).search([[0.1, 0.1]], 1)
+    assert answer.distances.tolist() == [[0.0]] and answer.distances.dtype == np.float32
+    assert kith.knn(tenth, [0.1, 0.1], 1).distances.tolist() == [[0.0]]
+    small = np.array([[1, 200], [3, 4]], np.uint8)
+    assert kith.BruteForce(small).search((1, 200), 1).distances.tolist() == [[0.0]]
+    assert kith.knn(small, [1, 300], 1).distances.tolist() == [[10000.0]]
+    assert kith.knn(small, [1.5, 200], 1).distances.tolist() == [[0.25]]
+    with pytest.raises(TypeError, match="would round"):
+        kith.BruteForce(small).search([1.5, 200], 1)
+    # Arrays in a list have an element type of their own, which is not rounded.
+    with pytest.raises(TypeError, match="would round"):
+        kith.BruteForce(tenth).search([np.array([0.1, 0.1])], 1)
+    with pytest.raises((TypeError, ValueError)):
+        kith.knn([[1, 2], [3]], [[1, 2]], 1)
+
+
 def test_read_only_and_mapped_arrays_are_not_copied(tmp_path, dtype):
     X = random_rows(dtype, 20, 3, 1)
     X.setflags(write=False)
@@ -236,7 +255,7 @@ def test_other_element_types_of_producers_are_refused(dtype):
         kith.BruteForce(Producer(np.zeros((4, 2), dtype)))
 
 
-@pytest.mark.parametrize("values", [None, "text", object(), 5, 2.5])
+@pytest.mark.parametrize("values", [None, "text", object(), 5, 2.5, [], [[]], [["a"]]])
 def test_things_that_are_no_arrays(values):
     with pytest.raises((TypeError, kith.InvalidArgument), match="dataset"):
         kith.knn(values, np.eye(2), 1)
