@@ -1,0 +1,137 @@
+"""Makes docs/benchmarks.md from the results: `python -m benchmarks.report` (--check: only compare)."""
+
+import json
+from pathlib import Path
+
+from benchmarks.cases import CASES
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks/results"
+DOCUMENT = ROOT / "docs/benchmarks.md"
+
+HEAD = """# Benchmarks
+
+<!-- Made by `python -m benchmarks.report` from benchmarks/results/*.json; change those, not this file. -->
+
+Kith beside its peers, all of them looking at every row. Each comparison is one run of `kith bench`: Kith and
+the peers work on the same files with the same number of threads and take turns, so that a slow moment of
+the machine hits all alike. One search is not timed, then the median of the repeats counts; loading and
+building are not part of it. *Ratio* is how many times longer the peer took than Kith. Kith's answers are
+exact by its [contract](exact-contract.md); *recall* is the share of them the peer found, *same lists* the
+share of queries for which it found the same rows in the same order.
+"""
+
+FOOT = """## Measure it yourself
+
+```sh
+make                                                           # build/bin/kith
+python3 -m venv build/venv-peers                               # the peers, in an environment of their own
+build/venv-peers/bin/pip install -r benchmarks/requirements.txt
+build/venv-peers/bin/python -m benchmarks.run                  # all cases; or name some
+build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
+build/venv-peers/bin/python -m benchmarks.report               # this page
+```
+
+The datasets are made on first use and kept in `~/.cache/kith/datasets` (`python -m benchmarks.datasets --help`
+lists them, and the Debian packages they need). `kith bench --help` explains how to measure anything else.
+"""
+
+
+def figure(value):
+    """Three digits: 0.0123, 1.23, 12.3, 1,234."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def duration(seconds):
+    return f"{figure(seconds)} s" if seconds >= 1 else f"{figure(seconds * 1000)} ms"
+
+
+def mebibytes(count):
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def table(rows):
+    """A Markdown table; the first row is the head, the first column is text, the others are numbers."""
+    rule = ["---"] + ["---:"] * (len(rows[0]) - 1)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def setting(result):
+    """What was measured where, in one line."""
+    data, machine = result["data"], result["machine"]
+    lines = [
+        f"{data['rows']:,} x {data['dim']} {data['dtype']}, {data['queries']:,} queries",
+        f"{machine['cpu']}, {machine['cores']} cores ({machine['instruction_sets'].split()[0]})",
+        f"Kith {result['kith']} ({result['labels'].get('commit', 'unknown')}), {result['date'][:10]}",
+    ]
+    return "; ".join(lines) + "."
+
+
+def render_run(run, queries):
+    """The table of one combination, and a line on what the search did."""
+    statistics, memory = run["statistics"], run["memory"]
+    latency = run["batch"] == 1
+    head = ["", "one query" if latency else "median", "queries/s", "ratio", "recall", "same lists", "building"]
+    rows = [head]
+
+    def row(name, r, *quality):
+        time = r["median_call_seconds"] if latency else r["median_seconds"]
+        rows.append([name, duration(time), figure(r["queries_per_second"]), *quality, duration(r["build_seconds"])])
+
+    row("**Kith**", run, "1", "exact", "")
+    for peer in run["peers"]:
+        same = f"{100 * peer['exact_queries'] / max(1, queries):.1f} %"
+        row(f"{peer['name']} {peer['version']}", peer, f"**{figure(peer['ratio'])}**", f"{peer['recall']:.4f}", same)
+    kernels = f" on {statistics['instruction_set']}" if statistics["instruction_set"] else ""
+    beyond = memory["beyond_data_and_codes_bytes"]
+    notes = (
+        f"k = {run['k']}, {run['metric']}, {run['threads']} threads, {len(run['seconds'])} repeats. "
+        f"Filter {statistics['filter']}{kernels}: {figure(run['candidates_per_query'])} candidates a query of "
+        f"{figure(statistics['pairs'] / max(1, queries))} rows, {statistics['fallbacks']} fallbacks. "
+        f"Memory: data {mebibytes(memory['data_bytes'])}, codes {mebibytes(memory['codes_bytes'])}, "
+        f"peak {mebibytes(memory['peak_bytes'])}, that is {mebibytes(beyond)} beyond data and codes."
+    )
+    return f"{table(rows)}\n\n{notes}\n"
+
+
+def render_case(name, result):
+    case = CASES[name]
+    parts = [f"## {case.title}\n", f"{case.text}\n", f"{setting(result)}\n"]
+    parts += [render_run(run, result["data"]["queries"]) for run in result["runs"]]
+    return "\n".join(parts)
+
+
+def render_exactness(result):
+    rows = [["", "queries a call", "recall@" + str(result["k"]), "distances of 0 or less that are not 0"]]
+    rows.append(["**Kith**", "any", f"{result['kith_recall']:.4f}", "none"])
+    for peer in result["peers"]:
+        rows.append([
+            f"{peer['name']} {peer['version']}", f"{peer['batch']:,}", f"{peer['recall']:.4f}",
+            f"{100 * peer['nonpositive_share']:.1f} %",
+        ])  # fmt: skip
+    return (
+        f"## Exactness: {result['cloud']}\n\n{result['text']}\n\n"
+        f"{result['rows']:,} points {result['dtype']}, {result['queries']:,} of them as queries, k = {result['k']}. "
+        f"Kith's answer was compared with plain NumPy in float64 for {result['oracle_queries']} of the queries, and "
+        f"its bits for {' and '.join(map(str, result['kith_threads']))} threads and batches of "
+        f"{', '.join(map(str, result['kith_batches']))}. Expanded in float32, {100 * result['expansion_negative_share']:.1f} % "
+        f"of the true squared distances come out negative.\n\n{table(rows)}\n"
+    )
+
+
+def render(results=RESULTS):
+    """The text of docs/benchmarks.md."""
+    parts = [HEAD]
+    for name in CASES:
+        path = results / f"{name}.json"
+        if path.is_file():
+            parts.append(render_case(name, json.loads(path.read_text())))
+    for path in sorted(results.glob("exactness-*.json")):
+        parts.append(render_exactness(json.loads(path.read_text())))
+    return "\n".join([*parts, FOOT])
