@@ -17,7 +17,8 @@ class Kith:
     def __init__(self, program, folder, threads):
         self.program, self.folder = Path(program).resolve(), Path(folder)
         self.threads = [] if threads is None else ["--threads", str(threads)]
-        self.search_seconds = 0.0
+        self.search_seconds = 0.0  # of the whole commands, opening the index included
+        self.last_seconds = 0.0  # of the last search alone, as the program reports it
         self.queries = 0
 
     def run(self, *arguments):
@@ -45,8 +46,9 @@ class Kith:
         """The nearest row of the index for each query: (indices [q], distances [q])."""
         file, out = self.folder / f"{stem}.queries.npy", self.folder / stem
         np.save(file, queries)
-        _, seconds = self.run("search", index, file, "-k", "1", *self.threads, "-o", out)
+        report, seconds = self.run("search", index, file, "-k", "1", *self.threads, "-o", out)
         self.search_seconds += seconds
+        self.last_seconds = report["statistics"]["seconds"]
         self.queries += len(queries)
         print(f"    {len(queries):,} queries in {seconds:.1f} s")
         return (
