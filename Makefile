@@ -12,7 +12,7 @@ PYTHON := $(abspath $(BUILD))/venv/bin/python
 RESULTS := $(abspath $(BUILD))/test-results
 LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 CONFIGURE = tools/check_build_dir.sh $(BUILD) && cmake -S . -B $(BUILD) -G Ninja $(LAUNCHER)
-PYTHON_TESTS = $(wildcard tests/cli tests/python tests/tools tests/benchmarks)
+PYTHON_TESTS = $(if $(wildcard python/requirements-test.txt),$(wildcard tests/cli tests/python tests/tools tests/benchmarks))
 
 .DEFAULT_GOAL := all
 .PHONY: all

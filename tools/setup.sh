@@ -76,12 +76,12 @@ find_python() {
   local candidate
   for candidate in /usr/bin/python3 python3; do
     if command -v "$candidate" >/dev/null &&
-      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+      "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       command -v "$candidate"
       return
     fi
   done
-  echo "Kith: no Python 3.9 or newer with the venv module; install python3-venv" >&2
+  echo "Kith: no Python 3.10 or newer with the venv module; install python3-venv" >&2
   exit 1
 }
 

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Checks that includes go down only: core, io, cuda < distance, select_k, codes < algorithms <
+any_index, knn < cli, python. Never up, never sideways between algorithms.
+
+usage: check_tiers.py [ROOT]
+"""
+import re
+import sys
+from pathlib import Path
+
+# Rooms of src/ by tier; rooms of one tier in `siblings` may include each other.
+TIERS = [
+    {"core", "io", "cuda"},
+    {"distance", "select_k", "codes", "evaluate", "generate"},
+    {"brute_force", "kd_tree", "octree", "vamana", "hybrid_graph", "point_tiles"},
+    {"any_index", "knn", "sharded"},
+]
+TIER = {room: level for level, rooms in enumerate(TIERS) for room in rooms}
+ALGORITHMS = TIERS[2]
+SHELLS = len(TIERS)  # cli, python, benchmarks, examples, tests
+# Inside an algorithm one file names both backends; nothing else does.
+BACKENDS = {"cpu", "cuda"}
+SUFFIXES = {".cpp", ".hpp", ".inc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+
+def check_file(path, src):
+    """Yields what is wrong with one file of src/."""
+    room, *below = path.relative_to(src).parts
+    if room not in TIER:
+        yield f"{path}: room '{room}' has no tier; add it to tools/check_tiers.py"
+        return
+    backend = below[0] if len(below) > 1 and below[0] in BACKENDS else None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        target = match.group(1)
+        other, *rest = target.split("/")
+        where = f"{path}:{number}: includes \"{target}\""
+        if other == "kith" or not rest:
+            continue  # a public header, or a file beside this one
+        if other in ("cli", "python", "tests", "benchmarks"):
+            yield f"{where}: the library must not know its shells"
+        elif other not in TIER:
+            continue  # a third-party header
+        elif TIER[other] > TIER[room]:
+            yield f"{where}: '{other}' is above '{room}'"
+        elif other != room and room in ALGORITHMS and other in ALGORITHMS:
+            yield f"{where}: sideways between algorithms"
+        elif backend and rest[0] in BACKENDS and rest[0] != backend:
+            yield f"{where}: the {backend} backend must not know the {rest[0]} backend"
+    if path.name.startswith("test_"):
+        yield f"{path}: tests belong in tests/"
+
+
+def check_public_header(path):
+    """Public headers are plain C++: they include each other and the standard library only."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match and not match.group(1).startswith("kith/"):
+            yield f"{path}:{number}: includes \"{match.group(1)}\": a public header may include public headers only"
+        if re.match(r"^\s*#\s*include\s*<(cuda|tbb|oneapi|fmt|nlohmann|hdf5|xxhash)", line):
+            yield f"{path}:{number}: {line.strip()}: a dependency must not show in a public header"
+
+
+def check(root):
+    root = Path(root)
+    src, public = root / "src", root / "include" / "kith"
+    problems = []
+    for path in sorted(p for p in src.rglob("*") if p.suffix in SUFFIXES):
+        problems += check_file(path, src)
+    for path in sorted(public.glob("*.hpp")):
+        problems += check_public_header(path)
+    # Programs and bindings use the public interface; what they share with the library is internal to it.
+    return problems
+
+
+def main(arguments):
+    root = arguments[0] if arguments else Path(__file__).resolve().parent.parent
+    problems = check(root)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print("includes go down only" if not problems else f"{len(problems)} includes break the tiers")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
