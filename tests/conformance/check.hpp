@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/problem.hpp"
@@ -50,7 +51,12 @@ struct Label {
 /// @return whether it was equal
 bool compare(const Problem& problem, const Neighbors& result, std::int64_t first, const Label& label);
 
-/// Builds and searches the problem for every k on every instruction set and filter.
+/// The pairs of instruction set and filter to run: all of them in the full suite. Otherwise one set with
+/// every filter and the others with one filter each, drawn by `chance`; over the many problems of the
+/// suite every pair has its turn for every kind of data.
+std::vector<std::pair<InstructionSet, Filter>> paths(const Support& entry, std::uint64_t chance);
+
+/// Builds and searches the problem for every k on its paths.
 void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks);
 
 /// "brute_force_cpu_f32_cosine".

@@ -22,17 +22,18 @@ class Invariance : public testing::TestWithParam<Support> {
     if (!backend_usable(GetParam())) GTEST_SKIP() << "no usable CUDA device here";
   }
 
-  // Calls run(set, filter) for every instruction set and filter.
+  // Calls run(set, filter) for the paths of this test.
   template <class Run>
   void everywhere(Run run) {
-    for (const InstructionSet set : usable_instruction_sets()) {
+    const auto chance =
+        static_cast<std::uint64_t>(GetParam().dtype) * 7 + static_cast<std::uint64_t>(GetParam().metric);
+    for (const auto& [set, filter] : paths(GetParam(), chance + turn_++)) {
       const Forced forced(set);
-      for (const Filter filter : filters(GetParam().index)) {
-        run(set, filter);
-        if (HasFatalFailure()) return;
-      }
+      run(set, filter);
+      if (HasFatalFailure()) return;
     }
   }
+  std::uint64_t turn_ = 0;
 
   AnyIndex build(const DatasetView& data, Filter filter, const Execution& execution) {
     return AnyIndex::build(GetParam().index, Dataset::adopt(data, nullptr),
@@ -231,6 +232,42 @@ TEST_P(Invariance, OneShot) {
                                 BruteForceParameters{problem.metric, filter}, execution),
                             0, {GetParam(), filter, set, "knn"}));
       }
+    });
+  }
+}
+
+// What a result says about the search that made it.
+TEST_P(Invariance, Statistics) {
+  for (Problem& problem : problems(9)) {
+    const auto nan_rows = [](const reference::Matrix& matrix) {
+      std::int64_t count = 0;
+      for (std::int64_t i = 0; i < matrix.rows; ++i) {
+        count +=
+            std::any_of(matrix.row(i), matrix.row(i) + matrix.dim, [](double v) { return v != v; }) ? 1 : 0;
+      }
+      return count;
+    };
+    const Rows data(problem.data, problem.dtype);
+    const Rows queries(problem.queries, problem.dtype);
+    everywhere([&](InstructionSet set, Filter filter) {
+      const Execution execution = execution_for(GetParam(), 2);
+      const AnyIndex index = build(data.view(), filter, execution);
+      const Neighbors result = index.search(queries.view(), 9, execution);
+      const SearchStatistics& statistics = result.statistics;
+      EXPECT_EQ(statistics.index, GetParam().index);
+      EXPECT_EQ(statistics.nan_rows, nan_rows(problem.data));
+      EXPECT_EQ(statistics.nan_queries, nan_rows(problem.queries));
+      EXPECT_GE(statistics.seconds, 0);
+      EXPECT_LT(statistics.seconds, 600);
+      EXPECT_GE(statistics.fallbacks, 0);
+      EXPECT_LE(statistics.fallbacks, problem.queries.rows);
+      if (GetParam().backend == Device::Kind::cpu) {
+        EXPECT_EQ(statistics.instruction_set, name(set));
+      }
+      if (filter == Filter::automatic) {
+        EXPECT_NE(statistics.filter, "auto");
+      }
+      EXPECT_NO_THROW(parse_filter(statistics.filter));
     });
   }
 }
