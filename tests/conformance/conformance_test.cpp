@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "conformance/check.hpp"
+#include "kith/error.hpp"
 
 namespace kith::conformance {
 namespace {
@@ -127,6 +128,70 @@ TEST_P(Conformance, ManyRows) {
     if (what == "shell_1e-7" || what == "duplicates" || what == "lattice" || what == "descending" ||
         what == "near_duplicates_1e-6" || what == "outlier") {
       check(kind.name, kind.make(n / 2, 20, 2, random), {10, 100});
+    }
+  }
+}
+
+// Rows that no filter tells apart, enough of them for an engine to give its filter up half-way.
+TEST_P(Conformance, UselessFilter) {
+  const Support& entry = GetParam();
+  const std::int64_t n = size() == Size::reduced ? 3000 : 44'000;
+  Random random(705);
+  std::int64_t fallbacks = 0;
+  for (const Kind& kind : kinds()) {
+    const std::string_view what = kind.name;
+    if (what != "shell_1e-7" && what != "near_duplicates_1e-6") continue;
+    const Values values = kind.make(n, 18, 3, random);
+    const Problem problem = make_problem(kind.name, values, entry.dtype, entry.metric, 10);
+    const Rows data(problem.data, problem.dtype);
+    const Rows queries(problem.queries, problem.dtype);
+    for (const auto& [set, filter] : paths(entry, static_cast<std::uint64_t>(entry.metric))) {
+      const Forced forced(set);
+      const Execution execution = execution_for(entry, 1);
+      const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
+                                         BruteForceParameters{entry.metric, filter}, execution);
+      const Neighbors result = index.search(queries.view(), 10, execution);
+      fallbacks += filter == Filter::int8 ? result.statistics.fallbacks : 0;
+      ASSERT_TRUE(compare(problem, result, 0, {entry, filter, set, ""}));
+    }
+  }
+  // Proof that the test reaches what it is for.
+  if (entry.index == "brute_force" && entry.dtype == Dtype::f32 && entry.metric == Metric::sqeuclidean &&
+      size() != Size::reduced) {
+    EXPECT_GT(fallbacks, 0);
+  }
+}
+
+// Sums of products that need more than 31 bits, and the last dimension before.
+TEST_P(Conformance, LongVectors) {
+  const Support& entry = GetParam();
+  constexpr std::int64_t longest_int8 = 32768;
+  for (const std::int64_t d : thinned({longest_int8, longest_int8 + 1})) {
+    for (const Kind& kind : kinds()) {
+      const std::string_view what = kind.name;
+      if (what != "extremes" && (what != "normal" || size() == Size::normal)) continue;
+      Random random(static_cast<std::uint64_t>(d));
+      Values values = kind.make(5, d, 2, random);
+      // The largest sums there are: all of one sign.
+      for (std::int64_t j = 0; j < d && what == "extremes"; ++j) {
+        values.data.row(0)[j] = values.queries.row(0)[j] = 300;
+        values.data.row(1)[j] = -300;
+      }
+      const Problem problem = make_problem(kind.name, values, entry.dtype, entry.metric, 6);
+      const Rows data(problem.data, problem.dtype);
+      const Rows queries(problem.queries, problem.dtype);
+      for (const auto& [set, filter] : paths(entry, static_cast<std::uint64_t>(d + 1))) {
+        const Forced forced(set);
+        const Execution execution = execution_for(entry, 1);
+        try {
+          const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
+                                             BruteForceParameters{entry.metric, filter}, execution);
+          ASSERT_TRUE(
+              compare(problem, index.search(queries.view(), 6, execution), 0, {entry, filter, set, ""}));
+        } catch (const InvalidArgument& error) {
+          EXPECT_TRUE(filter == Filter::int8 && d > longest_int8) << error.what();
+        }
+      }
     }
   }
 }
