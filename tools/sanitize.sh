@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the C++ tests of a sanitizer build.
+#   tools/sanitize.sh asan|tsan [JOBS]
+# Left out: what compiles (headers, package), and under TSan the single-threaded rooms.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+jobs=${2:-$(nproc)}
+export KITH_CONFORMANCE=reduced RC_PARAMS=max_success=40
+case $preset in
+  asan)
+    export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    select=(-LE 'headers|package') ;;
+  tsan)
+    # oneTBB itself is not built with TSan: its internal hand-over is hidden from it.
+    export TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp:second_deadlock_stack=1
+    select=(-R 'conformance_(f32|u8)|unit_(brute_force|any_index|core)|property') ;;
+  *)
+    echo "tools/sanitize.sh: preset '$preset' is unknown; use asan or tsan" >&2
+    exit 2 ;;
+esac
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "${select[@]}" \
+  --output-junit "$PWD/build/$preset/test-results/ctest.xml"
