@@ -23,7 +23,7 @@ for group in "$@"; do
       packages+=(python3 python3-venv python3-dev gmt-gshhg-full tzdata)
       requirements+=(tools/requirements-demo.txt) ;;
     lint) packages+=(clang-format clang-tidy git python3) ;;
-    fuzz) packages+=(clang libclang-rt-dev) ;;
+    fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
     bench) packages+=(libbenchmark-dev) ;;
     *)
       echo "tools/setup.sh: group '$group' is unknown; use build, test-cpp, test, demo, lint, fuzz or bench" >&2

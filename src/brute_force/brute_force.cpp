@@ -69,6 +69,10 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
 Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
                        const Execution& execution) {
   const DatasetView& data = state.dataset.view();
+  if (&brute_force::backend_for(execution) != state.backend) {
+    throw InvalidArgument(
+        "the index was built for another kind of device; build it for the one to search on");
+  }
   check_output_memory(data, queries, k, execution);
   try {
     return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);

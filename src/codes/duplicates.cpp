@@ -84,8 +84,7 @@ Duplicates Duplicates::find(const DatasetView& data, const Execution& execution)
   if (threads == 1) {
     std::sort(hashed.begin(), hashed.end());
   } else {
-    tbb::task_arena arena(threads);
-    arena.execute([&] { tbb::parallel_sort(hashed.begin(), hashed.end()); });
+    in_arena(threads, [&] { tbb::parallel_sort(hashed.begin(), hashed.end()); });
   }
 
   // Runs of one hash, ascending rows. Rows whose bytes differ from the run's first are a collision: left

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
@@ -50,6 +54,18 @@ class ProgressCounter {
   std::mutex mutex_;
 };
 
+/// Runs body() where TBB may use `threads` threads.
+template <class Body>
+void in_arena(int threads, const Body& body) {
+  // More threads than cores: TBB would ignore the request, and say so on stderr.
+  std::optional<tbb::global_control> wide;
+  if (threads > tbb::info::default_concurrency()) {
+    wide.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+  }
+  tbb::task_arena arena(threads);
+  arena.execute(body);
+}
+
 /// Runs body(i) for i in [0, count) on `threads` threads; the first exception stops the rest and is rethrown.
 template <class Body>
 void parallel_for(int threads, std::int64_t count, const Body& body) {
@@ -57,8 +73,7 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-  tbb::task_arena arena(threads);
-  arena.execute([&] {
+  in_arena(threads, [&] {
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, count, 1),
         [&](const tbb::blocked_range<std::int64_t>& range) {
