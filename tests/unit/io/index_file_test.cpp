@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenIndex, testing::ValuesIn(test::golden_file
                          [](const auto& golden) { return std::string(name(golden.param.dtype)); });
 
 // A saved index to damage: its bytes, and where things lie in them.
-class Damage : public testing::Test {
+class DamagedIndex : public testing::Test {
  protected:
   void SetUp() override {
     const conformance::Rows rows(problem_.data, problem_.dtype);
@@ -121,7 +121,7 @@ class Damage : public testing::Test {
   std::size_t content_ = 0;
 };
 
-TEST_F(Damage, EveryFlippedByteIsFoundOrHarmless) {
+TEST_F(DamagedIndex, EveryFlippedByteIsFoundOrHarmless) {
   for (std::size_t at = 0; at < bytes_.size(); ++at) {
     const bool reserved = at >= 12 && at < 16;
     const bool padding = at >= header_end_ && at < content_;
@@ -137,7 +137,7 @@ TEST_F(Damage, EveryFlippedByteIsFoundOrHarmless) {
   }
 }
 
-TEST_F(Damage, EveryTruncationIsFound) {
+TEST_F(DamagedIndex, EveryTruncationIsFound) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{11}, std::size_t{12},
         std::size_t{16}, std::size_t{24}, std::size_t{31}, std::size_t{32}, std::size_t{33}, header_end_ - 1,
@@ -146,12 +146,12 @@ TEST_F(Damage, EveryTruncationIsFound) {
   }
 }
 
-TEST_F(Damage, MoreBytesThanNeededAreIgnored) {
+TEST_F(DamagedIndex, MoreBytesThanNeededAreIgnored) {
   write_file(path_, bytes_ + std::string(5000, 'x'));
   expect_truth(AnyIndex::load(path_), problem_);
 }
 
-TEST_F(Damage, VersionsOfTheFutureAskForANewerKith) {
+TEST_F(DamagedIndex, VersionsOfTheFutureAskForANewerKith) {
   for (const std::uint32_t version : {0U, index_file_version + 1, 0xFFFFFFFFU}) {
     std::string other = bytes_;
     std::memcpy(other.data() + 8, &version, sizeof version);
@@ -159,7 +159,7 @@ TEST_F(Damage, VersionsOfTheFutureAskForANewerKith) {
   }
 }
 
-TEST_F(Damage, MissingFoldersAndForeignFiles) {
+TEST_F(DamagedIndex, MissingFoldersAndForeignFiles) {
   EXPECT_THROW(AnyIndex::load(folder_ / "absent.kith"), IoError);
   EXPECT_THROW(AnyIndex::load(folder_.path()), IoError);
   EXPECT_TRUE(contains(refusal("PK\x03\x04 something else entirely"), "not a Kith index"));
@@ -168,7 +168,7 @@ TEST_F(Damage, MissingFoldersAndForeignFiles) {
   EXPECT_TRUE(IndexFile::is_index_file(path_));
 }
 
-TEST_F(Damage, WellFormedHeadersThatMakeNoSense) {
+TEST_F(DamagedIndex, WellFormedHeadersThatMakeNoSense) {
   const std::string content = bytes_.substr(content_);
   const nlohmann::json good = {{"index", "brute_force"},
                                {"rows", 9},
@@ -229,7 +229,7 @@ TEST_F(Damage, WellFormedHeadersThatMakeNoSense) {
   }
 }
 
-TEST_F(Damage, HeadersThatAreNotJson) {
+TEST_F(DamagedIndex, HeadersThatAreNotJson) {
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("null"),
                                  std::string("{\"sections\": 1}"), std::string("\xFF\xFE"),
                                  std::string(100000, '['), std::string(2000, '\0')}) {
@@ -238,7 +238,7 @@ TEST_F(Damage, HeadersThatAreNotJson) {
 }
 
 // A foreign writer may place a section anywhere: refused, or read all the same.
-TEST_F(Damage, SectionsOffTheirAlignment) {
+TEST_F(DamagedIndex, SectionsOffTheirAlignment) {
   const std::string content = bytes_.substr(content_);
   const nlohmann::json header = {{"index", "brute_force"},
                                  {"rows", 9},
@@ -256,7 +256,7 @@ TEST_F(Damage, SectionsOffTheirAlignment) {
   }
 }
 
-TEST_F(Damage, AnEmptyIndexIsSavedAndLoaded) {
+TEST_F(DamagedIndex, AnEmptyIndexIsSavedAndLoaded) {
   BruteForce::build(DatasetView(static_cast<const double*>(nullptr), 0, 3)).save(path_);
   const AnyIndex index = AnyIndex::load(path_);
   EXPECT_EQ(index.rows(), 0);
@@ -265,7 +265,7 @@ TEST_F(Damage, AnEmptyIndexIsSavedAndLoaded) {
   EXPECT_EQ(index.search(DatasetView(query, 1, 3), 2).indices, (std::vector<std::int64_t>{-1, -1}));
 }
 
-TEST_F(Damage, AFailedSaveLeavesTheOldFile) {
+TEST_F(DamagedIndex, AFailedSaveLeavesTheOldFile) {
   const conformance::Rows rows(problem_.data, problem_.dtype);
   const BruteForce index = BruteForce::build(rows.view());
   EXPECT_THROW(index.save(folder_ / "none/index.kith"), IoError);
