@@ -17,8 +17,9 @@ bool is_slow(const std::string& format) {
   return format == "hdf5";
 }
 
-// Where a file may end early and still be whole: fewer rows of fvecs and its like (2 rows in the seeds), ground
-// truth without its distances, text whose last number only gets shorter. HDF5 leaves unused space at its end.
+// Where a file may end early and still be whole: fewer rows of fvecs and its like (2 rows in the seeds),
+// ground truth without its distances, text whose last number only gets shorter. HDF5 leaves unused space at
+// its end.
 bool may_be_cut(const std::string& format, const fuzz::Seed& seed, std::size_t bytes) {
   if (format == "xyz") return true;
   if (seed.name.find("ascii") != std::string::npos) return bytes + 2 >= seed.bytes.size();

@@ -231,8 +231,8 @@ TEST_F(DamagedIndex, WellFormedHeadersThatMakeNoSense) {
 
 TEST_F(DamagedIndex, HeadersThatAreNotJson) {
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("null"),
-                                 std::string("{\"sections\": 1}"), std::string("\xFF\xFE"),
-                                 std::string(100000, '['), std::string(2000, '\0')}) {
+                                  std::string("{\"sections\": 1}"), std::string("\xFF\xFE"),
+                                  std::string(100000, '['), std::string(2000, '\0')}) {
     EXPECT_TRUE(contains(refusal(assemble(text, "")), path_.string()));
   }
 }
