@@ -29,6 +29,11 @@ enum class FilterForm : std::uint8_t {
   absolute,    ///< float32 sum of absolute differences
 };
 
+/// Longest row whose int8 products cannot overflow 32 bits.
+inline constexpr std::int64_t longest_int8_sum = 32768;
+/// Longest row that is coded at all: the float64 sums behind the bounds allow for this many roundings.
+inline constexpr std::int64_t longest_coded_row = std::int64_t{1} << 22;
+
 /// What to encode into.
 struct CodeChoice {
   Filter filter = Filter::none;  ///< int8, fp16, fp32, or none
@@ -58,6 +63,10 @@ struct CodeSpace {
 
 /// The coded rows. Position in the codes = row number; `valid` says which rows the filter speaks for.
 struct Codes {
+  Codes() = default;
+  /// Takes the memory, leaves the values undefined. @throws OutOfMemory
+  Codes(const CodeSpace& code_space, std::int64_t row_count);
+
   CodeSpace space;
   std::int64_t rows = 0;
   std::int64_t tiles = 0;
@@ -88,6 +97,9 @@ std::uint64_t code_bytes(const CodeSpace& space, std::int64_t rows);
 
 /// Mean and unit from a strided sample of the data.
 CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice choice);
+
+/// True when the two choices share mean and unit, so that one space serves both.
+bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b);
 
 /// Codes all rows of `data` (or those listed in `ids`, in that order) in parallel.
 /// @throws OutOfMemory, Cancelled

@@ -55,9 +55,8 @@ class Surplus {
     }
   }
 
-  double measure(CodeChoice choice) const {
+  double measure(const CodeSpace& space) const {
     if (queries_.empty()) return 0;
-    const CodeSpace space = make_code_space(data_, metric_, choice);
     Execution quiet;
     quiet.threads = execution_.threads;
     const Codes codes = encode(data_, space, quiet, &ids_);
@@ -72,7 +71,7 @@ class Surplus {
         looked += codes.rows;
       }
     }
-    const TileFunction kernel = filter_kernel(choice);
+    const TileFunction kernel = filter_kernel(space.choice);
     std::vector<std::uint64_t> masks(static_cast<std::size_t>(filter.size()));
     for (std::int64_t t = 0; t < codes.tiles && filter.size() > 0; ++t) {
       kernel(tile_of(codes, t), filter.view(), 0, filter.size(), masks.data());
@@ -108,8 +107,8 @@ double cost_of(CodeChoice choice, double kept, std::int64_t dim) {
 
 }  // namespace
 
-CodeChoice choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
-                        std::int64_t expected_queries, const Execution& execution) {
+CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
+                       std::int64_t expected_queries, const Execution& execution) {
   const Metric metric = parameters.metric;
   auto list = possible_codes(data.dtype, metric, data.dim);
   const auto bytes = [&](CodeChoice choice) {
@@ -134,7 +133,9 @@ CodeChoice choose_codes(const DatasetView& data, const BruteForceParameters& par
                       name(parameters.filter), bytes(list.front()), execution.memory_limit));
     }
   } else {
-    if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) return {Filter::none, {}};
+    if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) {
+      return make_code_space(data, metric, {Filter::none, {}});
+    }
     if (execution.memory_limit > 0) {
       // No codes at all is always possible.
       std::erase_if(
@@ -144,20 +145,27 @@ CodeChoice choose_codes(const DatasetView& data, const BruteForceParameters& par
     const FilterForm first = list.front().form;
     if (list.front().filter != Filter::none &&
         (first == FilterForm::difference || first == FilterForm::integer)) {
-      return list.front();
+      return make_code_space(data, metric, list.front());
     }
     std::erase_if(list, [&](CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
   }
-  if (list.size() == 1) return list.front();
+  if (list.size() == 1) return make_code_space(data, metric, list.front());
 
   const Surplus surplus(data, metric, execution);
-  CodeChoice best = list.front();
+  CodeSpace space;
+  CodeSpace best;
   double least = std::numeric_limits<double>::infinity();
   for (const CodeChoice choice : list) {
-    const double cost = cost_of(choice, surplus.measure(choice), data.dim);
+    // The sample behind mean and unit is read once for all choices that share them.
+    if (space.dim > 0 && same_space(metric, data.dtype, space.choice, choice)) {
+      space.choice = choice;
+    } else {
+      space = make_code_space(data, metric, choice);
+    }
+    const double cost = cost_of(choice, surplus.measure(space), data.dim);
     if (cost < least) {
       least = cost;
-      best = choice;
+      best = space;
     }
   }
   return best;

@@ -17,7 +17,7 @@ struct CpuPrepared final : Prepared {
 
 /// The cheapest filter by the surplus measured on a sample, among those that the parameters and the memory
 /// limit allow. @throws InvalidArgument, OutOfMemory
-CodeChoice choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
-                        std::int64_t expected_queries, const Execution& execution);
+CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
+                       std::int64_t expected_queries, const Execution& execution);
 
 }  // namespace kith::brute_force

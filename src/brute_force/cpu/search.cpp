@@ -403,9 +403,8 @@ Neighbors search(const Prepared& prepared, const DatasetView& data, Metric metri
 std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForceParameters& parameters,
                                         std::int64_t expected_queries, const Execution& execution) {
   auto prepared = std::make_shared<CpuPrepared>();
-  const CodeChoice choice = choose_codes(data, parameters, expected_queries, execution);
-  prepared->codes = encode(data, make_code_space(data, parameters.metric, choice), execution);
-  if (choice.filter != Filter::none) prepared->duplicates = Duplicates::find(data, execution);
+  prepared->codes = encode(data, choose_codes(data, parameters, expected_queries, execution), execution);
+  if (prepared->filter() != Filter::none) prepared->duplicates = Duplicates::find(data, execution);
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));

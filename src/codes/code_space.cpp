@@ -1,0 +1,187 @@
+// Where codes live: centre, unit, sizes, and which forms a metric allows.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "codes/codes.hpp"
+#include "codes/transform.hpp"
+#include "core/instruction_set.hpp"
+
+namespace kith {
+namespace {
+
+constexpr std::int64_t tile = 64;
+
+bool is_euclidean(Metric metric) {
+  return metric == Metric::sqeuclidean || metric == Metric::euclidean;
+}
+
+struct ScalarArrays {
+  bool scale;  // and h, e
+  bool g;
+  bool start;
+};
+
+ScalarArrays scalar_arrays(const CodeSpace& space) {
+  const FilterForm form = space.choice.form;
+  return {form == FilterForm::triangle || form == FilterForm::cauchy, form == FilterForm::cauchy,
+          space.raw_integers() && form != FilterForm::absolute};
+}
+
+// Value at a share of the sorted list.
+double percentile(std::vector<double>& list, std::size_t hundredths) {
+  const auto at = list.begin() + static_cast<std::ptrdiff_t>((list.size() - 1) * hundredths / 100);
+  std::nth_element(list.begin(), at, list.end());
+  return *at;
+}
+
+}  // namespace
+
+const RowKernels& row_kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return row_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return row_kernels_avx2;
+#endif
+    default: return row_kernels_portable;
+  }
+}
+
+double CodeSpace::rounding() const {
+  // Eight roundings of the score; a sum of dim products in float32 adds at most two each.
+  constexpr double float_epsilon = 0x1p-24;
+  const double sum =
+      choice.filter == Filter::int8 ? 0 : (2 * static_cast<double>(dim) + 16) * float_epsilon * 1.01;
+  return 0x1p-21 + sum;
+}
+
+std::int64_t CodeSpace::bytes_per_tile() const {
+  switch (choice.filter) {
+    case Filter::int8: return steps() * 4 * tile;
+    case Filter::fp16: return steps() * 2 * tile;
+    case Filter::fp32: return steps() * 4 * tile;
+    default: return 0;
+  }
+}
+
+Codes::Codes(const CodeSpace& code_space, std::int64_t row_count)
+    : space(code_space), rows(row_count), tiles((row_count + tile - 1) / tile) {
+  valid.assign(static_cast<std::size_t>(tiles), 0);
+  if (space.choice.filter == Filter::none) return;
+  const ScalarArrays need = scalar_arrays(space);
+  const std::int64_t padded = tiles * tile;
+  codes = AlignedBuffer<unsigned char>(tiles * space.bytes_per_tile());
+  if (need.scale) {
+    scale = AlignedBuffer<float>(padded);
+    h = AlignedBuffer<float>(padded);
+    e = AlignedBuffer<float>(padded);
+  }
+  if (need.g) g = AlignedBuffer<float>(padded);
+  if (need.start) start = AlignedBuffer<std::int32_t>(padded);
+}
+
+std::uint64_t Codes::bytes() const {
+  return codes.bytes() + scale.bytes() + h.bytes() + g.bytes() + e.bytes() + start.bytes() +
+         valid.size() * sizeof(std::uint64_t) + special.size() * sizeof(std::int64_t);
+}
+
+std::uint64_t code_bytes(const CodeSpace& space, std::int64_t rows) {
+  const auto tiles = static_cast<std::uint64_t>((rows + tile - 1) / tile);
+  if (space.choice.filter == Filter::none) return tiles * 8;
+  const ScalarArrays need = scalar_arrays(space);
+  const std::uint64_t scalars = (need.scale ? 12U : 0U) + (need.g ? 4U : 0U) + (need.start ? 4U : 0U);
+  return tiles * (static_cast<std::uint64_t>(space.bytes_per_tile()) + tile * scalars + 8);
+}
+
+bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b) {
+  const auto differences = [](CodeChoice c) {
+    return c.form == FilterForm::difference || c.form == FilterForm::absolute;
+  };
+  const auto raw = [&](CodeChoice c) {
+    return c.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8);
+  };
+  const auto coded = [](CodeChoice c) { return c.filter != Filter::none; };
+  return metric == Metric::cosine ||
+         (differences(a) == differences(b) && raw(a) == raw(b) && coded(a) == coded(b));
+}
+
+CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice choice) {
+  CodeSpace space;
+  space.dtype = data.dtype;
+  space.metric = metric;
+  space.choice = choice;
+  space.dim = data.dim;
+  if (space.raw_integers() || metric == Metric::cosine || choice.filter == Filter::none) return space;
+
+  // Any mean and unit give valid bounds, so a sample will do.
+  constexpr std::int64_t sample_rows = 2048;
+  const std::int64_t step = std::max<std::int64_t>(1, data.rows / sample_rows);
+  const bool difference_form = choice.form == FilterForm::difference || choice.form == FilterForm::absolute;
+  // float32 and narrower data need no centring in the difference form: q - x is exact to one rounding.
+  const bool centred = metric != Metric::inner_product && !(difference_form && data.dtype != Dtype::f64);
+  const RowKernels& kernels = row_kernels();
+  std::vector<double> row(static_cast<std::size_t>(data.dim));
+  const auto load = [&](std::int64_t i) {
+    kernels.load[static_cast<int>(data.dtype)](data.row(i), data.dim, row.data());
+    return kernels.finite(row.data(), data.dim);
+  };
+  std::vector<double> largest;
+  if (centred) {
+    // Rows far from the rest must not drag the mean away.
+    for (std::int64_t i = 0; i < data.rows; i += step) {
+      if (load(i)) largest.push_back(kernels.largest(row.data(), data.dim));
+    }
+    const double bulk = largest.empty() ? 0 : percentile(largest, 90) * 4;
+    space.mean.assign(row.size(), 0.0);
+    double count = 0;
+    for (std::int64_t i = 0; i < data.rows; i += step) {
+      if (!load(i) || kernels.largest(row.data(), data.dim) > bulk) continue;
+      ++count;
+      for (std::size_t j = 0; j < row.size(); ++j) space.mean[j] += (row[j] - space.mean[j]) / count;
+    }
+  }
+  largest.clear();
+  for (std::int64_t i = 0; i < data.rows; i += step) {
+    if (!load(i)) continue;
+    if (centred) kernels.centre(row.data(), space.mean.data(), 1, data.dim);
+    const double value = kernels.largest(row.data(), data.dim);
+    if (value > 0 && std::isfinite(value)) largest.push_back(value);
+  }
+  if (!largest.empty()) {
+    constexpr int furthest = 960;  // so that the unit and its square stay finite
+    space.unit = std::ldexp(1.0, std::clamp(-std::ilogb(percentile(largest, 99)), -furthest, furthest));
+  }
+  return space;
+}
+
+std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim) {
+  constexpr std::int64_t low_dimension = 16;
+  // 65,280 * dim stays below 2^31, so no partial sum of byte products overflows.
+  const bool int8_fits = dim <= longest_int8_sum;
+  std::vector<CodeChoice> list;
+  if (dim > longest_coded_row) return {{Filter::none, {}}};
+  if (metric == Metric::manhattan) {
+    if (int8_fits) list.push_back({Filter::int8, FilterForm::absolute});
+    list.push_back({Filter::fp16, FilterForm::absolute});
+    list.push_back({Filter::fp32, FilterForm::absolute});
+    list.push_back({Filter::none, {}});
+    return list;
+  }
+  const bool integers = dtype == Dtype::u8 || dtype == Dtype::i8;
+  const bool euclid = is_euclidean(metric);
+  if (euclid && dim <= low_dimension) list.push_back({Filter::fp32, FilterForm::difference});
+  if (int8_fits && integers && metric != Metric::cosine) list.push_back({Filter::int8, FilterForm::integer});
+  if (int8_fits && (!integers || metric == Metric::cosine)) {
+    if (euclid) list.push_back({Filter::int8, FilterForm::triangle});
+    list.push_back({Filter::int8, FilterForm::cauchy});
+  }
+  for (Filter filter : {Filter::fp16, Filter::fp32}) {
+    if (euclid) list.push_back({filter, FilterForm::triangle});
+    list.push_back({filter, FilterForm::cauchy});
+  }
+  list.push_back({Filter::none, {}});
+  return list;
+}
+
+}  // namespace kith

@@ -1,0 +1,32 @@
+// The inner loops of coding, compiled once per instruction set. Plain data only.
+#pragma once
+
+#include <cstdint>
+
+namespace kith {
+
+/// Loops over the `dim` values of one row. Sums run in eight lanes, so instruction sets agree with each other
+/// but for nothing: the order is the same everywhere.
+struct RowKernels {
+  void (*load[6])(const void* row, std::int64_t dim, double* y);  ///< by Dtype
+  bool (*finite)(const double* y, std::int64_t dim);
+  void (*centre)(double* y, const double* mean, double unit, std::int64_t dim);  ///< (y - mean) * unit
+  void (*scale)(double* y, double factor, std::int64_t dim);
+  double (*largest)(const double* y, std::int64_t dim);  ///< largest magnitude of finite values
+  double (*sum_of_squares)(const double* y, std::int64_t dim);
+  double (*residual_squared)(const double* y, const double* coded, std::int64_t dim);
+  double (*residual_absolute)(const double* y, const double* coded, std::int64_t dim);
+  /// code = y * inverse, clamped to +-127 and rounded; coded = code * step; bytes = code + offset.
+  void (*quantise)(const double* y, double inverse, double step, int offset, std::int64_t dim, double* coded,
+                   unsigned char* bytes);
+  void (*round_to_float)(const double* y, std::int64_t dim, float* out, double* coded);
+};
+
+extern const RowKernels row_kernels_portable;
+extern const RowKernels row_kernels_avx2;
+extern const RowKernels row_kernels_avx512;
+
+/// Those of the active instruction set.
+const RowKernels& row_kernels();
+
+}  // namespace kith

@@ -1,0 +1,27 @@
+// Row kernels, AVX-512.
+#include "codes/cpu/row_kernels.hpp"
+
+#include "kith/dtype.hpp"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+namespace kith {
+namespace {
+
+inline double widen(float16 x) {
+  return _cvtsh_ss(x.bits);
+}
+inline double widen(bfloat16 x) {
+  return _mm_cvtss_f32(
+      _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(static_cast<unsigned>(x.bits) << 16U))));
+}
+
+#include "codes/cpu/row_kernels_body.inc"
+
+}  // namespace
+
+extern const RowKernels row_kernels_avx512 = make_row_kernels();
+
+}  // namespace kith
+#endif
