@@ -6,6 +6,7 @@
 #include "codes/codes.hpp"
 #include "codes/transform.hpp"
 #include "core/instruction_set.hpp"
+#include "core/sample.hpp"
 
 namespace kith {
 namespace {
@@ -115,8 +116,7 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
   if (space.raw_integers() || metric == Metric::cosine || choice.filter == Filter::none) return space;
 
   // Any mean and unit give valid bounds, so a sample will do.
-  constexpr std::int64_t sample_rows = 2048;
-  const std::int64_t step = std::max<std::int64_t>(1, data.rows / sample_rows);
+  const std::vector<std::int64_t> sample = sample_rows(data.rows, 2048);
   const bool difference_form = choice.form == FilterForm::difference || choice.form == FilterForm::absolute;
   // float32 and narrower data need no centring in the difference form: q - x is exact to one rounding.
   const bool centred = metric != Metric::inner_product && !(difference_form && data.dtype != Dtype::f64);
@@ -129,20 +129,20 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
   std::vector<double> largest;
   if (centred) {
     // Rows far from the rest must not drag the mean away.
-    for (std::int64_t i = 0; i < data.rows; i += step) {
+    for (const std::int64_t i : sample) {
       if (load(i)) largest.push_back(kernels.largest(row.data(), data.dim));
     }
     const double bulk = largest.empty() ? 0 : percentile(largest, 90) * 4;
     space.mean.assign(row.size(), 0.0);
     double count = 0;
-    for (std::int64_t i = 0; i < data.rows; i += step) {
+    for (const std::int64_t i : sample) {
       if (!load(i) || kernels.largest(row.data(), data.dim) > bulk) continue;
       ++count;
       for (std::size_t j = 0; j < row.size(); ++j) space.mean[j] += (row[j] - space.mean[j]) / count;
     }
   }
   largest.clear();
-  for (std::int64_t i = 0; i < data.rows; i += step) {
+  for (const std::int64_t i : sample) {
     if (!load(i)) continue;
     if (centred) kernels.centre(row.data(), space.mean.data(), 1, data.dim);
     const double value = kernels.largest(row.data(), data.dim);

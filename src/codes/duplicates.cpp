@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "core/parallel.hpp"
+#include "core/sample.hpp"
 
 namespace kith {
 namespace {
@@ -33,17 +34,16 @@ constexpr std::int64_t few_rows = 4096;
 bool worth_grouping(const DatasetView& data, std::size_t row_bytes, int threads) {
   const std::int64_t n = data.rows;
   std::unordered_map<std::uint64_t, std::int64_t> seen;
-  const std::int64_t stride = std::max<std::int64_t>(1, n / few_rows);
-  std::int64_t looked = 0;
+  const std::vector<std::int64_t> sample = sample_rows(n, few_rows);
   std::int64_t twins = 0;
-  for (std::int64_t i = 0; i < n; i += stride, ++looked) {
+  for (const std::int64_t i : sample) {
     if (++seen[XXH3_64bits(data.row(i), row_bytes)] > 1) ++twins;
   }
-  if (static_cast<double>(twins) > share_worth_it * static_cast<double>(looked)) return true;
+  if (static_cast<double>(twins) > share_worth_it * static_cast<double>(sample.size())) return true;
   for (const auto& [hash, count] : seen) {
     if (count >= 8) return true;
   }
-  if (stride == 1) return false;
+  if (n <= few_rows) return false;
 
   int zeros = 0;
   while ((n >> zeros) > 16 * few_rows) ++zeros;

@@ -11,26 +11,21 @@
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "core/instruction_set.hpp"
+#include "core/sample.hpp"
 #include "distance/canonical.hpp"
 #include "kith/error.hpp"
 
 namespace kith::brute_force {
 namespace {
 
-std::vector<std::int64_t> strided(std::int64_t rows, std::int64_t count) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min(rows, count)));
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<std::int64_t>(static_cast<double>(i) * static_cast<double>(rows) /
-                                       static_cast<double>(ids.size()));
-  }
-  return ids;
-}
-
 // Share of the sample's rows that a choice keeps for k = 10 when the bound is already the true one.
 class Surplus {
  public:
   Surplus(const DatasetView& data, Metric metric, const Execution& execution)
-      : data_(data), metric_(metric), execution_(execution), ids_(strided(data.rows, tuning::sample_rows)) {
+      : data_(data),
+        metric_(metric),
+        execution_(execution),
+        ids_(kith::sample_rows(data.rows, tuning::sample_rows)) {
     constexpr double typical_k = 10;
     const auto function = canonical_function(data.dtype, metric);
     const std::int64_t padded = canonical_padded(data.dim);
