@@ -62,6 +62,14 @@ lint: ## clang-tidy over the library and the program
 tiers: ## check that includes go down only
 	python3 tools/check_tiers.py
 
+.PHONY: bench
+bench: ## measure Kith beside its peers: benchmarks/results and docs/benchmarks.md
+	@KITH_VENV=$(abspath $(BUILD))/venv-peers tools/setup.sh build bench
+	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS)
+	$(BUILD)/venv-peers/bin/python -m benchmarks.run --kith $(BUILD)/bin/kith
+	$(BUILD)/venv-peers/bin/python -m benchmarks.report
+
 .PHONY: install clean help
 install: all ## install into PREFIX (default /usr/local)
 	cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))

@@ -24,7 +24,10 @@ for group in "$@"; do
       requirements+=(tools/requirements-demo.txt) ;;
     lint) packages+=(clang-format clang-tidy git python3) ;;
     fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
-    bench) packages+=(libbenchmark-dev) ;;
+    bench)
+      packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full plasma-workspace-wallpapers gnome-backgrounds
+        python3-opencv libcgal-demo)
+      requirements+=(benchmarks/requirements.txt) ;;
     *)
       echo "tools/setup.sh: group '$group' is unknown; use build, test-cpp, test, demo, lint, fuzz or bench" >&2
       exit 2 ;;

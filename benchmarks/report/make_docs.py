@@ -24,12 +24,10 @@ share of queries for which it found the same rows in the same order.
 FOOT = """## Measure it yourself
 
 ```sh
-make                                                           # build/bin/kith
-python3 -m venv build/venv-peers                               # the peers, in an environment of their own
-build/venv-peers/bin/pip install -r benchmarks/requirements.txt
-build/venv-peers/bin/python -m benchmarks.run                  # all cases; or name some
+make bench                                        # everything: datasets, peers, all cases, this page
+build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
 build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
-build/venv-peers/bin/python -m benchmarks.report               # this page
+build/venv-peers/bin/python -m benchmarks.report                                   # this page
 ```
 
 The datasets are made on first use and kept in `~/.cache/kith/datasets` (`python -m benchmarks.datasets --help`

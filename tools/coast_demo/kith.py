@@ -21,17 +21,27 @@ class Kith:
         self.last_seconds = 0.0  # of the last search alone, as the program reports it
         self.queries = 0
 
+    def short(self, argument):
+        """As one would type it in the demo's folder: names inside, ~ for the home, quotes where needed."""
+        home = str(Path.home()) + os.sep
+        if argument.startswith(str(self.folder) + os.sep):
+            argument = argument[len(str(self.folder)) + 1 :]
+        elif argument.startswith(home):
+            return "~/" + shlex.quote(argument[len(home) :])
+        return shlex.quote(argument)
+
     def run(self, *arguments):
         """Runs `kith ARGUMENTS...`; returns (JSON it printed, seconds). Its failure ends the demo."""
-        shown = [os.path.relpath(a, self.folder) if isinstance(a, Path) else str(a) for a in arguments]
-        print(f"  $ kith {shlex.join(shown)}", flush=True)
+        given = [str(a) for a in arguments]
+        shown = " ".join(self.short(a) for a in given)
+        print(f"  $ kith {shown}", flush=True)
         started = time.perf_counter()
         done = subprocess.run(
-            [str(self.program), *shown, "--json", "--quiet"], cwd=self.folder, stdout=subprocess.PIPE, text=True
+            [str(self.program), *given, "--json", "--quiet"], cwd=self.folder, stdout=subprocess.PIPE, text=True
         )
         seconds = time.perf_counter() - started
         if done.returncode != 0:
-            sys.exit(f"demo: 'kith {shlex.join(shown)}' failed with exit code {done.returncode}")
+            sys.exit(f"demo: 'kith {shown}' failed with exit code {done.returncode}")
         return json.loads(done.stdout or "{}"), seconds
 
     def build(self, points, index):
