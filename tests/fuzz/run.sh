@@ -9,11 +9,14 @@ build=${FUZZ_BUILD:-build/fuzz}
 compiler=$(command -v clang++ || command -v clang++-14 || true)
 [ -n "$compiler" ] || { echo "tests/fuzz/run.sh: clang++ is missing; install clang" >&2; exit 2; }
 
-# The corpus comes from Kith's own writers.
-cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DKITH_CUDA=OFF -DKITH_BUILD_CLI=OFF -DKITH_BUILD_TESTS=ON -DKITH_BUILD_FUZZERS=ON > "$build.log" 2>&1 ||
-  { cat "$build.log" >&2; exit 2; }
-nice cmake --build "$build" --target fuzzers make_seeds > "$build.log" 2>&1 || { cat "$build.log" >&2; exit 2; }
+mkdir -p "$build"
+log="$build/build.log"
+# Only once: naming the compiler again would throw the configuration away.
+[ -f "$build"/CMakeCache.txt ] || cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKITH_CUDA=OFF -DKITH_BUILD_CLI=OFF -DKITH_BUILD_TESTS=ON \
+  -DKITH_BUILD_FUZZERS=ON > "$log" 2>&1 || { cat "$log" >&2; rm -f "$build"/CMakeCache.txt; exit 2; }
+nice cmake --build "$build" --target fuzzers make_seeds > "$log" 2>&1 || { cat "$log" >&2; exit 2; }
+# The starting corpus comes from Kith's own writers.
 "$build"/bin/make_seeds "$build"/corpus
 
 all="fvecs bvecs ivecs fbin u8bin i8bin ibin npy hdf5 pcd ply las xyz json table index"
