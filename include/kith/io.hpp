@@ -43,8 +43,8 @@ FileFormat guess_format(const std::filesystem::path& path);
 
 struct ReadOptions {
   std::optional<FileFormat> format;  ///< default: guess_format
-  std::string member;                ///< HDF5 dataset; default "train"
-  std::int64_t first_row = 0;        ///< skip this many rows
+  std::string member;                ///< HDF5 dataset; default "train"; refused for other formats
+  std::int64_t first_row = 0;        ///< skip this many rows; at most as many as there are
   std::int64_t max_rows = -1;        ///< read at most this many; -1: all
 };
 
@@ -63,7 +63,7 @@ struct WriteOptions {
 void write_dataset(const std::filesystem::path& path, const DatasetView& data,
                    const WriteOptions& options = {});
 
-/// Results: "r" (no extension) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and a
+/// Results: "r" (no extension, or .npy) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and a
 /// .fvecs of the same stem with the distances); .ibin or .bin a big-ann ground-truth file; .json; .txt a
 /// table; .h5/.hdf5 the ann-benchmarks members neighbors and distances.
 /// @return the files written

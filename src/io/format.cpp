@@ -124,8 +124,13 @@ FileFormat guess_format(const Source& source, const std::filesystem::path& path)
 
 Source open_source(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) {
     throw IoError(fmt::format("cannot read '{}': it is a folder; name a file", path.string()));
+  }
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw IoError(fmt::format("cannot read '{}': it is a device or a pipe; save its content to a file first",
+                              path.string()));
   }
   auto file = MappedFile::open(path);
   Source source;

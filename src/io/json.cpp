@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/format.hpp"
+#include "io/text.hpp"
 
 namespace kith::io {
 namespace {
@@ -82,7 +83,15 @@ std::string number(Value value) {
     if (std::isnan(value)) return "null";
     if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
   }
-  return fmt::format("{}", value);
+  std::string text = fmt::format("{}", value);
+  if constexpr (std::is_same_v<Value, float>) {
+    // Readers of JSON go through float64; where rounding twice would miss the value, it is written out in
+    // full.
+    if (static_cast<float>(parse_number<double>(text).value_or(0)) != value) {
+      text = fmt::format("{}", static_cast<double>(value));
+    }
+  }
+  return text;
 }
 
 template <class Values>

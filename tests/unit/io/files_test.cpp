@@ -1,5 +1,8 @@
 // Recognising formats, missing and foreign files, writing whole or not at all.
-#include "core/mapped_file.hpp"
+#include <sstream>
+
+#include <sys/stat.h>
+
 #include "fuzz/seeds.hpp"
 #include "kith/any_index.hpp"
 #include "unit/io/support.hpp"
@@ -75,6 +78,24 @@ TEST_F(Files, MissingFoldersAndEmptyFiles) {
         expect_error<IoError>([&] { read_dataset(path); }, {seed.name});
         expect_error<IoError>([&] { read_neighbors(path); }, {seed.name});
       }
+    }
+  }
+}
+
+TEST_F(Files, PipesAndDevicesAreNotReadForEver) {
+  ASSERT_EQ(::mkfifo((*this)("a.npy").c_str(), 0600), 0);
+  expect_error<IoError>([&] { read_dataset((*this)("a.npy")); }, {"a.npy", "pipe"});
+  expect_error<IoError>([&] { inspect("/dev/null"); }, {"/dev/null", "device"});
+}
+
+// Every extension is in the documentation's table.
+TEST_F(Files, DocumentationListsEveryExtension) {
+  const std::string text = slurp(std::filesystem::path(KITH_SOURCE_DIR) / "docs" / "formats.md");
+  const std::string table = text.substr(0, text.find("## "));
+  for (const io::Format& entry : io::formats()) {
+    std::istringstream extensions{std::string(entry.extensions)};
+    for (std::string one; extensions >> one;) {
+      EXPECT_NE(table.find("`" + one + "`"), std::string::npos) << one;
     }
   }
 }
