@@ -73,8 +73,12 @@ class Task {
 
   void run(ProgressCounter& progress) {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(lists_.size()); ++i) evaluate_special(i);
-    const std::int64_t block = std::max<std::int64_t>(
-        1, tuning::block_bytes / std::max<std::int64_t>(1, codes_.space.bytes_per_tile()));
+    // Without codes the rows themselves stream past.
+    const std::int64_t codes_bytes = codes_.space.bytes_per_tile();
+    const std::int64_t rows_bytes =
+        tile_rows * job_.data.dim * static_cast<std::int64_t>(size_of(job_.data.dtype));
+    const std::int64_t block =
+        std::max<std::int64_t>(1, tuning::block_bytes / (codes_bytes > 0 ? codes_bytes : rows_bytes));
     const std::vector<std::int64_t> order = visiting_order(block);
     const std::int64_t bulk_from = sampled_blocks(block);
     slots_ = filter_.size();
