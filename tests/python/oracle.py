@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
-
-import kith
 
 DTYPES = {
     "float32": np.dtype(np.float32),
@@ -18,12 +15,6 @@ DTYPES = {
 }
 METRICS = ["sqeuclidean", "euclidean", "inner_product", "cosine", "manhattan"]
 FILTERS = ["auto", "int8", "fp16", "fp32", "none"]
-
-# The engine with filters reports progress, polls for cancellation and counts what it sees.
-engine = pytest.mark.skipif(
-    kith.BruteForce(np.eye(64, dtype=np.float32), filter="int8").filter != "int8",
-    reason="the engine of this build has no filters yet",
-)
 
 
 def random_rows(dtype, rows, dim, seed):

@@ -15,7 +15,7 @@ import pytest
 
 import kith
 
-from .oracle import engine, random_rows
+from .oracle import random_rows
 
 
 def test_concurrent_searches_of_one_index():
@@ -109,7 +109,6 @@ LONG = """
         "index.search(Q, 10, progress=lambda done, total: None)",
     ],
 )
-@engine
 def test_ctrl_c_ends_a_search_soon(call):
     code, out, err = run_python(LONG.replace("{call}", call), interrupt_after=0.5)
     assert code == 0, err
@@ -158,7 +157,6 @@ def collect(call):
     return seen, result
 
 
-@engine
 def test_progress_calls_a_function_in_the_callers_thread():
     X, Q = random_rows("float32", 20000, 96, 1), random_rows("float32", 600, 96, 2)
     index = kith.BruteForce(X)
@@ -173,7 +171,6 @@ def test_progress_calls_a_function_in_the_callers_thread():
         assert {thread for *_, thread in seen} == {threading.get_ident()}
 
 
-@engine
 def test_what_a_progress_function_raises_ends_the_search():
     X, Q = random_rows("float32", 20000, 96, 1), random_rows("float32", 600, 96, 2)
 
@@ -186,7 +183,6 @@ def test_what_a_progress_function_raises_ends_the_search():
 
 
 @pytest.mark.parametrize("tqdm", [True, False])
-@engine
 def test_progress_bar_on_stderr(tqdm, tmp_path):
     if tqdm:
         pytest.importorskip("tqdm")

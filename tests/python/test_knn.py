@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kith
 
-from .oracle import DTYPES, FILTERS, METRICS, assert_exact, engine, oracle_distances, random_rows
+from .oracle import DTYPES, FILTERS, METRICS, assert_exact, oracle_distances, random_rows
 
 
 @pytest.mark.parametrize("dim", [1, 3, 17, 64])
@@ -90,7 +90,6 @@ def test_no_rows_and_no_queries(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("metric", METRICS)
-@engine
 def test_rows_with_nan_are_never_found_and_are_counted(dtype, metric):
     X = random_rows(dtype, 40, 5, 1)
     X[3, 2] = X[17, 0] = np.nan
@@ -132,7 +131,6 @@ def test_threads_change_no_bit(dtype, metric, threads):
 
 
 @pytest.mark.parametrize("filter", FILTERS)
-@engine
 def test_filters_change_no_bit(dtype, filter):
     X, Q = random_rows(dtype, 2000, 32, 1), random_rows(dtype, 30, 32, 2)
     expected = kith.knn(X, Q, 9, filter="none")
@@ -245,7 +243,6 @@ def test_a_device_that_is_not_there():
     assert kith.knn(np.eye(2), np.eye(2), 1, device="cpu").indices.tolist() == [[0], [1]]
 
 
-@engine
 def test_memory_limit_is_kept_or_refused():
     X, Q = random_rows("float32", 20000, 64, 1), random_rows("float32", 2000, 64, 2)
     with pytest.raises(kith.OutOfMemory, match="1000|byte") as caught:

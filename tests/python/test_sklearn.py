@@ -151,6 +151,20 @@ def test_wrong_parameters_are_refused(parameters, error, words):
         NearestNeighbors(**parameters).fit(np.eye(9))
 
 
+def test_filter_and_n_jobs_reach_the_search(blobs, monkeypatch):
+    X, _ = blobs
+    assert NearestNeighbors(filter="fp32").fit(X)._index.filter == "fp32"
+    assert NearestNeighbors(filter="none").fit(X)._index.filter == "none"
+    seen = []
+    search = kith.BruteForce.search
+    monkeypatch.setattr(
+        kith.BruteForce, "search", lambda self, Q, k, threads: seen.append(threads) or search(self, Q, k, threads=threads)
+    )
+    for n_jobs in (None, -1, 3):
+        NearestNeighbors(n_jobs=n_jobs).fit(X).kneighbors(X)
+    assert seen == [0, 0, 3]
+
+
 def test_wrong_calls_are_refused():
     estimator = KNeighborsTransformer(n_neighbors=2).fit(np.eye(3))
     with pytest.raises(ValueError, match="at most 3"):
