@@ -38,16 +38,20 @@ const FilterKernels& kernels() {
 }
 
 // The float64 evaluation is within this relative distance of the real value (sums of squares and of
-// magnitudes; inner products are covered by the slack of the scores).
+// magnitudes; inner products and cosines are covered by the slack of the scores), ...
 double canonical_error(std::int64_t dim) {
   return (static_cast<double>(dim) + 16) * 0x1p-52;
 }
 
+// ... but for squares and products that underflow: half the smallest number each, at most this in all.
+constexpr double canonical_underflow = 0x1p-1000;
+
 double real_bound_of(double above, Metric metric, std::int64_t dim) {
   switch (metric) {
-    case Metric::sqeuclidean:
+    case Metric::sqeuclidean: return above * (1 + canonical_error(dim)) + canonical_underflow;
+    case Metric::euclidean: return above * above * (1 + 2 * canonical_error(dim)) + canonical_underflow;
+    case Metric::inner_product: return above + canonical_underflow;
     case Metric::manhattan: return above * (1 + canonical_error(dim));
-    case Metric::euclidean: return above * above * (1 + 2 * canonical_error(dim)) + 0x1p-1000;
     default: return above;
   }
 }
@@ -180,7 +184,7 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
       // q.x <= q'.x' + e_q |x| + |q'| e.
       double half = 0;
       if (euclid) {
-        half = (q.norm_sq * (1 - 0x1p-38) - real * unit * unit * more) / 2;
+        half = (q.norm_sq * (1 - 0x1p-30) - real * unit * unit * more) / 2;
       } else if (space.metric == Metric::inner_product) {
         half = -real * unit * unit - std::fabs(real * unit * unit) * 0x1p-40;
       } else {

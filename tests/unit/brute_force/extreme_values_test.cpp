@@ -1,0 +1,80 @@
+// Values at the ends of float64, where the canonical distance itself underflows: every filter must answer
+// as the float64 scan does (docs/exact-contract.md, "Underflow and overflow").
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/instruction_set.hpp"
+#include "kith/brute_force.hpp"
+
+namespace kith {
+namespace {
+
+class ExtremeValues : public testing::TestWithParam<InstructionSet> {
+ protected:
+  void SetUp() override { force_instruction_set(GetParam()); }
+  void TearDown() override { force_instruction_set(std::nullopt); }
+
+  static void expect_as_without_filter(const std::vector<double>& rows, const std::vector<double>& query,
+                                       std::int64_t k, Metric metric) {
+    const auto dim = static_cast<std::int64_t>(query.size());
+    const DatasetView data(rows.data(), static_cast<std::int64_t>(rows.size()) / dim, dim);
+    const DatasetView queries(query.data(), 1, dim);
+    Execution one_thread;  // one list and one order of rows: the bound is as tight as it gets
+    one_thread.threads = 1;
+    const Neighbors truth = knn(data, queries, k, {metric, Filter::none}, one_thread);
+    for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {
+      const Neighbors found =
+          BruteForce::build(data, {metric, filter}, one_thread).search(queries, k, one_thread);
+      EXPECT_EQ(found.indices, truth.indices) << name(metric) << " " << name(filter);
+      EXPECT_EQ(found.distances, truth.distances) << name(metric) << " " << name(filter);
+    }
+  }
+};
+
+constexpr std::int64_t rows = 2048;
+
+// The first rows are 2^-536 away, canonically and really; the others really twice as far, but each of their
+// squared differences rounds to 0.
+TEST_P(ExtremeValues, SquaresThatUnderflow) {
+  constexpr std::int64_t dim = 64;
+  std::vector<double> x(rows * dim, 0.0);
+  const std::vector<double> query(dim, 0.0);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double* row = x.data() + i * dim;
+    if (i < rows / 2) {
+      row[i % dim] = std::ldexp(1 + static_cast<double>(i) * 1e-5, -536);
+    } else {
+      for (std::int64_t j = 0; j < dim; ++j)
+        row[j] = std::ldexp((i * 7919 >> (j % 13)) % 2 == 0 ? 1 : -1, -538);
+    }
+  }
+  expect_as_without_filter(x, query, 1, Metric::sqeuclidean);
+  expect_as_without_filter(x, query, 1, Metric::euclidean);
+  expect_as_without_filter(x, query, 10, Metric::manhattan);
+}
+
+// Each product of the later rows is 0.75 of the smallest number and rounds up, 1024 times.
+TEST_P(ExtremeValues, ProductsThatUnderflow) {
+  constexpr std::int64_t dim = 1024;
+  std::vector<double> x(rows * dim, 0.0);
+  const std::vector<double> query(dim, 0x1p-537);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double* row = x.data() + i * dim;
+    if (i < 512) {
+      row[i] = std::ldexp(0.9 * dim, -537);
+    } else {
+      for (std::int64_t j = 0; j < dim; ++j) row[j] = std::ldexp(0.75 + static_cast<double>(i) * 1e-7, -537);
+    }
+  }
+  expect_as_without_filter(x, query, 10, Metric::inner_product);
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, ExtremeValues, testing::ValuesIn(usable_instruction_sets()),
+                         [](const auto& set) { return std::string(name(set.param)); });
+
+}  // namespace
+}  // namespace kith
