@@ -140,6 +140,8 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
       ++count;
       for (std::size_t j = 0; j < row.size(); ++j) space.mean[j] += (row[j] - space.mean[j]) / count;
     }
+    // Differences of rows near the largest float64 overflow. Any mean will do, but it must be a number.
+    for (double& value : space.mean) value = std::isfinite(value) ? value : 0;
   }
   largest.clear();
   for (const std::int64_t i : sample) {
@@ -149,8 +151,11 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
     if (value > 0 && std::isfinite(value)) largest.push_back(value);
   }
   if (!largest.empty()) {
-    constexpr int furthest = 960;  // so that the unit and its square stay finite
-    space.unit = std::ldexp(1.0, std::clamp(-std::ilogb(percentile(largest, 99)), -furthest, furthest));
+    constexpr int furthest = 960;  // so that the unit stays a normal number
+    // Products of rows and queries that are not special stay below 2^(2 * 470 + 12 + 30) * dim: a lane that
+    // overflows on the way would be -inf for the contract, whatever the real value is.
+    const int least = metric == Metric::inner_product ? -470 : -furthest;
+    space.unit = std::ldexp(1.0, std::clamp(-std::ilogb(percentile(largest, 99)), least, furthest));
   }
   return space;
 }

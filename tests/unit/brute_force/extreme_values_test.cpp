@@ -73,6 +73,39 @@ TEST_P(ExtremeValues, ProductsThatUnderflow) {
   expect_as_without_filter(x, query, 10, Metric::inner_product);
 }
 
+// Partial sums of the later rows overflow to +inf (distance -inf, the nearest there is), the whole sums do
+// not.
+TEST_P(ExtremeValues, PartialSumsThatOverflow) {
+  constexpr std::int64_t dim = 24;
+  constexpr double large = 1.2e154;
+  std::vector<double> x(rows * dim, 0.0);
+  std::vector<double> query(dim, 0.0);
+  query[0] = query[8] = query[16] = large;  // one lane
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double* row = x.data() + i * dim;
+    const double share = 0.9 + 1e-5 * static_cast<double>(i);
+    row[1] = large * share;  // no twin
+    row[0] = large * share * (i < rows / 2 ? 0.5 : 1);
+    if (i >= rows / 2) {
+      row[8] = large * share;
+      row[16] = -2 * large * share;
+    }
+  }
+  expect_as_without_filter(x, query, 10, Metric::inner_product);
+}
+
+// The mean of the first column overflows; the second column decides.
+TEST_P(ExtremeValues, MeansThatOverflow) {
+  std::vector<double> x(rows * 2);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    x[static_cast<std::size_t>(i * 2)] = i % 2 == 0 ? -1.5e308 : 1.5e308;
+    x[static_cast<std::size_t>(i * 2 + 1)] = std::sin(static_cast<double>(i));
+  }
+  for (const Metric metric : {Metric::manhattan, Metric::sqeuclidean, Metric::euclidean}) {
+    expect_as_without_filter(x, {1.5e308, 0.5}, 10, metric);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(InstructionSets, ExtremeValues, testing::ValuesIn(usable_instruction_sets()),
                          [](const auto& set) { return std::string(name(set.param)); });
 
