@@ -51,7 +51,9 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("case", nargs="*", metavar="CASE", help="default: all")
-    parser.add_argument("--kith", type=Path, default=ROOT / "build/bin/kith", help="the program (default build/bin/kith)")
+    parser.add_argument(
+        "--kith", type=Path, default=ROOT / "build/bin/kith", help="the program (default build/bin/kith)"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results", help="folder of the results")
     parser.add_argument("--peers", help="peers in place of each case's own: faiss,sklearn; none: ''")
     parser.add_argument("--threads", type=int, default=0, help="threads of all (default: one per core)")

@@ -13,7 +13,9 @@ def test_iso6709():
 
 
 def test_places(tmp_path):
-    (tmp_path / "zones").write_text("# comment\nAR\t-3436-05827\tAmerica/Argentina/Buenos_Aires\tnote\nAE,OM\t+2518+05518\tAsia/Dubai\n")
+    (tmp_path / "zones").write_text(
+        "# comment\nAR\t-3436-05827\tAmerica/Argentina/Buenos_Aires\tnote\nAE,OM\t+2518+05518\tAsia/Dubai\n"
+    )
     (tmp_path / "countries").write_text("# comment\nAR\tArgentina\nAE\tUnited Arab Emirates\n")
     found = places.read_places(tmp_path / "zones", tmp_path / "countries")
     assert [(p.name, p.country) for p in found] == [("Buenos Aires", "Argentina"), ("Dubai", "United Arab Emirates")]

@@ -153,7 +153,10 @@ def main():
             oracle.check(cloud, asked, rows, chords, random.choice(len(asked), CHECKED, replace=False))
         except AssertionError as error:
             sys.exit(f"demo: the oracle disagrees: {error}")
-    print(f"  {4 * CHECKED} answers, chosen at random, agree: same row, same distance ({time.perf_counter() - before:.1f} s)")
+    print(
+        f"  {4 * CHECKED} answers, chosen at random, agree: same row, same distance "
+        f"({time.perf_counter() - before:.1f} s)"
+    )
 
     sea = (sea_rows[found_sea[0]], kilometres(found_sea[1]))
     shore = (found_shore[0], kilometres(found_shore[1]))
@@ -185,8 +188,8 @@ def main():
     print(f"  {options.out / 'coast.png'}   the map")
     print(f"  {options.out / 'cities.txt'}  all {len(places)} cities")
     print(
-        f"\nSearching took {kith.search_seconds:.1f} s: {kith.queries:,} queries, {pairs / kith.search_seconds / 1e9:.1f} "
-        f"billion pairs of points a second. Everything: {time.perf_counter() - started:.1f} s."
+        f"\nSearching took {kith.search_seconds:.1f} s: {kith.queries:,} queries, "
+        f"{pairs / kith.search_seconds / 1e9:.1f} billion pairs of points a second. Everything: {time.perf_counter() - started:.1f} s."
     )
 
 

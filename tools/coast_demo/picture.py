@@ -81,13 +81,9 @@ def draw(path, spacing, grid, distance, coast, places, poles, caption):
     axes = figure.add_axes((0.01, 0.115, 0.98, 0.79))
     axes.set_aspect("equal")
     axes.axis("off")
-    image = axes.imshow(
-        field, origin="lower", extent=extent, cmap="YlGnBu", vmin=0, interpolation="bilinear"
-    )
+    image = axes.imshow(field, origin="lower", extent=extent, cmap="YlGnBu", vmin=0, interpolation="bilinear")
     top = np.nanmax(field)
-    lines = axes.contour(
-        x, y, field, levels=np.arange(500, top, 500), colors="black", linewidths=0.4, alpha=0.35
-    )
+    lines = axes.contour(x, y, field, levels=np.arange(500, top, 500), colors="black", linewidths=0.4, alpha=0.35)
     axes.clabel(lines, levels=[v for v in lines.levels if v == 1000], fmt="%d", fontsize=6)
 
     # The coast, every point of it: a pixel is as opaque as points fall into it.
@@ -114,7 +110,9 @@ def draw(path, spacing, grid, distance, coast, places, poles, caption):
     for number, (lon, lat, km) in enumerate(poles):
         px, py = project(lon, lat)
         label = "farthest from the sea, in the ocean and on land" if number == 0 else None
-        axes.scatter(px, py, s=130, marker="*", color="white", edgecolors="black", linewidths=0.8, zorder=4, label=label)
+        axes.scatter(
+            px, py, s=130, marker="*", color="white", edgecolors="black", linewidths=0.8, zorder=4, label=label
+        )
         axes.annotate(
             f"{km:,.0f} km", (px, py), xytext=(0, 9), textcoords="offset points", ha="center",
             fontsize=8, color="white", weight="bold", path_effects=outline, zorder=5,
