@@ -31,3 +31,8 @@ step(${WORK}/build/search)
 if(NOT output MATCHES "row 9:  9 \\(0.000\\)" OR NOT output MATCHES "the same answer")
   message(FATAL_ERROR "the example printed:\n${output}")
 endif()
+step(${WORK}/build/tour ${WORK})
+if(NOT output MATCHES "row 3 at distance 1.000" OR NOT output MATCHES "the same answer: yes"
+   OR NOT output MATCHES "refused: queries have dimension 4")
+  message(FATAL_ERROR "the tour printed:\n${output}")
+endif()

@@ -1,0 +1,106 @@
+// The C++ interface piece by piece; docs/cpp.md quotes this file.
+#include <kith/kith.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace {
+
+// One search over rows that lie in memory.
+void one_search() {
+  const std::vector<float> base = {0, 0, 3, 4, 6, 8, 1, 0};  // four points of the plane
+  const std::vector<float> asked = {1, 1};
+  const kith::DatasetView dataset(base.data(), 4, 2);
+  const kith::DatasetView queries(asked.data(), 1, 2);
+  const kith::Neighbors found = kith::knn(dataset, queries, 2, {.metric = kith::Metric::euclidean});
+  for (std::int64_t rank = 0; rank < found.k; ++rank) {
+    std::printf("row %lld at distance %.3f\n", static_cast<long long>(found.indices_of(0)[rank]),
+                found.distance(0, rank));
+  }
+}
+
+// Rows with something between them, and parts of a matrix.
+void views() {
+  struct Point {
+    double x, y, z;
+    double intensity;
+  };
+  std::vector<Point> cloud(1000);
+  for (std::size_t i = 0; i < cloud.size(); ++i) {
+    const auto t = static_cast<double>(i);
+    cloud[i] = {4.0e5 + std::cos(t), 5.5e6 + std::sin(t), 0.01 * t, 1};
+  }
+  // 1000 rows of three float64 values, four values apart: nothing is copied.
+  const kith::DatasetView points(&cloud[0].x, 1000, 3, 4);
+  const kith::Neighbors found = kith::knn(points, points.slice(10, 5), 4);
+  std::printf("point 10: nearest other point %lld\n", static_cast<long long>(found.indices_of(0)[1]));
+}
+
+// An index, searched many times, saved and loaded.
+void an_index(const std::string& path) {
+  const kith::Dataset base =
+      kith::generate({.generator = kith::Generator::clusters, .rows = 5000, .dim = 48, .seed = 1});
+  const kith::BruteForce index = kith::BruteForce::build(base, {.metric = kith::Metric::cosine});
+  const kith::Neighbors found = index.search(base.view().slice(0, 100), 10);
+  std::printf("filter %s, %lld of %lld pairs evaluated exactly\n", found.statistics.filter.c_str(),
+              static_cast<long long>(found.statistics.candidates),
+              static_cast<long long>(found.statistics.pairs));
+  index.save(path);                                             // whole or not at all
+  const kith::BruteForce again = kith::BruteForce::load(path);  // the rows stay in the file, mapped
+  const kith::AnyIndex any = kith::AnyIndex::load(path);        // whatever type the file holds
+  std::printf("%s, %lld rows, the same answer: %s\n", any.type().c_str(), static_cast<long long>(any.rows()),
+              again.search(base.view().slice(0, 100), 10).indices == found.indices ? "yes" : "no");
+}
+
+// Threads, a memory limit, progress, and a way to stop.
+void execution() {
+  const kith::Dataset base = kith::generate({.rows = 20000, .dim = 16, .dtype = kith::Dtype::u8});
+  int reports = 0;
+  kith::Execution execution;
+  execution.threads = 2;
+  execution.memory_limit = std::uint64_t{512} << 20U;  // bytes beyond the data; 0: no limit
+  execution.progress = [&](const kith::Progress& progress) { reports += progress.done > 0 ? 1 : 0; };
+  execution.cancelled = [] { return false; };  // return true to stop: the call throws kith::Cancelled
+  const kith::Neighbors found = kith::knn(base, base.view().slice(0, 200), 5, {}, execution);
+  std::printf("%lld queries, %s progress\n", static_cast<long long>(found.queries),
+              reports > 0 ? "with" : "without");
+}
+
+// Files in and out.
+void files(const std::string& folder) {
+  const kith::Dataset made = kith::generate({.rows = 100, .dim = 8});
+  kith::write_dataset(folder + "/tour.fvecs", made);
+  const kith::Dataset read = kith::read_dataset(folder + "/tour.fvecs");
+  const kith::Dataset halves = kith::convert(read, kith::Dtype::f16, kith::Rounding::nearest);
+  const kith::Neighbors truth = kith::knn(read, read, 3);
+  const kith::Neighbors rounded = kith::knn(halves, halves, 3);
+  for (const auto& file : kith::write_neighbors(folder + "/tour_answer", rounded)) {
+    std::printf("wrote %s\n", file.filename().c_str());
+  }
+  std::printf("recall of half precision: %.2f\n", kith::evaluate(rounded, truth).recall);
+}
+
+// Every error is a kith::Error that says the value, the limit and the remedy.
+void errors() {
+  const std::vector<float> values(8, 1.0F);
+  try {
+    kith::knn(kith::DatasetView(values.data(), 4, 2), kith::DatasetView(values.data(), 2, 4), 1);
+  } catch (const kith::InvalidArgument& error) {
+    std::printf("refused: %s\n", error.what());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string folder = argc > 1 ? argv[1] : ".";
+  one_search();
+  views();
+  an_index(folder + "/tour.kith");
+  execution();
+  files(folder);
+  errors();
+  return 0;
+}
