@@ -40,15 +40,17 @@ void run(const Common& common, const Options& options) {
   stop_if_interrupted();
   index.save(options.output, execution);
   bar.erase();
-  const auto file_bytes = std::filesystem::file_size(options.output);
+  std::error_code no_file;  // a pipe has no size
+  const auto size_on_disk = std::filesystem::file_size(options.output, no_file);
+  const std::uint64_t file_bytes = no_file ? 0 : size_on_disk;
   if (common.json) {
-    print_json({{"file", options.output},
-                {"index", index.type()},
-                {"rows", index.rows()},
-                {"dim", index.dim()},
-                {"dtype", name(index.dtype())},
-                {"metric", name(index.metric())},
-                {"bytes", file_bytes}});
+    print_json(nlohmann::json{{"file", options.output},
+                              {"index", index.type()},
+                              {"rows", index.rows()},
+                              {"dim", index.dim()},
+                              {"dtype", name(index.dtype())},
+                              {"metric", name(index.metric())},
+                              {"bytes", file_bytes}});
     return;
   }
   note(common, fmt::format("wrote {}: {} of {} x {} {}, {}, {}", options.output, index.type(),

@@ -16,6 +16,9 @@ namespace kith::cli {
 
 CLI::Option* Common::file(CLI::Option* option) {
   options[option].completes = OptionAbout::Completes::file;
+  option->check([](const std::string& value) {
+    return value.empty() ? std::string("the name is empty; name a file") : std::string();
+  });
   return option;
 }
 
@@ -147,6 +150,10 @@ void print(std::string_view text) {
 
 void print_json(const nlohmann::json& value) {
   print(value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void print_ordered_json(const nlohmann::ordered_json& value) {
+  print(value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 void flush_stdout() {

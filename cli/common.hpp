@@ -95,6 +95,7 @@ Execution make_execution(const Common& common);
 /// Writes to stdout; throws IoError when stdout cannot take it.
 void print(std::string_view text);
 void print_json(const nlohmann::json& value);
+void print_ordered_json(const nlohmann::ordered_json& value);
 /// One line on stderr, "kith knn: ..."; nothing with --quiet.
 void note(const Common& common, std::string_view text);
 /// Flushes stdout. @throws IoError

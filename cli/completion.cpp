@@ -199,7 +199,7 @@ void add_completion(CLI::App& app, Common& common) {
                                                              : *shell == "zsh" ? zsh(app, common)
                                                                                : fish(app, common);
                                     if (common.json) {
-                                      print_json({{"shell", *shell}, {"script", text}});
+                                      print_json(nlohmann::json{{"shell", *shell}, {"script", text}});
                                     } else {
                                       print(text);
                                     }

@@ -45,7 +45,12 @@ void parse_rows(const std::string& text, Source& source) {
 }
 
 bool holds_results(const Options& options) {
-  const FileFormat format = options.input.format ? *options.input.format : guess_format(options.input.path);
+  FileFormat format = FileFormat::npy;
+  try {
+    format = options.input.format ? *options.input.format : guess_format(options.input.path);
+  } catch (const InvalidArgument& error) {
+    throw IoError(fmt::format("{}; --input-format names it", error.what()));
+  }
   return format == FileFormat::ivecs || format == FileFormat::ibin || format == FileFormat::json ||
          format == FileFormat::table || options.input.path.ends_with(".indices.npy") ||
          options.input.member == "neighbors";
@@ -61,12 +66,13 @@ void convert_results(const Common& common, const Options& options) {
   std::vector<std::string> files;
   {
     const CancellableScope scope;
-    for (const auto& file : write_neighbors(options.output, neighbors, {parse_format(options.format)})) {
+    for (const auto& file :
+         write_neighbors(options.output, neighbors, {parse_format(options.format), interrupted})) {
       files.push_back(file.string());
     }
   }
   if (common.json) {
-    print_json({{"files", files}, {"queries", neighbors.queries}, {"k", neighbors.k}});
+    print_json(nlohmann::json{{"files", files}, {"queries", neighbors.queries}, {"k", neighbors.k}});
   } else {
     note(common,
          fmt::format("wrote {}: {} x {}", fmt::join(files, " and "),
@@ -101,13 +107,11 @@ void run(const Common& common, Options& options) {
   }
   {
     const CancellableScope scope;
-    write_dataset(options.output, data, {parse_format(options.format)});
+    write_dataset(options.output, data, {parse_format(options.format), interrupted});
   }
   if (common.json) {
-    print_json({{"file", options.output},
-                {"rows", data.rows()},
-                {"dim", data.dim()},
-                {"dtype", name(data.dtype())}});
+    print_json(nlohmann::json{
+        {"file", options.output}, {"rows", data.rows()}, {"dim", data.dim()}, {"dtype", name(data.dtype())}});
     return;
   }
   note(common,

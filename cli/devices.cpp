@@ -22,7 +22,7 @@ void add_devices(CLI::App& app, Common& common) {
                              {"usable", info.usable},
                              {"note", info.note}});
           }
-          print_json({{"devices", array}});
+          print_json(nlohmann::json{{"devices", array}});
           return;
         }
         print(fmt::format("{:<8} {:<10} {:>6}  {}\n", "device", "memory", "cores", "model"));

@@ -27,12 +27,12 @@ void run(const Common& common, const Options& options) {
   const Neighbors truth = read_neighbors(options.truth);
   const Evaluation figures = evaluate(result, truth, options.k);
   if (common.json) {
-    print_json({{"queries", figures.queries},
-                {"k", figures.k},
-                {"recall", figures.recall},
-                {"recall_with_ties", figures.recall_with_ties},
-                {"distance_ratio", figures.distance_ratio},
-                {"exact_queries", figures.exact_queries}});
+    print_json(nlohmann::json{{"queries", figures.queries},
+                              {"k", figures.k},
+                              {"recall", figures.recall},
+                              {"recall_with_ties", figures.recall_with_ties},
+                              {"distance_ratio", figures.distance_ratio},
+                              {"exact_queries", figures.exact_queries}});
     return;
   }
   const double share = figures.queries > 0 ? 100.0 * static_cast<double>(figures.exact_queries) /
@@ -58,7 +58,7 @@ void add_evaluate(CLI::App& app, Common& common) {
   common.file(command.add_option("RESULT", options->result, "An answer of kith knn or of another program")
                   ->type_name("FILE")
                   ->required());
-  common.file(command.add_option("TRUTH", options->truth, "The true neighbours, of at least as many queries")
+  common.file(command.add_option("TRUTH", options->truth, "The true neighbours of the same queries")
                   ->type_name("FILE")
                   ->required());
   command

@@ -38,6 +38,13 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
+// "-k (--neighbors)" for "--neighbors": people know an option by its short name.
+std::string shown_name(const CLI::App* command, const std::string& name) {
+  const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
+  if (option == nullptr || option->get_snames().empty()) return name;
+  return fmt::format("-{} ({})", option->get_snames().front(), name);
+}
+
 bool takes_value(const CLI::Option& option) {
   return option.get_type_size_max() > 0;
 }
@@ -53,6 +60,7 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
 
 void check_names(const CLI::App& app, const std::vector<std::string>& arguments, Common& common) {
   if (arguments.empty()) return;
+  for (const std::string& argument : arguments) common.json = common.json || argument == "--json";
   const CLI::App* command = &app;
   std::size_t at = 0;
   if (!arguments[0].starts_with('-')) {
@@ -66,7 +74,6 @@ void check_names(const CLI::App& app, const std::vector<std::string>& arguments,
     common.command = arguments[0];
     at = 1;
   }
-  for (const std::string& argument : arguments) common.json = common.json || argument == "--json";
   for (; at < arguments.size(); ++at) {
     const std::string& argument = arguments[at];
     if (argument == "--") break;
@@ -79,6 +86,13 @@ void check_names(const CLI::App& app, const std::vector<std::string>& arguments,
       // A negative number can only be the value of a positional; CLI11 judges it.
       if (!is_long && std::isdigit(static_cast<unsigned char>(argument[1])) != 0) continue;
       const std::string shown = is_long ? name : argument;
+      if (command == &app) {
+        for (const CLI::App* child : app.get_subcommands({})) {
+          if (child->get_option_no_throw(name) == nullptr) continue;
+          throw UsageError(fmt::format("the option '{}' comes after the command: kith {} {} ...", shown,
+                                       child->get_name(), shown));
+        }
+      }
       throw UsageError(fmt::format("there is no option '{}'{}", shown,
                                    did_you_mean(is_long ? shown : "-" + shown, option_names(*command))));
     }
@@ -93,7 +107,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, const Com
   std::smatch match;
   static const std::regex conversion("Could not convert: (.*) = (.*)");
   if (std::regex_match(text, match, conversion)) {
-    return fmt::format("{}: '{}' is not a number it can take", match[1].str(), match[2].str());
+    return fmt::format("{}: '{}' is not a number", shown_name(command, match[1].str()), match[2].str());
   }
   static const std::regex required("(.*) is required");
   if (std::regex_match(text, match, required) && command != nullptr) {
@@ -101,19 +115,25 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, const Com
     for (const CLI::Option* option : command->get_options()) {
       if (option->get_positional() && option->get_required()) usage += " " + option->get_name(true, false);
     }
-    return fmt::format("{} is missing; the call is: {} [options]", match[1].str(), usage);
+    return fmt::format("{} is missing; the call is: {} [options]", shown_name(command, match[1].str()),
+                       usage);
   }
   static const std::regex value_missing("(.*): 1 required (.*) missing");
   if (std::regex_match(text, match, value_missing)) {
-    return fmt::format("{} needs a value ({})", match[1].str(), match[2].str());
+    return fmt::format("{} needs a value ({})", shown_name(command, match[1].str()), match[2].str());
   }
   static const std::regex twice("(.*): At Most 1 required but received (.*)");
   if (std::regex_match(text, match, twice)) {
-    return fmt::format("{} was given {} times; give it once", match[1].str(), match[2].str());
+    return fmt::format("{} was given {} times; give it once", shown_name(command, match[1].str()),
+                       match[2].str());
   }
   static const std::regex extras("The following arguments? (?:was|were) not expected: (.*)");
   if (std::regex_match(text, match, extras)) {
     return fmt::format("'{}' is one argument too many", match[1].str());
+  }
+  static const std::regex rejected("(--[a-z-]+): (.*)");
+  if (std::regex_match(text, match, rejected)) {
+    return fmt::format("{}: {}", shown_name(command, match[1].str()), match[2].str());
   }
   return text;
 }

@@ -47,14 +47,14 @@ void run(const Common& common, Options& options) {
   const Dataset data = generate(p, execution);
   stop_if_interrupted();
   bar.erase();
-  write_dataset(options.output, data, {parse_format(options.format)});
+  write_dataset(options.output, data, {parse_format(options.format), interrupted});
   if (common.json) {
-    print_json({{"file", options.output},
-                {"kind", options.kind},
-                {"rows", data.rows()},
-                {"dim", data.dim()},
-                {"dtype", name(data.dtype())},
-                {"seed", p.seed}});
+    print_json(nlohmann::json{{"file", options.output},
+                              {"kind", options.kind},
+                              {"rows", data.rows()},
+                              {"dim", data.dim()},
+                              {"dtype", name(data.dtype())},
+                              {"seed", p.seed}});
     return;
   }
   note(common, fmt::format("wrote {}: {} x {} {}, seed {}", options.output, plural(data.rows(), "row"),

@@ -106,12 +106,12 @@ bool holds_vectors(FileFormat format) {
   }
 }
 
-nlohmann::json describe_file(const std::string& path, const Options& options) {
+nlohmann::ordered_json describe_file(const std::string& path, const Options& options) {
   const FileInfo info = inspect(path);
-  nlohmann::json object = {
+  nlohmann::ordered_json object = {
       {"file", path},    {"format", name(info.format)}, {"dtype", info.element_type}, {"rows", info.rows},
       {"dim", info.dim}, {"bytes", info.bytes}};
-  nlohmann::json details = nlohmann::json::object();
+  nlohmann::ordered_json details = nlohmann::ordered_json::object();
   for (const auto& [key, value] : info.details) details[key] = value;
   object["details"] = std::move(details);
   if (!options.statistics) return object;
@@ -138,11 +138,11 @@ nlohmann::json describe_file(const std::string& path, const Options& options) {
   return object;
 }
 
-void show(const nlohmann::json& object) {
+void show(const nlohmann::ordered_json& object) {
   const auto line = [](const std::string& what, const std::string& value) {
     print(fmt::format("  {:<16}{}\n", what, value));
   };
-  const auto text = [](const nlohmann::json& value) {
+  const auto text = [](const nlohmann::ordered_json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (value.is_number_float())
       return std::isfinite(value.get<double>()) ? format_number(value.get<double>()) : "-";
@@ -165,11 +165,11 @@ void show(const nlohmann::json& object) {
 }
 
 void run(const Common& common, const Options& options) {
-  nlohmann::json list = nlohmann::json::array();
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::exception_ptr first_failure;
   for (const std::string& path : options.files) {
     try {
-      nlohmann::json object = describe_file(path, options);
+      nlohmann::ordered_json object = describe_file(path, options);
       if (!common.json) show(object);
       list.push_back(std::move(object));
     } catch (const Error& error) {
@@ -181,7 +181,8 @@ void run(const Common& common, const Options& options) {
       }
     }
   }
-  if (common.json && (first_failure == nullptr || !list.empty())) print_json({{"files", list}});
+  if (common.json && (first_failure == nullptr || !list.empty()))
+    print_ordered_json(nlohmann::ordered_json{{"files", list}});
   flush_stdout();
   if (first_failure != nullptr) std::rethrow_exception(first_failure);
 }

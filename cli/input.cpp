@@ -75,7 +75,16 @@ std::uint64_t MemoryPlan::left() const {
 }
 
 Size peek(const Source& source) {
-  const FileInfo info = inspect(source.path);
+  FileInfo info;
+  try {
+    info = inspect(source.path);
+  } catch (const IoError&) {
+    // A format given by name need not be recognisable; then the file's size is the estimate.
+    std::error_code error;
+    const auto bytes = fs::file_size(source.path, error);
+    if (!source.format || error) throw;
+    return {0, static_cast<double>(bytes), is_mapped(*source.format)};
+  }
   const FileFormat format = source.format ? *source.format : info.format;
   Size size;
   size.mapped = is_mapped(format);

@@ -1,4 +1,6 @@
 // The kith program: declares the sub-commands, parses, runs, reports.
+#include <charconv>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,9 +32,7 @@ void declare(CLI::App& app, Common& common) {
   add_info(app, common);
   add_generate(app, common);
   add_devices(app, common);
-#ifdef KITH_CLI_BENCH
   add_bench(app, common);
-#endif
   add_completion(app, common);
   add_man(app, common);
   add_help(app, common);
@@ -53,10 +53,31 @@ void declare(CLI::App& app, Common& common) {
   };
 }
 
+// CLI11 cuts numbers beyond 64 bits off at the limit: every whole number is read once more, strictly.
+void check_whole_numbers(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type != "N" && type != "K" && type != "D" && type != "S") continue;
+      option->check([is_signed = type != "S"](const std::string& value) {
+        const char* end = value.data() + value.size();
+        std::int64_t number = 0;
+        std::uint64_t positive = 0;
+        const auto result = is_signed ? std::from_chars(value.data(), end, number)
+                                      : std::from_chars(value.data(), end, positive);
+        if (result.ec == std::errc{} && result.ptr == end) return std::string();
+        return fmt::format("'{}' is not a whole number{} of 64 bits; write 1000000, not 1e6 or 1M", value,
+                           is_signed ? "" : ", 0 or more,");
+      });
+    }
+  }
+}
+
 int run(const std::vector<std::string>& arguments) {
   Common common;
   CLI::App app("Nearest neighbours: exact, certified and fast");
   declare(app, common);
+  check_whole_numbers(app);
   install_signal_handlers();
   try {
     if (arguments.empty()) {

@@ -128,16 +128,16 @@ std::string markdown(const CLI::App& app, const Common& common) {
 
 void add_man(CLI::App& app, Common& common) {
   auto as_markdown = std::make_shared<bool>(false);
-  CLI::App& command =
-      add_command(app, common, "man", "Print the manual page (troff), or the same as Markdown",
-                  [&app, &common, as_markdown] {
-                    const std::string text = *as_markdown ? markdown(app, common) : manual(app, common);
-                    if (common.json) {
-                      print_json({{"format", *as_markdown ? "markdown" : "troff"}, {"text", text}});
-                    } else {
-                      print(text);
-                    }
-                  });
+  CLI::App& command = add_command(
+      app, common, "man", "Print the manual page (troff), or the same as Markdown",
+      [&app, &common, as_markdown] {
+        const std::string text = *as_markdown ? markdown(app, common) : manual(app, common);
+        if (common.json) {
+          print_json(nlohmann::json{{"format", *as_markdown ? "markdown" : "troff"}, {"text", text}});
+        } else {
+          print(text);
+        }
+      });
   command.add_flag("--markdown", *as_markdown, "Markdown instead of troff")->group("Manual");
   common.about(command).examples = {
       {"kith man | man -l -", "Reads the manual without installing it."},
@@ -156,7 +156,7 @@ void add_help(CLI::App& app, Common& common) {
         common.command = "help";
         const std::string text = page->get_formatter()->make_help(page, "", CLI::AppFormatMode::Normal);
         if (common.json) {
-          print_json({{"text", text}});
+          print_json(nlohmann::json{{"text", text}});
         } else {
           print(text);
         }

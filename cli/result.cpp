@@ -109,9 +109,9 @@ Neighbors run_search(const Common& common, Execution execution,
 void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric) {
   std::vector<std::string> files;
   if (!options.output.empty()) {
-    // From here on a signal lets the files be finished: they appear whole or not at all.
     const CancellableScope scope;
-    for (const auto& file : write_neighbors(options.output, answer, {parse_format(options.format)})) {
+    for (const auto& file :
+         write_neighbors(options.output, answer, {parse_format(options.format), interrupted})) {
       files.push_back(file.string());
     }
   }

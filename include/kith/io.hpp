@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,6 +56,7 @@ Dataset read_dataset(const std::filesystem::path& path, const ReadOptions& optio
 
 struct WriteOptions {
   std::optional<FileFormat> format;  ///< default: by extension
+  std::function<bool()> cancelled;   ///< polled; true stops with Cancelled, and no file appears
 };
 
 /// Writes the whole file or nothing (temporary file, fsync, rename). A dtype the format cannot hold is

@@ -101,7 +101,7 @@ Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const E
   return search_state(*state_, queries, k, execution);
 }
 
-void BruteForce::save(const std::filesystem::path& path, const Execution& /*execution*/) const {
+void BruteForce::save(const std::filesystem::path& path, const Execution& execution) const {
   const auto& data = state_->dataset.view();
   nlohmann::json header = {{"index", "brute_force"},   {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
@@ -115,7 +115,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& /*exec
                         for (std::int64_t i = 0; i < data.rows; ++i) sink(data.row(i), row_bytes);
                       }
                     }};
-  write_index_file(path, std::move(header), {rows});
+  write_index_file(path, std::move(header), {rows}, execution.cancelled);
 }
 
 BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& execution) {

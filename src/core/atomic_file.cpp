@@ -24,7 +24,8 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancelled)
+    : path_(std::move(path)), cancelled_(std::move(cancelled)) {
   static std::atomic<unsigned> serial{0};
   std::error_code ignored;
   if (path_.empty() || std::filesystem::is_directory(path_, ignored)) {
@@ -52,6 +53,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, {})),
+      cancelled_(std::move(other.cancelled_)),
       buffer_(std::move(other.buffer_)),
       written_(other.written_),
       fd_(std::exchange(other.fd_, -1)) {}
@@ -62,6 +64,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::flush() {
+  if (cancelled_ && cancelled_()) throw Cancelled("writing '" + path_.string() + "' was cancelled");
   std::size_t done = 0;
   while (done < buffer_.size()) {
     const ssize_t count = ::write(fd_, buffer_.data() + done, buffer_.size() - done);

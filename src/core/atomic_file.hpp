@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +16,9 @@ namespace kith {
 /// Move-only.
 class AtomicFile {
  public:
+  /// @param cancelled polled at every MiB; true makes write() and finish() throw Cancelled
   /// @throws IoError when the folder is missing or not writable
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, std::function<bool()> cancelled = {});
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -42,6 +44,7 @@ class AtomicFile {
   void flush();
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  std::function<bool()> cancelled_;
   std::vector<char> buffer_;
   std::uint64_t written_ = 0;
   int fd_ = -1;

@@ -52,8 +52,8 @@ std::uint64_t parse_fixed(const nlohmann::json& value) {
 }  // namespace
 
 void write_index_file(const std::filesystem::path& path, nlohmann::json header,
-                      const std::vector<IndexSection>& sections) {
-  AtomicFile out(path);
+                      const std::vector<IndexSection>& sections, const std::function<bool()>& cancelled) {
+  AtomicFile out(path, cancelled);
   auto& table = header["sections"] = nlohmann::json::array();
   for (const IndexSection& section : sections) {
     HashState hash;

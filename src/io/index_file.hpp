@@ -33,10 +33,10 @@ struct IndexSection {
   std::function<void(const std::function<void(const void*, std::size_t)>&)> produce;
 };
 
-/// Writes whole or not at all. `header` gets the sections added.
-/// @throws IoError
+/// Writes whole or not at all. `header` gets the sections added. `cancelled` is polled.
+/// @throws IoError, Cancelled
 void write_index_file(const std::filesystem::path& path, nlohmann::json header,
-                      const std::vector<IndexSection>& sections);
+                      const std::vector<IndexSection>& sections, const std::function<bool()>& cancelled = {});
 
 /// An opened index file.
 class IndexFile {

@@ -62,7 +62,7 @@ void write_dataset(const std::filesystem::path& path, const DatasetView& data, c
     throw InvalidArgument(
         fmt::format("cannot write '{}': compressed LAS is not supported; write .las", path.string()));
   }
-  AtomicFile out(path);
+  AtomicFile out(path, options.cancelled);
   entry->write(out, data);
   out.commit();
 }

@@ -102,7 +102,7 @@ std::vector<fs::path> write_neighbors(const fs::path& path, const Neighbors& nei
   files.reserve(2);
   const auto file = [&](const fs::path& target) -> AtomicFile& {
     paths.push_back(target);
-    return files.emplace_back(target);
+    return files.emplace_back(target, options.cancelled);
   };
   switch (format) {
     case FileFormat::npy: {
