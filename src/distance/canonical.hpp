@@ -6,7 +6,7 @@
 //              fma(q_i, x_i, lane)               inner_product, and the three sums of cosine
 //              lane + |q_i - x_i|                manhattan
 //   sum      = ((lane0+lane4) + (lane2+lane6)) + ((lane1+lane5) + (lane3+lane7))
-// The result is sum; sqrt(sum); -sum; 1 - qx / (sqrt(qq) * sqrt(xx)) clamped to [0, 2], or 1 when qq or
+// The result is sum; sqrt(sum); 0 - sum; 1 - qx / (sqrt(qq) * sqrt(xx)) clamped to [0, 2], or 1 when qq or
 // xx is 0 (NaN when the other is NaN); sum. It is rounded once to the result type. Zero-padding does not
 // change it.
 #pragma once

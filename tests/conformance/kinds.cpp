@@ -135,11 +135,12 @@ Values powers_of_ten(std::int64_t n, std::int64_t d, std::int64_t q, Random& ran
   return alike(n, d, q, random, [&](auto, auto) { return random.normal() * std::pow(10.0, exponent); });
 }
 
-// Row norms over twenty orders of magnitude.
+// Row norms over many orders of magnitude.
+template <int exponent>
 Values wild_norms(std::int64_t n, std::int64_t d, std::int64_t q, Random& random) {
   Values out = normal(n, d, q, random);
   for (std::int64_t i = 0; i < n; ++i) {
-    const double factor = std::pow(10.0, random.between(-10, 10));
+    const double factor = std::pow(10.0, random.between(-exponent, exponent));
     for (std::int64_t j = 0; j < d; ++j) out.data.row(i)[j] *= factor;
   }
   return out;
@@ -341,7 +342,10 @@ const std::vector<Kind>& kinds() {
       {"large", powers_of_ten<4>},
       {"tiny", powers_of_ten<-30>},
       {"smallest", powers_of_ten<-44>},
-      {"wild_norms", wild_norms},
+      {"overflowing_f64", powers_of_ten<160>},
+      {"underflowing_f64", powers_of_ten<-165>},
+      {"wild_norms", wild_norms<10>},
+      {"wildest_norms", wild_norms<170>},
       {"outlier", outlier},
       {"loud_dimension", loud_dimension},
       {"translated", translated},

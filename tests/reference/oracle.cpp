@@ -32,7 +32,7 @@ double distance(const double* q, const double* x, std::int64_t dim, Metric metri
   switch (metric) {
     case Metric::sqeuclidean: return squares();
     case Metric::euclidean: return std::sqrt(squares());
-    case Metric::inner_product: return -dot(q, x);
+    case Metric::inner_product: return 0 - dot(q, x);
     case Metric::manhattan:
       return sum_lanes(dim, [=](double s, std::int64_t i) { return s + std::abs(q[i] - x[i]); });
     case Metric::cosine: break;
