@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "page.hpp"
 
 namespace kith::cli {
 namespace {
@@ -62,7 +63,7 @@ std::string bash(const CLI::App& app, const Common& common) {
       }
       const auto dashed = dashed_names(*option);
       names.insert(names.end(), dashed.begin(), dashed.end());
-      if (option->get_type_size_max() == 0) continue;
+      if (!takes_value(*option)) continue;
       const std::string action =
           about.completes == Completes::choice ? fmt::format("COMPREPLY=( $(compgen -W {} -- \"$current\") )",
                                                              shell_quoted(choice_words(about)))
@@ -129,9 +130,9 @@ std::string zsh(const CLI::App& app, const Common& common) {
       for (const std::string& name : names) {
         std::string spec = fmt::format("({})", joined(names, " ")) + name;
         // "--name=" takes its value after '=' or as the next word, "-n+" joined or as the next word.
-        if (option->get_type_size_max() > 0) spec += name.starts_with("--") ? "=" : "+";
+        if (takes_value(*option)) spec += name.starts_with("--") ? "=" : "+";
         spec += "[" + zsh_text(option->get_description()) + "]";
-        if (option->get_type_size_max() > 0) {
+        if (takes_value(*option)) {
           spec += ":" + zsh_text(option->get_type_name()) + ":" + zsh_action(about);
         }
         lines.push_back(shell_quoted(spec));
@@ -181,7 +182,7 @@ std::string fish(const CLI::App& app, const Common& common) {
       }
       for (const auto& name : option->get_snames()) line += " -s " + name;
       for (const auto& name : option->get_lnames()) line += " -l " + name;
-      if (option->get_type_size_max() > 0) line += about.completes == Completes::file ? " -r -F" : " -x";
+      if (takes_value(*option)) line += about.completes == Completes::file ? " -r -F" : " -x";
       if (about.completes == Completes::choice) line += " -a " + fish_quoted(choice_words(about));
       out += line + " -d " + fish_quoted(option->get_description()) + "\n";
     }

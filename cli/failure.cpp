@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "interrupt.hpp"
+#include "page.hpp"
 #include "suggest.hpp"
 
 namespace kith::cli {
@@ -43,10 +44,6 @@ std::string shown_name(const CLI::App* command, const std::string& name) {
   const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
   if (option == nullptr || option->get_snames().empty()) return name;
   return fmt::format("-{} ({})", option->get_snames().front(), name);
-}
-
-bool takes_value(const CLI::Option& option) {
-  return option.get_type_size_max() > 0;
 }
 
 const CLI::App* find_command(const CLI::App& app, const std::string& name) {

@@ -18,7 +18,7 @@ std::string option_term(const CLI::Option& option) {
   for (const auto& name : option.get_snames()) term += (term.empty() ? "-" : ", -") + name;
   if (term.empty()) term = "    ";  // long names line up below each other
   for (const auto& name : option.get_lnames()) term += (term == "    " ? "--" : ", --") + name;
-  if (option.get_type_size_max() > 0) term += " " + option.get_type_name();
+  if (takes_value(option)) term += " " + option.get_type_name();
   return term;
 }
 
@@ -31,7 +31,7 @@ PageEntry entry(const CLI::Option& option, const Common& common) {
     out.term = option_term(option);
   }
   out.text = option.get_description();
-  if (option.get_type_size_max() > 0 && !option.get_required()) out.default_value = option.get_default_str();
+  if (takes_value(option) && !option.get_required()) out.default_value = option.get_default_str();
   const auto about = common.options.find(&option);
   if (about != common.options.end()) out.choices = about->second.choices;
   return out;

@@ -39,6 +39,11 @@ Page make_page(const CLI::App& command, const Common& common);
 /// Plain text, wrapped to `width` columns.
 std::string to_text(const Page& page, int width);
 
+/// False for flags, which CLI11 keeps as options that expect no value.
+inline bool takes_value(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0;
+}
+
 /// The formatter CLI11 prints --help with.
 class HelpFormatter : public CLI::FormatterBase {
  public:

@@ -48,6 +48,7 @@ CASES = [
     (["knn", "base.npy", "queries.npy", "--device", "gpu"], 1, "'gpu'"),
     (["knn", "base.npy", "queries.npy", "--metrc", "cosine"], 1, "did you mean '--metric'?"),
     (["knn", "base.npy", "queries.npy", "--metrc=cosine"], 1, "did you mean '--metric'?"),
+    (["knn", "base.npy", "queries.npy", "-q", "--metrc", "cosine"], 1, "did you mean '--metric'?"),
     (["knn", "base.npy", "queries.npy", "-z"], 1, "no option '-z'"),
     (["knn", "base.npy", "queries.npy", "more.npy"], 1, "'more.npy' is one argument too many"),
     (["knn", "base.npy"], 1, "QUERIES is missing"),

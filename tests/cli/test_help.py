@@ -167,6 +167,13 @@ def test_completion_scripts_parse(tmp_path, shell):
     subprocess.run([shell, "-n", script], check=True)
 
 
+def test_flags_take_no_value():
+    assert "--json[" in text("completion", "zsh") and "--json=" not in text("completion", "zsh")
+    assert "--metric=[" in text("completion", "zsh")
+    assert re.search(r"-l json -d", text("completion", "fish")) and re.search(r"-l metric -x", text("completion", "fish"))
+    assert "--json `" not in text("man", "--markdown")
+
+
 def complete(*words):
     """What bash offers after these words."""
     script = text("completion", "bash") + f"""
@@ -188,6 +195,7 @@ def test_bash_completes(folder):
     assert complete("kith", "knn", "base.npy", "-o", "ba") == ["base.npy"]
     assert complete("kith", "completion", "") == ["bash", "zsh", "fish"]
     assert complete("kith", "generate", "te") == ["terrain_scan"]
+    assert complete("kith", "knn", "--json", "--metr") == ["--metric"]
     for command in COMMANDS:
         if command != "bench":
             assert set(name for name in options_of(command) if name.startswith("--")) == set(complete("kith", command, "--"))
