@@ -36,36 +36,50 @@ def choose_grid(seconds_a_query, budget):
     return fits[0] if fits else GRIDS[-1]
 
 
-def far_apart(grid, km, count, separation_km=3000):
-    """Numbers of the grid points farthest from the coast, no two within separation_km of each other."""
+def far_apart(grid, km, count, separation_km, numbers=None):
+    """Numbers of the grid points farthest from the coast, no two within separation_km of each other.
+
+    Chosen among `numbers`, by default among all.
+    """
     points, chosen = unit_sphere(grid), []
-    for at in np.argsort(-km, kind="stable"):
-        chord = np.linalg.norm(points[chosen] - points[at], axis=1) if chosen else np.array([9])
-        if kilometres(chord).min() > separation_km:
+    numbers = np.arange(len(grid)) if numbers is None else numbers
+    for at in numbers[np.argsort(-km[numbers], kind="stable")]:
+        if not chosen or kilometres(np.linalg.norm(points[chosen] - points[at], axis=1)).min() > separation_km:
             chosen.append(at)
         if len(chosen) == count:
             break
     return chosen
 
 
-def poles_of_inaccessibility(kith, index, grid, km, spacing, count=6, rounds=3, side=11):
-    """[(longitude, latitude, km, row)]: each maximum of the grid, refined by ever finer grids around it."""
-    centres = grid[far_apart(grid, km, count)]
-    step = spacing / (side // 2)
-    offsets = np.linspace(-(side // 2), side // 2, side)
-    best = None
-    for turn in range(rounds):
-        stretch = 1 / np.maximum(np.cos(np.radians(centres[:, 1])), 0.05)  # a degree of longitude is shorter
-        east, north = np.meshgrid(offsets * step, offsets * step)
-        longitude = centres[:, :1] + stretch[:, None] * east.ravel()
-        latitude = np.clip(centres[:, 1:] + north.ravel(), -90, 90)
-        around = np.column_stack([((longitude + 180) % 360 - 180).ravel(), latitude.ravel()])
-        rows, chords = kith.nearest(index, unit_sphere(around), f"poles{turn + 1}")
-        winners = chords.reshape(count, -1).argmax(axis=1) + np.arange(count) * side * side
-        centres, best = around[winners], (kilometres(chords[winners]), rows[winners])
-        step /= 4
-    order = np.argsort(-best[0])
-    return [(*centres[i], best[0][i], best[1][i]) for i in order]
+def refine(kith, index, centres, step, side, name):
+    """(longitude/latitude, km, row) of the farthest place of a side x side grid around each centre."""
+    stretch = 1 / np.maximum(np.cos(np.radians(centres[:, 1])), 0.05)  # a degree of longitude is shorter
+    offsets = (np.arange(side) - side // 2) * step
+    east, north = np.meshgrid(offsets, offsets)
+    longitude = centres[:, :1] + stretch[:, None] * east.ravel()
+    latitude = np.clip(centres[:, 1:] + north.ravel(), -90, 90)
+    around = np.column_stack([((longitude + 180) % 360 - 180).ravel(), latitude.ravel()])
+    rows, chords = kith.nearest(index, unit_sphere(around), name)
+    winners = chords.reshape(len(centres), -1).argmax(axis=1) + np.arange(len(centres)) * side * side
+    return around[winners], kilometres(chords[winners]), rows[winners]
+
+
+def poles_of_inaccessibility(kith, index, grid, km, spacing, count=6):
+    """[(longitude, latitude, km, row)]: the places farthest from the coast, each the best of its region.
+
+    A region can have several tops of nearly the same height, which the grid alone may rank wrongly: the five
+    best of each are refined twice, then the best of each twice more.
+    """
+    points, tops = unit_sphere(grid), []
+    for at in far_apart(grid, km, count, 3000):
+        region = np.flatnonzero(kilometres(np.linalg.norm(points - points[at], axis=1)) < 1500)
+        tops += far_apart(grid, km, 5, 2 * 111 * spacing, region)
+    centres = grid[tops]
+    for turn in range(1, 5):
+        centres, km, rows = refine(kith, index, centres, spacing / 4**turn, 9, f"poles{turn}")
+        if turn == 2:
+            centres = centres[far_apart(centres, km, count, 3000)]
+    return [(*centres[i], km[i], rows[i]) for i in np.argsort(-km)]
 
 
 def table(title, rows):
