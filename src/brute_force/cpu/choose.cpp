@@ -116,10 +116,16 @@ CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& para
   if (parameters.filter != Filter::automatic) {
     std::erase_if(list, [&](CodeChoice c) { return c.filter != parameters.filter; });
     if (list.empty()) {
-      throw InvalidArgument(
-          fmt::format("filter {} cannot be used with dimension {}: its sums would overflow past 32768; use "
-                      "auto, fp16 or fp32",
-                      name(parameters.filter), data.dim));
+      if (data.dim > longest_coded_row) {
+        throw InvalidArgument(fmt::format(
+            "filter {} cannot be used with dimension {}: its bounds are proven up to {}; use auto "
+            "or none",
+            name(parameters.filter), data.dim, longest_coded_row));
+      }
+      throw InvalidArgument(fmt::format(
+          "filter {} cannot be used with dimension {}: its sums would overflow past {}; use auto, "
+          "fp16 or fp32",
+          name(parameters.filter), data.dim, longest_int8_sum));
     }
     if (execution.memory_limit > 0 && bytes(list.front()) > execution.memory_limit) {
       throw OutOfMemory(

@@ -9,6 +9,8 @@
 
 #include "core/instruction_set.hpp"
 #include "kith/brute_force.hpp"
+#include "kith/error.hpp"
+#include "support/errors.hpp"
 
 namespace kith {
 namespace {
@@ -108,6 +110,28 @@ TEST_P(ExtremeValues, MeansThatOverflow) {
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, ExtremeValues, testing::ValuesIn(usable_instruction_sets()),
                          [](const auto& set) { return std::string(name(set.param)); });
+
+// Beyond the lengths the bounds are proven for, auto does without a filter and a named one is refused.
+TEST(ExtremeDimensions, AreSearchedWithoutAFilterPastTheProof) {
+  constexpr std::int64_t dim = (std::int64_t{1} << 22) + 1;
+  std::vector<std::uint8_t> x(3 * dim, 1);
+  x[2 * dim] = 2;  // row 2 differs from row 0 in one value
+  x[dim] = 9;
+  const DatasetView data(x.data(), 3, dim);
+  const BruteForce index = BruteForce::build(data);
+  EXPECT_EQ(index.filter(), Filter::none);
+  EXPECT_EQ(index.search(data.slice(0, 1), 3).indices, (std::vector<std::int64_t>{0, 2, 1}));
+  for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {
+    const std::string message = test::message_of<InvalidArgument>([&] {
+      BruteForce::build(data, {Metric::sqeuclidean, filter});
+    });
+    EXPECT_TRUE(test::contains(message, "4194304; use auto or none")) << message;
+  }
+  const std::string message = test::message_of<InvalidArgument>([&] {
+    BruteForce::build(DatasetView(x.data(), 3, 32769), {Metric::sqeuclidean, Filter::int8});
+  });
+  EXPECT_TRUE(test::contains(message, "past 32768; use auto, fp16 or fp32")) << message;
+}
 
 }  // namespace
 }  // namespace kith
