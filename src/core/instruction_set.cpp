@@ -5,6 +5,9 @@
 #include <atomic>
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <fmt/format.h>
 
 #include "kith/error.hpp"
@@ -23,19 +26,30 @@ std::string_view name(InstructionSet set) noexcept {
 
 namespace {
 
+#if defined(__x86_64__)
+// Features that __builtin_cpu_supports does not know by name in every compiler.
+bool cpuid_bit(unsigned leaf, unsigned subleaf, int output, unsigned bit) {
+  unsigned registers[4] = {};  // eax, ebx, ecx, edx
+  return __get_cpuid_count(leaf, subleaf, &registers[0], &registers[1], &registers[2], &registers[3]) != 0 &&
+         (registers[output] >> bit & 1U) != 0;
+}
+#endif
+
 std::vector<InstructionSet> detect() {
   std::vector<InstructionSet> found;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                    __builtin_cpu_supports("f16c") != 0;
+  // That the system saves the wide registers is part of what the builtin checks for avx2 and avx512f.
+  const bool f16c = cpuid_bit(1, 0, 2, 29);
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && f16c &&
+                    __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
   if (avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
       __builtin_cpu_supports("avx512vnni") != 0) {
     found.push_back(InstructionSet::avx512_vnni);
   }
 #if defined(KITH_HAVE_AVX_VNNI)
-  if (avx2 && __builtin_cpu_supports("avxvnni") != 0) found.push_back(InstructionSet::avx_vnni);
+  if (avx2 && cpuid_bit(7, 1, 0, 4)) found.push_back(InstructionSet::avx_vnni);
 #endif
   if (avx2) found.push_back(InstructionSet::avx2);
 #endif
