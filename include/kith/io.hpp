@@ -65,8 +65,8 @@ struct WriteOptions {
 void write_dataset(const std::filesystem::path& path, const DatasetView& data,
                    const WriteOptions& options = {});
 
-/// Results: "r" (no extension, or .npy) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and a
-/// .fvecs of the same stem with the distances); .ibin or .bin a big-ann ground-truth file; .json; .txt a
+/// Results: "r" (no extension, or .npy) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and
+/// a .fvecs of the same stem with the distances); .ibin or .bin a big-ann ground-truth file; .json; .txt a
 /// table; .h5/.hdf5 the ann-benchmarks members neighbors and distances.
 /// @return the files written
 std::vector<std::filesystem::path> write_neighbors(const std::filesystem::path& path,
