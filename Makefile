@@ -41,11 +41,14 @@ build-tests:
 	  -DPython_EXECUTABLE=$(PYTHON) $(CMAKE_FLAGS)
 	cmake --build $(BUILD) -j $(JOBS)
 
+# Under ThreadSanitizer only what has threads.
+TSAN_TESTS := conformance property unit_brute_force unit_any_index unit_core
+
 .PHONY: asan tsan
 asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduced form
 	@tools/setup.sh build test-cpp
 	cmake --preset $@ $(LAUNCHER) $(CMAKE_FLAGS)
-	cmake --build build/$@ -j $(JOBS)
+	cmake --build build/$@ -j $(JOBS) $(if $(filter tsan,$@),--target $(TSAN_TESTS))
 	rm -rf build/$@/test-results
 	tools/sanitize.sh $@ $(JOBS)
 

@@ -11,7 +11,7 @@ if [[ $generator != Ninja ]]; then
   exit 1
 fi
 source_dir=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache")
-if [[ $source_dir != "$PWD" ]]; then
+if [[ $(realpath -m "$source_dir") != "$(pwd -P)" ]]; then
   echo "The folder '$build' belongs to the sources in '$source_dir', not to this clone." >&2
   echo "Remove it with 'make clean', or build elsewhere: 'make BUILD=another-folder'." >&2
   exit 1
