@@ -72,7 +72,12 @@ def test_a_small_search_in_a_thread_of_python():
 
 def run_python(code, *, interrupt_after=None):
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A run in the background inherits an ignored SIGINT; Python would then install no handler.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         if interrupt_after is not None:
@@ -113,7 +118,7 @@ def test_ctrl_c_ends_a_search_soon(call):
     code, out, err = run_python(LONG.replace("{call}", call), interrupt_after=0.5)
     assert code == 0, err
     assert out.startswith("interrupted after"), (out, err)
-    assert float(out.split()[-1]) < 3
+    assert float(out.split()[-1]) < 10  # seconds; the whole search takes minutes
 
 
 def test_a_signal_handler_that_returns_lets_the_search_go_on():
