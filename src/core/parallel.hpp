@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
@@ -54,15 +55,55 @@ class ProgressCounter {
   std::mutex mutex_;
 };
 
+/// While it lives, an arena of more threads than there are cores is allowed: TBB would ignore the request,
+/// and say so on stderr. TBB takes the smallest of all limits, so calls that run at once share one, the
+/// largest.
+class WideArena {
+ public:
+  WideArena(tbb::task_arena& arena, int threads) : threads_(static_cast<std::size_t>(threads)) {
+    State& s = state();
+    const std::scoped_lock lock(s.mutex);
+    s.asked.insert(threads_);
+    s.update();
+    arena.initialize();  // reads the limit
+  }
+  ~WideArena() {
+    State& s = state();
+    const std::scoped_lock lock(s.mutex);
+    s.asked.erase(s.asked.find(threads_));
+    s.update();
+  }
+  WideArena(const WideArena&) = delete;
+  WideArena& operator=(const WideArena&) = delete;
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::multiset<std::size_t> asked;
+    std::size_t set = 0;
+    std::optional<tbb::global_control> limit;
+
+    void update() {
+      const std::size_t largest = asked.empty() ? 0 : *asked.rbegin();
+      if (largest == set) return;
+      set = largest;
+      limit.reset();
+      if (largest > 0) limit.emplace(tbb::global_control::max_allowed_parallelism, largest);
+    }
+  };
+  static State& state() {
+    static State state;
+    return state;
+  }
+  std::size_t threads_;
+};
+
 /// Runs body() where TBB may use `threads` threads.
 template <class Body>
 void in_arena(int threads, const Body& body) {
-  // More threads than cores: TBB would ignore the request, and say so on stderr.
-  std::optional<tbb::global_control> wide;
-  if (threads > tbb::info::default_concurrency()) {
-    wide.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
-  }
   tbb::task_arena arena(threads);
+  std::optional<WideArena> wide;
+  if (threads > tbb::info::default_concurrency()) wide.emplace(arena, threads);
   arena.execute(body);
 }
 
