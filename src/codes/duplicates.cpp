@@ -88,27 +88,43 @@ Duplicates Duplicates::find(const DatasetView& data, const Execution& execution)
   }
 
   // Runs of one hash, ascending rows. Rows whose bytes differ from the run's first are a collision: left
-  // alone.
-  std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> groups;
+  // alone. The groups found are written over the list itself, first and size ahead of the others: a copy of
+  // it would be more than the codes.
+  std::size_t used = 0;
+  std::size_t groups = 0;
   for (std::size_t i = 0; i < hashed.size();) {
+    const Hashed run = hashed[i];
+    const std::size_t head = used;
     std::size_t j = i + 1;
-    while (j < hashed.size() && hashed[j].hash == hashed[i].hash) ++j;
-    if (j - i > 1) {
-      std::vector<std::int64_t> same;
-      for (std::size_t t = i + 1; t < j; ++t) {
-        if (std::memcmp(data.row(hashed[i].row), data.row(hashed[t].row), row_bytes) == 0)
-          same.push_back(hashed[t].row);
+    for (; j < hashed.size() && hashed[j].hash == run.hash; ++j) {
+      if (std::memcmp(data.row(run.row), data.row(hashed[j].row), row_bytes) == 0) {
+        if (used == head) ++used;
+        hashed[used++].row = hashed[j].row;
       }
-      if (!same.empty()) groups.emplace_back(hashed[i].row, std::move(same));
+    }
+    if (used > head) {
+      hashed[head] = {used - head - 1, run.row};
+      ++groups;
     }
     i = j;
   }
-  hashed = {};
-  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  struct Group {
+    std::int64_t first;
+    std::size_t at, size;
+  };
+  std::vector<Group> order;
+  order.reserve(groups);
+  for (std::size_t at = 0; at < used; at += 1 + hashed[at].hash) {
+    order.push_back({hashed[at].row, at + 1, hashed[at].hash});
+  }
+  std::sort(order.begin(), order.end(), [](const Group& a, const Group& b) { return a.first < b.first; });
+  result.firsts_.reserve(groups);
+  result.offsets_.reserve(groups + 1);
+  result.rows_.reserve(used - groups);
   result.offsets_.push_back(0);
-  for (const auto& [first, same] : groups) {
-    result.firsts_.push_back(first);
-    result.rows_.insert(result.rows_.end(), same.begin(), same.end());
+  for (const Group& group : order) {
+    result.firsts_.push_back(group.first);
+    for (std::size_t t = 0; t < group.size; ++t) result.rows_.push_back(hashed[group.at + t].row);
     result.offsets_.push_back(static_cast<std::int64_t>(result.rows_.size()));
   }
   return result;

@@ -17,6 +17,10 @@ class Duplicates {
   /// Looks at a sample first and groups all rows only where enough of them are equal to be worth it.
   static Duplicates find(const DatasetView& data, const Execution& execution);
 
+  /// Bytes a row that find() takes at most while it runs, its result included: a hash and a number, and where
+  /// all rows come in pairs half a group of 40 bytes and half a row of 8.
+  static constexpr std::uint64_t most_bytes_a_row = 40;
+
   /// Rows equal to `row` (a first of its group), ascending, without `row` itself; empty for most rows.
   std::span<const std::int64_t> of(std::int64_t row) const;
 

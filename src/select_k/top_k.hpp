@@ -27,6 +27,9 @@ class TopK {
   bool offer(R distance, std::int64_t row) {
     const Entry entry{distance, row};
     if (full_ && !(entry < worst_)) return false;
+    if (!heap_ && entries_.size() == entries_.capacity()) {  // doubling, but never past what is needed
+      entries_.reserve(std::min(std::max<std::size_t>(2 * entries_.size(), 64), longest()));
+    }
     entries_.push_back(entry);
     if (heap_) {
       std::push_heap(entries_.begin(), entries_.end());
@@ -35,8 +38,7 @@ class TopK {
         entries_.pop_back();
       }
       if (entries_.size() == k_) tighten(entries_.front());
-    } else if (entries_.size() >= k_ + std::max(k_ / 2, std::size_t{64}) ||
-               (!full_ && entries_.size() == k_)) {
+    } else if (entries_.size() >= longest() || (!full_ && entries_.size() == k_)) {
       compact();
     }
     return true;
@@ -57,6 +59,9 @@ class TopK {
 
  private:
   static constexpr std::int64_t largest_heap = 256;
+
+  // Entries a large list holds before it is cut to k.
+  std::size_t longest() const noexcept { return k_ + std::max(k_ / 2, std::size_t{64}); }
 
   void tighten(const Entry& worst) {
     full_ = true;

@@ -127,11 +127,16 @@ CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& para
           "fp16 or fp32",
           name(parameters.filter), data.dim, longest_int8_sum));
     }
-    if (execution.memory_limit > 0 && bytes(list.front()) > execution.memory_limit) {
-      throw OutOfMemory(
-          fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or use "
-                      "filter auto or none",
-                      name(parameters.filter), bytes(list.front()), execution.memory_limit));
+    if (execution.memory_limit > 0) {
+      const CodeChoice smallest = *std::min_element(
+          list.begin(), list.end(), [&](CodeChoice a, CodeChoice b) { return bytes(a) < bytes(b); });
+      std::erase_if(list, [&](CodeChoice c) { return bytes(c) > execution.memory_limit; });
+      if (list.empty()) {
+        throw OutOfMemory(
+            fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or use "
+                        "filter auto or none",
+                        name(parameters.filter), bytes(smallest), execution.memory_limit));
+      }
     }
   } else {
     if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) {

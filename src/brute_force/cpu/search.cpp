@@ -42,10 +42,11 @@ struct Job {
   Metric metric;
   std::int64_t list_k;  // k, but not more than there are rows
   CanonicalFunction canonical;
-  TileFunction kernel;                      // null without codes
-  std::int64_t chunk;                       // queries a task
-  std::int64_t splits;                      // parts the rows are cut into
-  std::vector<std::atomic<double>> bounds;  // one a query, when splits > 1
+  TileFunction kernel;                       // null without codes
+  std::int64_t chunk;                        // queries a task
+  std::int64_t splits;                       // parts the rows are cut into
+  std::vector<std::atomic<double>> bounds;   // one a query, when splits > 1
+  std::vector<std::atomic<bool>> fell_back;  // likewise: parts leave the filter each, it counts once
   Counters counters;
 };
 
@@ -72,7 +73,6 @@ class Task {
   }
 
   void run(ProgressCounter& progress) {
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(lists_.size()); ++i) evaluate_special(i);
     // Without codes the rows themselves stream past.
     const std::int64_t codes_bytes = codes_.space.bytes_per_tile();
     const std::int64_t rows_bytes =
@@ -82,6 +82,7 @@ class Task {
     const std::vector<std::int64_t> order = visiting_order(block);
     const std::int64_t bulk_from = sampled_blocks(block);
     slots_ = filter_.size();
+    open_ = slots_;
     masks_.resize(static_cast<std::size_t>(slots_));
     buffers_.resize(static_cast<std::size_t>(slots_ * (wait_ + tile_rows)));
     waiting_.assign(static_cast<std::size_t>(slots_), 0);
@@ -93,15 +94,18 @@ class Task {
       const std::int64_t from = order[b];
       const std::int64_t to = std::min(end_, from + block);
       if (static_cast<std::int64_t>(b) == bulk_from) flush_all();
-      for (std::int64_t t = from; t < to && slots_ > 0; ++t) visit(t);
+      for (std::int64_t t = from; t < to && open_ > 0; ++t) visit(t);
       for (const std::int64_t i : exact_) scan(i, from, to);
-      rows_seen += (to - from) * tile_rows;
+      evaluate_special(from, to);
+      const std::int64_t rows = std::min(to * tile_rows, job_.data.rows) - from * tile_rows;
+      rows_seen += rows;
+      pairs_ += open_ * rows;
       if (rows_seen >= tuning::fallback_after_rows) leave_useless_filter(rows_seen);
       if (job_.splits > 1) refresh_shared_bounds();
       progress.advance((to - from) * static_cast<std::int64_t>(lists_.size()));
     }
     flush_all();
-    job_.counters.pairs += slots_ * (end_ - begin_) * tile_rows;
+    job_.counters.pairs += pairs_;
     job_.counters.candidates += evaluated_;
   }
 
@@ -223,16 +227,19 @@ class Task {
     }
   }
 
-  // Rows no filter speaks for, in this task's part.
-  void evaluate_special(std::int64_t i) {
-    if (is_nan(i)) return;
+  // Rows of some tiles that no filter speaks for, for all queries.
+  void evaluate_special(std::int64_t from, std::int64_t to) {
     const auto& special = codes_.special;
-    auto at = std::lower_bound(special.begin(), special.end(), begin_ * tile_rows);
-    const auto last = std::lower_bound(special.begin(), special.end(), end_ * tile_rows);
-    while (at != last) {
-      const auto count = std::min<std::int64_t>(last - at, tile_rows);
-      evaluate(i, &*at, count);
-      at += count;
+    const auto first = std::lower_bound(special.begin(), special.end(), from * tile_rows);
+    const auto last = std::lower_bound(first, special.end(), to * tile_rows);
+    if (first == last) return;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(lists_.size()); ++i) {
+      if (is_nan(i)) continue;
+      for (auto at = first; at != last;) {
+        const auto count = std::min<std::int64_t>(last - at, tile_rows);
+        evaluate(i, &*at, count);
+        at += count;
+      }
     }
   }
 
@@ -258,8 +265,10 @@ class Task {
       flush(s);
       closed_[at] = true;
       filter_.close(s);
+      --open_;
       exact_.push_back(query_of_slot_[at]);
-      ++job_.counters.fallbacks;
+      const auto query = static_cast<std::size_t>(first_ + query_of_slot_[at]);
+      if (job_.splits == 1 || !job_.fell_back[query].exchange(true)) ++job_.counters.fallbacks;
     }
   }
 
@@ -276,10 +285,12 @@ class Task {
   std::vector<double> distances_;
   std::vector<std::int64_t> nan_, exact_, query_of_slot_;
   std::int64_t slots_ = 0;
+  std::int64_t open_ = 0;  // slots that have not left the filter
   std::vector<std::uint64_t> masks_;
   std::vector<std::int64_t> buffers_, waiting_, kept_;
   std::vector<bool> closed_;
   std::int64_t evaluated_ = 0;
+  std::int64_t pairs_ = 0;
 };
 
 struct Plan {
@@ -348,6 +359,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
           plan.chunk,
           plan.splits,
           std::vector<std::atomic<double>>(plan.splits > 1 ? static_cast<std::size_t>(queries.rows) : 0),
+          std::vector<std::atomic<bool>>(plan.splits > 1 ? static_cast<std::size_t>(queries.rows) : 0),
           {}};
   for (auto& bound : job.bounds) bound.store(std::numeric_limits<double>::infinity());
 
@@ -408,7 +420,10 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
                                         std::int64_t expected_queries, const Execution& execution) {
   auto prepared = std::make_shared<CpuPrepared>();
   prepared->codes = encode(data, choose_codes(data, parameters, expected_queries, execution), execution);
-  if (prepared->filter() != Filter::none) prepared->duplicates = Duplicates::find(data, execution);
+  const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * Duplicates::most_bytes_a_row;
+  const bool room =
+      execution.memory_limit == 0 || prepared->codes.bytes() + grouping <= execution.memory_limit;
+  if (prepared->filter() != Filter::none && room) prepared->duplicates = Duplicates::find(data, execution);
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -151,6 +152,83 @@ TEST(BruteForceMemory, TheLimitIsHonoured) {
   expect_truth(problem, knn(rows.view(), queries.view(), 10, {}, execution));
 }
 
+// A filter may have several forms of unequal size: none above the limit is taken.
+TEST(BruteForceMemory, NoCodesAboveTheLimit) {
+  const Problem problem = gaussian(1000, 128, 5);
+  const Rows rows(problem.data, problem.dtype);
+  for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {
+    const std::uint64_t most = BruteForce::build(rows.view(), {Metric::sqeuclidean, filter}).memory_bytes();
+    int built = 0;
+    for (std::uint64_t limit = most; limit > most / 10 * 9; limit -= most / 200) {
+      Execution execution;
+      execution.memory_limit = limit;
+      try {
+        const BruteForce index = BruteForce::build(rows.view(), {Metric::sqeuclidean, filter}, execution);
+        EXPECT_LE(index.memory_bytes(), limit) << name(filter);
+        ++built;
+      } catch (const OutOfMemory&) {
+        EXPECT_LT(limit, most);
+      }
+    }
+    EXPECT_GT(built, 0) << name(filter);
+  }
+}
+
+TEST(BruteForceMemory, EqualRowsAreGroupedWhereThereIsRoom) {
+  constexpr std::int64_t rows = 10000;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows; ++i) values.push_back(static_cast<float>(i / 4));
+  const DatasetView data(values.data(), rows, 1);
+  Execution execution;
+  for (const bool room : {true, false}) {
+    const BruteForce index = BruteForce::build(data, {}, execution);
+    const Neighbors result = index.search(data.slice(5000, 1), 5, execution);
+    EXPECT_EQ(result.statistics.collapsed_rows, room ? rows / 4 * 3 : 0);
+    EXPECT_EQ(result.indices, (std::vector<std::int64_t>{5000, 5001, 5002, 5003, 4996}));
+    execution.memory_limit = 60000;  // the codes take 40,000
+    EXPECT_TRUE(room || index.memory_bytes() <= execution.memory_limit);
+  }
+}
+
+// Two clusters too far apart for any code to tell the rows of one: every query leaves the filter, in every
+// part of the rows, and counts once.
+TEST(BruteForceStatistics, AQueryFallsBackOnce) {
+  constexpr std::int64_t n = 300000;
+  constexpr std::int64_t d = 17;
+  conformance::Random random(5);
+  std::vector<double> values(n * d);
+  for (std::int64_t i = 0; i < n * d; ++i) {
+    values[static_cast<std::size_t>(i)] =
+        (i / d % 2 == 0 ? 1e8 : -1e8) + static_cast<double>(random.below(9));
+  }
+  const DatasetView data(values.data(), n, d);
+  const BruteForce index = BruteForce::build(data, {Metric::sqeuclidean, Filter::int8});
+  Neighbors first;
+  for (const int threads : {1, 2, 4}) {
+    Execution execution;
+    execution.threads = threads;
+    const Neighbors result = index.search(data.slice(7, 3), 5, execution);
+    EXPECT_LE(result.statistics.fallbacks, 3) << threads;
+    EXPECT_LT(result.statistics.candidates, 3 * n);
+    if (threads < 4) EXPECT_EQ(result.statistics.fallbacks, 3) << threads;
+    if (threads == 1) {
+      EXPECT_LT(result.statistics.pairs, 3 * n) << "what is evaluated without the filter is not looked at";
+      first = result;
+    }
+    EXPECT_EQ(result.indices, first.indices);
+  }
+}
+
+TEST(BruteForceStatistics, PairsAreQueriesTimesRows) {
+  const Problem problem = gaussian(1001, 20, 7);
+  const Rows rows(problem.data, problem.dtype);
+  const Rows queries(problem.queries, problem.dtype);
+  for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {
+    const BruteForce index = BruteForce::build(rows.view(), {Metric::sqeuclidean, filter});
+    EXPECT_EQ(index.search(queries.view(), 10).statistics.pairs, 1001 * 7);
+  }
+}
+
 struct Reports {
   std::mutex mutex;
   std::vector<Progress> list;
@@ -231,6 +309,58 @@ TEST(BruteForceCancel, ThrowsCancelled) {
   EXPECT_THROW(knn(rows.view(), queries.view(), 10, {}, execution), Cancelled);
   // The index is as good as before.
   expect_truth(problem, index.search(queries.view(), 10));
+}
+
+// Rows that no filter speaks for (here all of them) are no reason to be deaf.
+TEST(BruteForceCancel, IsNoticedAmongRowsWithoutAFilter) {
+  constexpr std::int64_t n = 60000;
+  constexpr std::int64_t d = 16;
+  conformance::Random random(6);
+  std::vector<double> values(n * d);
+  for (double& value : values) value = 1e300 * static_cast<double>(1 + random.below(99));
+  const DatasetView data(values.data(), n, d);
+  const BruteForce index = BruteForce::build(data, {Metric::inner_product, Filter::int8});
+  const auto seconds = [&](bool stop) {
+    Execution execution;
+    execution.threads = 1;
+    execution.cancelled = [stop] { return stop; };
+    const auto start = std::chrono::steady_clock::now();
+    if (stop) {
+      EXPECT_THROW(index.search(data.slice(0, 100), 5, execution), Cancelled);
+    } else {
+      EXPECT_EQ(index.search(data.slice(0, 100), 5, execution).statistics.candidates, 100 * n);
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  double whole = seconds(false);
+  double stopped = seconds(true);
+  for (int again = 0; again < 3; ++again) {  // another program may have been in the way
+    whole = std::min(whole, seconds(false));
+    stopped = std::min(stopped, seconds(true));
+  }
+  EXPECT_LT(stopped, whole / 6);  // a block of one of three chunks of queries
+}
+
+// More threads than cores, differently many at once: TBB would complain on stderr of the smaller limit.
+TEST(BruteForceConcurrency, WideSearchesAtOnceAreSilent) {
+  const Problem problem = gaussian(20000, 8, 40);
+  const Rows rows(problem.data, problem.dtype);
+  const Rows queries(problem.queries, problem.dtype);
+  const BruteForce index = BruteForce::build(rows.view());
+  std::vector<Neighbors> results(4);
+  std::vector<std::thread> threads;
+  testing::internal::CaptureStderr();
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  for (std::size_t t = 0; t < results.size(); ++t) {
+    threads.emplace_back([&, t] {
+      Execution execution;
+      execution.threads = cores + 1 + 20 * static_cast<int>(t);
+      for (int repeat = 0; repeat < 10; ++repeat) results[t] = index.search(queries.view(), 10, execution);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  for (const Neighbors& result : results) expect_truth(problem, result);
 }
 
 // Any number of threads may search one index, each with its own settings.
