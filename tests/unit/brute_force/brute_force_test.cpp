@@ -210,7 +210,9 @@ TEST(BruteForceStatistics, AQueryFallsBackOnce) {
     const Neighbors result = index.search(data.slice(7, 3), 5, execution);
     EXPECT_LE(result.statistics.fallbacks, 3) << threads;
     EXPECT_LT(result.statistics.candidates, 3 * n);
-    if (threads < 4) EXPECT_EQ(result.statistics.fallbacks, 3) << threads;
+    if (threads < 4) {
+      EXPECT_EQ(result.statistics.fallbacks, 3) << threads;
+    }
     if (threads == 1) {
       EXPECT_LT(result.statistics.pairs, 3 * n) << "what is evaluated without the filter is not looked at";
       first = result;
