@@ -24,7 +24,7 @@ struct Device {
 std::string name(const Device& device);
 
 /// Parses "cpu", "cuda", "cuda:1", "cuda:0,1,2", "all" (every CUDA device) or "auto" (a CUDA device
-/// where there is one, else the CPU).
+/// where there is one that an index can run on, else the CPU).
 /// @throws InvalidArgument for other text, DeviceError when a named device is not there
 std::vector<Device> parse_devices(std::string_view text);
 

@@ -1,6 +1,7 @@
 // Devices and threads of a call.
 #include "kith/execution.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/instruction_set.hpp"
 #include "cuda/devices.hpp"
 #include "kith/error.hpp"
+#include "kith/support.hpp"
 
 namespace kith {
 
@@ -69,7 +71,12 @@ std::vector<Device> parse_devices(std::string_view text) {
   for (const DeviceInfo& gpu : gpus) {
     if (gpu.usable) usable.push_back(gpu.device);
   }
-  if (text == "auto") return usable.empty() ? std::vector{Device{}} : std::vector{usable.front()};
+  // A GPU is worth choosing only where an index can run on it.
+  const bool gpu_backend = std::any_of(supported.begin(), supported.end(),
+                                       [](const Support& s) { return s.backend == Device::Kind::cuda; });
+  if (text == "auto") {
+    return usable.empty() || !gpu_backend ? std::vector{Device{}} : std::vector{usable.front()};
+  }
   const bool names_cuda = text == "cuda" || text == "all" || text.starts_with("cuda:");
   if (!names_cuda) {
     throw InvalidArgument(
