@@ -107,6 +107,35 @@ void in_arena(int threads, const Body& body) {
   arena.execute(body);
 }
 
+/// Tells ThreadSanitizer what oneTBB, which is not instrumented, orders: what came before the loop happens
+/// before every task, and every task before what comes after. Tasks stay unordered among themselves.
+class SharedWork {
+ public:
+#if defined(__SANITIZE_THREAD__)
+  void offer() {
+    offered_.store(1, std::memory_order_release);
+  }
+  void begin() {
+    (void)offered_.load(std::memory_order_acquire);
+  }
+  void end() {
+    done_.fetch_add(1, std::memory_order_release);
+  }
+  void collect() {
+    (void)done_.load(std::memory_order_acquire);
+  }
+
+ private:
+  std::atomic<int> offered_{0};
+  std::atomic<int> done_{0};
+#else
+  void offer() {}
+  void begin() {}
+  void end() {}
+  void collect() {}
+#endif
+};
+
 /// Runs body(i) for i in [0, count) on `threads` threads; the first exception stops the rest and is rethrown.
 template <class Body>
 void parallel_for(int threads, std::int64_t count, const Body& body) {
@@ -114,14 +143,19 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }
+  SharedWork work;
+  work.offer();
   in_arena(threads, [&] {
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, count, 1),
         [&](const tbb::blocked_range<std::int64_t>& range) {
+          work.begin();
           for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i);
+          work.end();
         },
         tbb::simple_partitioner());
   });
+  work.collect();
 }
 
 }  // namespace kith
