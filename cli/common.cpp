@@ -22,8 +22,8 @@ CLI::Option* Common::file(CLI::Option* option) {
   return option;
 }
 
-CLI::Option* Common::choice(CLI::Option* option, std::vector<std::pair<std::string, std::string>> choices,
-                            bool closed) {
+CLI::Option* Common::choice(CLI::Option* option,
+                            const std::vector<std::pair<std::string, std::string>>& choices, bool closed) {
   OptionAbout& about = options[option];
   about.completes = OptionAbout::Completes::choice;
   about.choices = choices;

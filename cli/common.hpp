@@ -71,7 +71,7 @@ struct Common {
   CLI::Option* file(CLI::Option* option);
   /// Gives an option a closed list of values, shown in the help and offered by the completions. The
   /// value is checked at parse time with a "did you mean".
-  CLI::Option* choice(CLI::Option* option, std::vector<std::pair<std::string, std::string>> choices,
+  CLI::Option* choice(CLI::Option* option, const std::vector<std::pair<std::string, std::string>>& choices,
                       bool closed = true);
 };
 
