@@ -59,7 +59,7 @@ void add_execution_options(CLI::App& command, Common& common) {
   common
       .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),
               {{"cpu", "the processor"},
-               {"auto", "the first GPU where there is one, else the processor"},
+               {"auto", "the first GPU that an index can run on, else the processor"},
                {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several"},
                {"all", "every GPU"}},
               false)
