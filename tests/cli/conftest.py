@@ -1,29 +1,14 @@
-"""The program under test, and the mark that says which option a test would catch being ignored."""
+"""Fixtures that run the program, and the mark that says which option a test would catch being ignored."""
 
-import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-KITH = Path(os.environ.get("KITH", ROOT / "build" / "bin" / "kith")).resolve()
+from program import KITH, Outcome
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "covers(command, *options): the test fails if an option were ignored")
-
-
-class Outcome:
-    def __init__(self, process):
-        self.code = process.returncode
-        self.out = process.stdout.decode()
-        self.err = process.stderr.decode()
-
-    @property
-    def json(self):
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -54,8 +39,3 @@ def kith(folder):
         return outcome
 
     return run
-
-
-def files_of(folder):
-    """Names of all files in the folder, temporary ones too."""
-    return sorted(path.name for path in folder.iterdir())

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from conftest import files_of
+from program import files_of
 
 
 @pytest.fixture

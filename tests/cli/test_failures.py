@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from conftest import files_of
+from program import files_of
 
 
 @pytest.fixture

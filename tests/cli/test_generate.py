@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from conftest import files_of
+from program import files_of
 
 KINDS = ["uniform", "gaussian", "clusters", "low_intrinsic_dimension", "terrain_scan"]
 

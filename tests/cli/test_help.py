@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import KITH, ROOT
+from program import KITH, ROOT
 
 COMMANDS = ["knn", "build", "search", "evaluate", "convert", "info", "generate", "devices", "bench", "completion", "man", "help"]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import oracle
-from conftest import files_of
+from program import files_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from fcntl import ioctl
 import numpy as np
 import pytest
 
-from conftest import KITH, files_of
+from program import KITH, files_of
 
 
 @pytest.fixture
