@@ -181,6 +181,7 @@ Dataset read_las(const Source& source, const ReadOptions& options) {
       source.bytes.data() + header.offset + static_cast<std::uint64_t>(range.first) * header.record_bytes;
   for (std::int64_t i = 0; i < range.count; ++i, record += header.record_bytes) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() gives writable memory
       *to++ = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
     }
   }
