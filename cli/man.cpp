@@ -165,8 +165,8 @@ void add_help(CLI::App& app, Common& common) {
   for (const CLI::App* known : app.get_subcommands({})) {
     if (known != &command) names.emplace_back(known->get_name(), "");
   }
-  common.choice(command.add_option("COMMAND", *name, "The command to explain")->type_name("COMMAND"),
-                std::move(names), false);
+  common.choice(command.add_option("COMMAND", *name, "The command to explain")->type_name("COMMAND"), names,
+                false);
   common.about(command).examples = {{"kith help knn", "The same as kith knn --help."}};
 }
 
