@@ -42,16 +42,16 @@ void check_search(const DatasetView& data, const DatasetView& queries, std::int6
 void check_output_memory(const DatasetView& data, const DatasetView& queries, std::int64_t k,
                          const Execution& execution) {
   const int128 cells = static_cast<int128>(queries.rows) * k;
-  const int128 bytes =
-      cells * static_cast<int128>(sizeof(std::int64_t) + size_of(distance_dtype(data.dtype)));
+  const std::size_t cell_bytes = sizeof(std::int64_t) + size_of(distance_dtype(data.dtype));
   const int128 limit = execution.memory_limit > 0
                            ? static_cast<int128>(execution.memory_limit)
                            : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
-  if (bytes > limit) {
+  if (cells > limit / static_cast<int128>(cell_bytes)) {
     throw OutOfMemory(
         fmt::format("{} queries with k = {} need {} bytes for the answer, the limit is {}; ask for fewer "
                     "neighbours, or search the queries in parts",
-                    queries.rows, k, static_cast<double>(bytes), static_cast<double>(limit)));
+                    queries.rows, k, static_cast<double>(cells) * static_cast<double>(cell_bytes),
+                    static_cast<double>(limit)));
   }
 }
 
@@ -130,9 +130,8 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
     const auto rows = header.at("rows").get<std::int64_t>();
     const auto dim = header.at("dim").get<std::int64_t>();
     const auto bytes = file.section("dataset");
-    if (rows < 0 || dim < 1 ||
-        static_cast<int128>(rows) * dim * static_cast<int128>(size_of(dtype)) !=
-            static_cast<int128>(bytes.size())) {
+    if (rows < 0 || dim < 1 || bytes.size() % size_of(dtype) != 0 ||
+        static_cast<int128>(rows) * dim != static_cast<int128>(bytes.size() / size_of(dtype))) {
       throw IoError(fmt::format("'{}' is corrupt: {} rows of dimension {} do not fit its {} bytes",
                                 path.string(), rows, dim, bytes.size()));
     }
