@@ -79,9 +79,7 @@ void add_build(CLI::App& app, Common& common) {
     types.emplace_back(type,
                        type == "brute_force" ? "looks at every row through the filter; always exact" : "");
   }
-  common
-      .choice(command.add_option("--index", options->index, "Kind of index")->type_name("TYPE"),
-              std::move(types))
+  common.choice(command.add_option("--index", options->index, "Kind of index")->type_name("TYPE"), types)
       ->capture_default_str()
       ->group("Index");
   add_metric_option(command, common, options->metric);

@@ -169,7 +169,7 @@ void add_convert(CLI::App& app, Common& common) {
   common.choice(command.add_option("--format", options->format, "Format of OUT, whatever its extension")
                     ->type_name("FORMAT")
                     ->group("Formats"),
-                std::move(all_formats));
+                all_formats);
   command
       .add_option(
           "--memory-limit", common.memory_limit,

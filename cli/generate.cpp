@@ -139,7 +139,7 @@ void add_generate(CLI::App& app, Common& common) {
   common.choice(command.add_option("--format", options->format, "Format of the file, whatever its extension")
                     ->type_name("FORMAT")
                     ->group("File"),
-                std::move(formats));
+                formats);
   command
       .add_option("--threads", common.threads, "Threads to use; 0 means one per core this process may use")
       ->type_name("N")
