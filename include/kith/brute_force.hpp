@@ -56,6 +56,14 @@ class BruteForce {
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {}) const;
 
+  /// The same answer into memory of the caller's, on the host or on a GPU; complete when the call returns.
+  /// Queries and answers on the GPU that searches are used where they lie, ordered after the work on
+  /// execution.stream.
+  /// @param out [queries.rows, k]; its k is the k of the search
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled; what `out` holds is then unspecified
+  SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
+                               const Execution& execution = {}) const;
+
   /// Writes one file, whole or not at all.
   /// @throws IoError
   void save(const std::filesystem::path& path, const Execution& execution = {}) const;

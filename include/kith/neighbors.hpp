@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "kith/dataset.hpp"
 #include "kith/dtype.hpp"
 #include "kith/error.hpp"
 
@@ -60,6 +61,17 @@ struct Neighbors {
     const auto at = static_cast<std::size_t>(query * k + rank);
     return std::visit([at](const auto& held) { return static_cast<double>(held[at]); }, distances);
   }
+};
+
+/// Memory that takes an answer: indices and distances, both [queries, k] row-major and contiguous, on the host
+/// or on one CUDA device. Distances are float for f32, f16, bf16, i8 and u8 data, double for f64 data.
+struct NeighborsView {
+  std::int64_t* indices = nullptr;
+  void* distances = nullptr;
+  std::int64_t queries = 0;
+  std::int64_t k = 0;
+  MemorySpace space = MemorySpace::host;
+  int device = 0;  ///< ordinal when space is cuda
 };
 
 }  // namespace kith

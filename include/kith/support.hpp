@@ -27,11 +27,12 @@ struct Support {
 
 namespace detail {
 constexpr auto make_support() {
-  std::array<Support, all_dtypes.size() * all_metrics.size()> list{};
+  constexpr std::array backends = {Device::Kind::cpu, Device::Kind::cuda};
+  std::array<Support, backends.size() * all_dtypes.size() * all_metrics.size()> list{};
   std::size_t at = 0;
-  for (Dtype dtype : all_dtypes) {
-    for (Metric metric : all_metrics) {
-      list[at++] = Support{"brute_force", dtype, metric, Device::Kind::cpu};
+  for (Device::Kind backend : backends) {
+    for (Dtype dtype : all_dtypes) {
+      for (Metric metric : all_metrics) list[at++] = Support{"brute_force", dtype, metric, backend};
     }
   }
   return list;

@@ -25,9 +25,14 @@ struct Backend {
   /// Arguments are checked already.
   Neighbors (*search)(const Prepared& prepared, const DatasetView& dataset, Metric metric,
                       const DatasetView& queries, std::int64_t k, const Execution& execution);
+  /// The same into the caller's memory; null where a backend only returns answers.
+  SearchStatistics (*search_into)(const Prepared& prepared, const DatasetView& dataset, Metric metric,
+                                  const DatasetView& queries, const NeighborsView& out,
+                                  const Execution& execution);
 };
 
 const Backend& cpu_backend();
+const Backend& cuda_backend();  // defined in builds with CUDA
 
 /// The backend `execution` names. @throws DeviceError when this build has none for it
 const Backend& backend_for(const Execution& execution);

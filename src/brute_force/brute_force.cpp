@@ -55,6 +55,16 @@ void check_output_memory(const DatasetView& data, const DatasetView& queries, st
   }
 }
 
+// Rows in GPU memory are for the GPU.
+void check_space(const DatasetView& view, const char* what, const brute_force::Backend& backend) {
+  if (view.space == MemorySpace::cuda && &backend == &brute_force::cpu_backend()) {
+    throw InvalidArgument(
+        fmt::format("the {} lie in the memory of cuda:{} but the search is to run on the CPU; "
+                    "name a CUDA device, or copy them to the host",
+                    what, view.device));
+  }
+}
+
 BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
                              std::int64_t expected_queries, const Execution& execution) {
   validate(dataset.view(), "dataset");
@@ -62,26 +72,37 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.dataset = dataset;
   state.parameters = parameters;
   state.backend = &brute_force::backend_for(execution);
+  check_space(dataset.view(), "rows", *state.backend);
   state.prepared = state.backend->prepare(dataset.view(), parameters, expected_queries, execution);
   return state;
 }
 
-Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
-                       const Execution& execution) {
-  const DatasetView& data = state.dataset.view();
+// Runs a search on the index's backend after the checks that all of them share.
+template <class Search>
+auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+                const Execution& execution, Search&& search) {
   if (&brute_force::backend_for(execution) != state.backend) {
     throw InvalidArgument(
         "the index was built for another kind of device; build it for the one to search on");
   }
-  check_output_memory(data, queries, k, execution);
+  check_space(queries, "queries", *state.backend);
   try {
-    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);
+    return search();
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(
         fmt::format("the machine has no memory left for {} queries with k = {}; ask for fewer neighbours, "
                     "or search the queries in parts",
                     queries.rows, k));
   }
+}
+
+Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+                       const Execution& execution) {
+  const DatasetView& data = state.dataset.view();
+  check_output_memory(data, queries, k, execution);
+  return run_search(state, queries, k, execution, [&] {
+    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);
+  });
 }
 
 }  // namespace
@@ -101,8 +122,43 @@ Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const E
   return search_state(*state_, queries, k, execution);
 }
 
+SearchStatistics BruteForce::search_into(const DatasetView& queries, const NeighborsView& out,
+                                         const Execution& execution) const {
+  const DatasetView& data = state_->dataset.view();
+  check_search(data, queries, out.k);
+  if (out.queries != queries.rows) {
+    throw InvalidArgument(
+        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
+                    queries.rows));
+  }
+  if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
+    throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
+  }
+  return run_search(*state_, queries, out.k, execution, [&]() -> SearchStatistics {
+    const brute_force::Backend& backend = *state_->backend;
+    if (backend.search_into != nullptr) {
+      return backend.search_into(*state_->prepared, data, metric(), queries, out, execution);
+    }
+    if (out.space == MemorySpace::cuda) {
+      throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
+    }
+    check_output_memory(data, queries, out.k, execution);
+    const Neighbors found = backend.search(*state_->prepared, data, metric(), queries, out.k, execution);
+    std::copy(found.indices.begin(), found.indices.end(), out.indices);
+    std::visit(
+        [&]<class T>(const std::vector<T>& list) {
+          std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
+        },
+        found.distances);
+    return found.statistics;
+  });
+}
+
 void BruteForce::save(const std::filesystem::path& path, const Execution& execution) const {
   const auto& data = state_->dataset.view();
+  if (data.space == MemorySpace::cuda) {
+    throw InvalidArgument("the index's rows lie in GPU memory; build it from rows in host memory to save it");
+  }
   nlohmann::json header = {{"index", "brute_force"},   {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
                            {"metric", name(metric())}, {"filter", name(filter())}};
@@ -178,11 +234,21 @@ namespace brute_force {
 
 const Backend& backend_for(const Execution& execution) {
   if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
+  const Device::Kind kind = execution.devices.front().kind;
   for (const Device& device : execution.devices) {
-    if (device.kind != Device::Kind::cpu) {
-      throw DeviceError(fmt::format(
-          "brute_force has no backend for {} in this version of Kith; use --device cpu", name(device)));
+    if (device.kind != kind) {
+      throw InvalidArgument(
+          "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
     }
+  }
+  if (kind == Device::Kind::cuda) {
+#ifdef KITH_CUDA_ENABLED
+    return cuda_backend();
+#else
+    throw DeviceError(
+        fmt::format("{} cannot be used: this build of Kith has no CUDA support; use --device cpu",
+                    name(execution.devices.front())));
+#endif
   }
   return cpu_backend();
 }

@@ -22,11 +22,18 @@ Size size() {
   return Size::normal;
 }
 
-const std::vector<Filter>& filters(std::string_view index) {
-  static const std::vector<Filter> all = {Filter::automatic, Filter::int8, Filter::fp16, Filter::fp32,
-                                          Filter::none};
-  static const std::vector<Filter> one = {Filter::automatic};
-  return index == "brute_force" ? all : one;
+std::vector<Filter> filters(const Support& entry) {
+  if (entry.index != "brute_force") return {Filter::automatic};
+  if (entry.backend == Device::Kind::cpu) {
+    return {Filter::automatic, Filter::int8, Filter::fp16, Filter::fp32, Filter::none};
+  }
+  std::vector<Filter> list = {Filter::automatic, Filter::none};
+  const bool manhattan = entry.metric == Metric::manhattan;
+  const bool differences =
+      manhattan || entry.metric == Metric::sqeuclidean || entry.metric == Metric::euclidean;
+  if (!manhattan) list.push_back(Filter::int8);
+  if (differences) list.push_back(Filter::fp32);
+  return list;
 }
 
 Counts& counts() {
@@ -135,8 +142,10 @@ std::uint64_t hash(const Problem& problem) {
 }  // namespace
 
 std::vector<std::pair<InstructionSet, Filter>> paths(const Support& entry, std::uint64_t chance) {
-  const auto& sets = usable_instruction_sets();
-  const auto& list = filters(entry.index);
+  const auto list = filters(entry);
+  const std::vector<InstructionSet> sets =
+      entry.backend == Device::Kind::cpu ? usable_instruction_sets()
+                                         : std::vector<InstructionSet>{usable_instruction_sets().front()};
   std::vector<std::pair<InstructionSet, Filter>> out;
   for (std::size_t s = 0; s < sets.size(); ++s) {
     for (std::size_t f = 0; f < list.size(); ++f) {

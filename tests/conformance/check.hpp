@@ -18,8 +18,8 @@ namespace kith::conformance {
 enum class Size : std::uint8_t { reduced, normal, full };
 Size size();
 
-/// Filters an index type knows; indexes without filters have one entry.
-const std::vector<Filter>& filters(std::string_view index);
+/// Filters an index type knows on a backend for a metric; indexes without filters have one entry.
+std::vector<Filter> filters(const Support& entry);
 
 /// Holds the forced instruction set for a scope.
 class Forced {

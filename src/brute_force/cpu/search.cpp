@@ -443,7 +443,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{prepare, search};
+  static const Backend backend{prepare, search, nullptr};
   return backend;
 }
 

@@ -1,0 +1,201 @@
+// Exact search on GPUs: the cases of docs/benchmarks.md with data made on the device, medians of whole calls
+// (queries and answers in GPU memory), each answer checked against an unfiltered search of some of its
+// queries.
+//   gpu_search [--repeat N] [--devices cuda:0,1] [--json FILE] [CASE...]      CASE: d,queries,rows,k[,dtype]
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "kith/kith.hpp"
+
+namespace {
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) {
+    std::fprintf(stderr, "%s\n", cudaGetErrorString(status));
+    std::exit(1);
+  }
+}
+
+// Uniform in [0, 1): splitmix64 of the position (Steele et al. 2014).
+__device__ std::uint64_t mix(std::uint64_t z) {
+  z *= 0x9E3779B97F4A7C15ULL;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31U);
+}
+
+__global__ void fill_floats(float* out, std::int64_t count, std::uint64_t seed) {
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    out[i] = static_cast<float>(mix(seed + static_cast<std::uint64_t>(i) + 1) >> 40U) * 0x1p-24F;
+  }
+}
+__global__ void fill_bytes(std::uint8_t* out, std::int64_t count, std::uint64_t seed) {
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
+    out[i] = static_cast<std::uint8_t>(mix(seed + static_cast<std::uint64_t>(i) + 1) >> 56U);
+  }
+}
+
+struct Rows {
+  void* data = nullptr;
+  kith::DatasetView view;
+  Rows(std::int64_t rows, std::int64_t dim, kith::Dtype dtype, std::uint64_t seed) {
+    const std::int64_t count = rows * dim;
+    check(cudaMalloc(&data, static_cast<std::size_t>(count) * kith::size_of(dtype)));
+    if (dtype == kith::Dtype::f32) {
+      fill_floats<<<4096, 256>>>(static_cast<float*>(data), count, seed);
+    } else {
+      fill_bytes<<<4096, 256>>>(static_cast<std::uint8_t*>(data), count, seed);
+    }
+    check(cudaDeviceSynchronize());
+    view = kith::DatasetView(data, dtype, rows, dim, dim);
+    view.space = kith::MemorySpace::cuda;
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+  ~Rows() { (void)cudaFree(data); }
+};
+
+struct Answer {
+  std::int64_t* indices = nullptr;
+  float* distances = nullptr;
+  std::int64_t queries, k;
+  Answer(std::int64_t q, std::int64_t kk) : queries(q), k(kk) {
+    check(cudaMalloc(&indices, static_cast<std::size_t>(q * kk) * sizeof(std::int64_t)));
+    check(cudaMalloc(&distances, static_cast<std::size_t>(q * kk) * sizeof(float)));
+  }
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  ~Answer() {
+    (void)cudaFree(indices);
+    (void)cudaFree(distances);
+  }
+  kith::NeighborsView view() const { return {indices, distances, queries, k, kith::MemorySpace::cuda, 0}; }
+};
+
+struct Case {
+  std::int64_t dim, queries, rows, k;
+  kith::Dtype dtype = kith::Dtype::f32;
+};
+
+// Cells of the first `some` queries that differ from an unfiltered search.
+std::int64_t wrong_cells(const kith::DatasetView& data, const kith::DatasetView& queries,
+                         const Answer& answer, std::int64_t some, const kith::Execution& execution) {
+  some = std::min(some, queries.rows);
+  const auto plain =
+      kith::BruteForce::build(data, {kith::Metric::sqeuclidean, kith::Filter::none}, execution);
+  const kith::Neighbors truth = plain.search(queries.slice(0, some), answer.k, execution);
+  const auto cells = static_cast<std::size_t>(some * answer.k);
+  std::vector<std::int64_t> indices(cells);
+  std::vector<float> distances(cells);
+  check(cudaMemcpy(indices.data(), answer.indices, cells * sizeof(std::int64_t), cudaMemcpyDeviceToHost));
+  check(cudaMemcpy(distances.data(), answer.distances, cells * sizeof(float), cudaMemcpyDeviceToHost));
+  const auto& expected = std::get<std::vector<float>>(truth.distances);
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < cells; ++i) {
+    if (indices[i] != truth.indices[i] || std::memcmp(&distances[i], &expected[i], 4) != 0) ++wrong;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int repeat = 15;
+  std::string devices = "cuda:0";
+  std::string json;
+  kith::Filter filter = kith::Filter::automatic;
+  std::vector<Case> cases;
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--repeat" && i + 1 < argc) {
+      repeat = std::atoi(argv[++i]);
+    } else if (text == "--devices" && i + 1 < argc) {
+      devices = argv[++i];
+    } else if (text == "--json" && i + 1 < argc) {
+      json = argv[++i];
+    } else if (text == "--filter" && i + 1 < argc) {
+      filter = kith::parse_filter(argv[++i]);
+    } else {
+      Case c{};
+      char dtype[8] = "f32";
+      long long v[4];
+      if (std::sscanf(text.c_str(), "%lld,%lld,%lld,%lld,%7s", &v[0], &v[1], &v[2], &v[3], dtype) < 4) {
+        std::fprintf(stderr, "'%s' is not a case; write d,queries,rows,k[,f32|u8]\n", text.c_str());
+        return 2;
+      }
+      c = {v[0], v[1], v[2], v[3], kith::parse_dtype(dtype)};
+      cases.push_back(c);
+    }
+  }
+  if (cases.empty()) {
+    cases = {{128, 512, 8192, 16},       {3, 1024, 65536, 1},       {16, 1024, 65536, 1},
+             {3, 1024, 1048576, 1},      {16, 1024, 1048576, 1},    {3, 1, 16777216, 1},
+             {16, 1, 16777216, 1},       {128, 1, 1000000, 10},     {768, 1, 1000000, 10},
+             {768, 100, 1000000, 10},    {96, 10000, 1000000, 10},  {128, 10000, 1000000, 10},
+             {128, 10000, 1000000, 100}, {768, 10000, 1000000, 10}, {768, 10000, 1000000, 100},
+             {96, 10000, 10000000, 10}};
+  }
+  kith::Execution execution;
+  execution.devices = kith::parse_devices(devices);
+  std::ofstream out;
+  if (!json.empty()) {
+    out.open(json);
+    out << "[";
+  }
+  std::printf("%5s %6s %9s %5s %5s | %9s %9s %9s | %10s %8s %10s %4s %9s %5s\n", "d", "q", "n", "k", "dtype",
+              "median ms", "min ms", "max ms", "QPS", "TFLOP/s", "cand/q", "fall", "build ms", "wrong");
+  bool first = true;
+  for (const Case& c : cases) {
+    const Rows rows(c.rows, c.dim, c.dtype, 0x1234567);
+    const Rows queries(c.queries, c.dim, c.dtype, 0x76543210);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto index = kith::BruteForce::build(rows.view, {kith::Metric::sqeuclidean, filter}, execution);
+    const double build =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    const Answer answer(c.queries, c.k);
+    kith::SearchStatistics s;
+    for (int i = 0; i < 3; ++i) s = index.search_into(queries.view, answer.view(), execution);
+    std::vector<double> times;
+    for (int i = 0; i < repeat; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      s = index.search_into(queries.view, answer.view(), execution);
+      times.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::sort(times.begin(), times.end());
+    const double median = times[times.size() / 2];
+    const double pairs = static_cast<double>(c.queries) * static_cast<double>(c.rows);
+    const std::int64_t wrong = wrong_cells(rows.view, queries.view, answer, 16, execution);
+    std::printf(
+        "%5lld %6lld %9lld %5lld %5s | %9.4f %9.4f %9.4f | %10.0f %8.1f %10.1f %4lld %9.2f %5lld  %s\n",
+        static_cast<long long>(c.dim), static_cast<long long>(c.queries), static_cast<long long>(c.rows),
+        static_cast<long long>(c.k), std::string(kith::name(c.dtype)).c_str(), median, times.front(),
+        times.back(), static_cast<double>(c.queries) / median * 1e3,
+        pairs * 2 * static_cast<double>(c.dim) / median / 1e9,
+        static_cast<double>(s.candidates) / static_cast<double>(c.queries),
+        static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong), s.filter.c_str());
+    std::fflush(stdout);
+    if (out.is_open()) {
+      out << (first ? "\n" : ",\n") << "  {\"dim\": " << c.dim << ", \"queries\": " << c.queries
+          << ", \"rows\": " << c.rows << ", \"k\": " << c.k << ", \"dtype\": \"" << kith::name(c.dtype)
+          << "\", \"median_ms\": " << median << ", \"min_ms\": " << times.front()
+          << ", \"max_ms\": " << times.back() << ", \"build_ms\": " << build << ", \"filter\": \"" << s.filter
+          << "\", \"candidates\": " << s.candidates << ", \"fallbacks\": " << s.fallbacks
+          << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices << "\"}";
+      first = false;
+    }
+  }
+  if (out.is_open()) out << "\n]\n";
+  return 0;
+}

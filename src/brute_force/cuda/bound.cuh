@@ -1,0 +1,104 @@
+// From "no answer is farther than this" to the numbers the GPU's kernels compare with. Derived in
+// docs/exact-contract.md, step 9; all roundings go the safe way.
+#pragma once
+
+#include <cstdint>
+
+#include <math_constants.h>
+
+#include "brute_force/cuda/kernels.hpp"
+
+namespace kith::cuda {
+
+/// Keeps every row that is not special or NaN.
+__device__ inline QueryBound open_bound(const Space& space) {
+  if (space.int8()) return {0, CUDART_INF, 0};
+  return {CUDART_INF, 0, 0};
+}
+
+/// Keeps nothing.
+__device__ inline QueryBound closed_bound(const Space& space) {
+  if (space.int8()) return {CUDART_INF, 0, 0};
+  return {-1, 0, 0};
+}
+
+/// The threshold of a tile: the product of codes less h must reach it.
+template <bool triangle>
+__device__ inline std::int32_t tile_threshold(const QueryBound& bound, double residual, double norm) {
+  double limit;
+  if constexpr (triangle) {
+    const double reach = bound.c1 + residual;
+    limit = bound.c0 - 0.5 * reach * reach * (1 + 0x1p-40) - 0x1p-10;
+  } else {
+    const double slack =
+        bound.c1 == CUDART_INF ? CUDART_INF : (bound.c1 * norm + bound.c2 * residual) * (1 + 0x1p-40);
+    limit = bound.c0 - fabs(bound.c0) * 0x1p-40 - slack - 0x1p-10;
+    if (bound.c0 == CUDART_INF) limit = CUDART_INF;
+  }
+  if (!(limit > keep_all)) return keep_all;  // a NaN keeps all
+  return limit >= 2147483647.0 ? 2147483647 : static_cast<std::int32_t>(floor(limit));
+}
+
+__device__ inline double next_above(double x) {
+  if (x == CUDART_INF) return x;
+  if (x == 0) return __longlong_as_double(1);
+  const long long bits = __double_as_longlong(x);
+  return __longlong_as_double(x > 0 ? bits + 1 : bits - 1);
+}
+__device__ inline double next_above(float x) {
+  if (x == CUDART_INF_F) return CUDART_INF;
+  if (x == 0) return __int_as_float(1);
+  const int bits = __float_as_int(x);
+  return __int_as_float(x > 0 ? bits + 1 : bits - 1);
+}
+
+/// A real number that no true distance exceeds whose canonical value rounds to at most `bound`; squared for
+/// the Euclidean metrics. See real_bound in brute_force/cpu/filter.cpp.
+template <class R>
+__device__ inline double real_bound(R bound, const Space& space) {
+  const double above = next_above(bound);
+  const double error = (static_cast<double>(space.dim) + 16) * 0x1p-52;
+  switch (space.metric) {
+    case Metric::sqeuclidean: return above * (1 + error) + 0x1p-1000;
+    case Metric::euclidean: return above * above * (1 + 2 * error) + 0x1p-1000;
+    case Metric::inner_product: return above + 0x1p-1000;
+    case Metric::manhattan: return above * (1 + error);
+    default: return above;
+  }
+}
+
+/// The bound of a query whose k-th distance so far is `distance`.
+template <class R>
+__device__ inline QueryBound make_bound(R distance, const Space& space, const QueryScalars& q,
+                                        const float* largest_residual) {
+  const double real = real_bound(distance, space);
+  if (!isfinite(real)) return open_bound(space);
+  constexpr double more = 1 + 0x1p-40;
+  switch (space.form) {
+    case Form::triangle:
+      return {q.code_sq / 2, (sqrt(real) * space.unit * more + q.residual) / space.step * more, 0};
+    case Form::integer: {
+      const double offset = space.offset();
+      return {-real - offset * q.code_sum - offset * offset * static_cast<double>(space.dim), 0, 0};
+    }
+    case Form::cauchy: {
+      const double scaled = real * space.unit * space.unit;
+      const double target =
+          space.metric == Metric::cosine ? (1 - real) - 0x1p-40 : -scaled - fabs(scaled) * 0x1p-40;
+      const double size = q.scale * space.step;
+      const double residual = q.residual + 0x1p-28 * (q.norm + q.residual);
+      return {target / size, residual / size * more, q.norm / q.scale * more};
+    }
+    default: {
+      const double rounding = 0x1p-21 + 1.01 * (2 * static_cast<double>(space.dim) + 16) * 0x1p-24;
+      const double length = space.form == Form::squared ? sqrt(real) : real;
+      const double all = largest_residual == nullptr ? 0 : static_cast<double>(*largest_residual);
+      const double limit = length * space.unit * more + q.residual + all;
+      const double test =
+          (space.form == Form::squared ? limit * limit : limit) * (1 + 2 * rounding) + 0x1p-120;
+      return {__double2float_ru(test), 0, 0};
+    }
+  }
+}
+
+}  // namespace kith::cuda

@@ -1,0 +1,188 @@
+// Which filter, and the step of the int8 codes, from a sample of the rows.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/tuning.hpp"
+#include "codes/codes.hpp"
+#include "core/visit_dtype.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+bool is_euclidean(Metric metric) {
+  return metric == Metric::sqeuclidean || metric == Metric::euclidean;
+}
+bool is_integer(Dtype dtype) {
+  return dtype == Dtype::u8 || dtype == Dtype::i8;
+}
+
+// The sample's rows in code space, one after the other; rows that are not finite are left out.
+std::vector<double> in_code_space(const DatasetView& sample, const CudaChoice& choice, Metric metric) {
+  std::vector<double> all;
+  std::vector<double> row(static_cast<std::size_t>(sample.dim));
+  for (std::int64_t i = 0; i < sample.rows; ++i) {
+    bool finite = true;
+    double squares = 0;
+    visit_dtype(sample.dtype, [&]<class T>(T /*tag*/) {
+      const T* values = static_cast<const T*>(sample.row(i));
+      for (std::size_t j = 0; j < row.size(); ++j) {
+        double v = to_double(values[j]);
+        if (!choice.mean.empty()) v -= choice.mean[j];
+        row[j] = v * choice.unit;
+        finite = finite && std::isfinite(row[j]);
+        squares += row[j] * row[j];
+      }
+    });
+    if (!finite || (metric == Metric::cosine && !(squares > 0x1p-900 && squares < 0x1p900))) continue;
+    if (metric == Metric::cosine) {
+      for (double& v : row) v /= std::sqrt(squares);
+    }
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+// Mean residual of a step: rounding within the range, and what lies beyond it.
+double mean_residual(const std::vector<double>& values, std::int64_t dim, double step) {
+  double sum = 0;
+  double rows = 0;
+  for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(dim)) {
+    double squares = 0;
+    for (std::size_t j = at; j < at + static_cast<std::size_t>(dim); ++j) {
+      const double beyond = std::fabs(values[j]) - 127 * step;
+      squares += beyond > 0 ? beyond * beyond : step * step / 12;
+    }
+    sum += std::sqrt(squares);
+    ++rows;
+  }
+  return rows > 0 ? sum / rows : 0;
+}
+
+double choose_step(const std::vector<double>& values, std::int64_t dim) {
+  double largest = 0;
+  for (const double v : values) largest = std::max(largest, std::fabs(v));
+  if (!(largest > 0x1p-50)) return 0x1p-7;
+  // A few rows are enough to compare ranges by.
+  const std::size_t few =
+      std::min(values.size(), static_cast<std::size_t>(std::max<std::int64_t>(1, 65536 / dim) * dim));
+  const std::vector<double> part(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(few));
+  double best = largest * 1.0625 / 127;
+  double least = std::numeric_limits<double>::infinity();
+  for (const double share : {1.0625, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1}) {
+    const double step = largest * share / 127;
+    const double residual = mean_residual(part, dim, step);
+    if (residual < least) {
+      least = residual;
+      best = step;
+    }
+  }
+  return static_cast<double>(static_cast<float>(best));
+}
+
+// Distance to the nearest other row among the sample, extrapolated to all rows as if they filled their
+// dimension evenly (a generous guess where they do not).
+double nearest_distance(const std::vector<double>& values, std::int64_t dim, std::int64_t rows) {
+  const auto d = static_cast<std::size_t>(dim);
+  const std::size_t n = values.size() / d;
+  if (n < 2) return 0;
+  std::vector<double> nearest;
+  for (std::size_t i = 0; i < n; i += std::max<std::size_t>(1, n / 24)) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::size_t c = 0; c < d; ++c) {
+        const double t = values[i * d + c] - values[j * d + c];
+        sum += t * t;
+      }
+      if (sum > 0) least = std::min(least, sum);
+    }
+    if (std::isfinite(least)) nearest.push_back(std::sqrt(least));
+  }
+  if (nearest.empty()) return 0;
+  std::nth_element(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(nearest.size() / 2),
+                   nearest.end());
+  return nearest[nearest.size() / 2] *
+         std::pow(static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>(rows, 2)),
+                  1.0 / static_cast<double>(dim));
+}
+
+}  // namespace
+
+std::string CudaChoice::text() const {
+  return fmt::format(
+      "{}: int8 keeps about {:.3g} rows a neighbour; expected ms for 10^9 pairs: int8 {:.3g}, fp32 {:.3g}",
+      name(filter), surplus, int8_seconds * 1e3, fp32_seconds * 1e3);
+}
+
+CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
+                             const BruteForceParameters& parameters) {
+  const Metric metric = parameters.metric;
+  const std::int64_t dim = sample.dim;
+  const bool euclid = is_euclidean(metric);
+  const bool can_int8 = metric != Metric::manhattan && dim <= cuda::longest_code;
+  const bool can_fp32 = (euclid || metric == Metric::manhattan) && dim <= longest_coded_row;
+  CudaChoice choice;
+
+  Filter filter = parameters.filter;
+  if (filter == Filter::fp16 || (filter == Filter::fp32 && metric != Metric::manhattan && !euclid) ||
+      (filter == Filter::int8 && metric == Metric::manhattan)) {
+    throw InvalidArgument(
+        fmt::format("the CUDA backend has no {} filter for {}: it has int8 (all metrics but manhattan), fp32 "
+                    "(sqeuclidean, "
+                    "euclidean, manhattan) and none; leave the choice to auto",
+                    name(filter), name(metric)));
+  }
+  // Rows that are too long for a filter go without, as on the CPU.
+  if (filter == Filter::int8 && !can_int8) filter = Filter::none;
+  if (filter == Filter::fp32 && !can_fp32) filter = Filter::none;
+
+  const auto adopt = [&](Filter f, FilterForm form) {
+    const CodeSpace space = make_code_space(sample, metric, {f, form});
+    choice.mean = space.mean;
+    choice.unit = space.unit;
+  };
+  const bool raw = is_integer(sample.dtype) && metric != Metric::cosine;
+  if (can_int8 && filter != Filter::fp32 && filter != Filter::none) {
+    choice.form = euclid ? cuda::Form::triangle : cuda::Form::cauchy;
+    if (raw) {
+      if (metric == Metric::inner_product) choice.form = cuda::Form::integer;
+    } else {
+      adopt(Filter::int8, euclid ? FilterForm::triangle : FilterForm::cauchy);
+      const std::vector<double> values = in_code_space(sample, choice, metric);
+      choice.step = choose_step(values, dim);
+      if (euclid && can_fp32 && dim <= tuning::low_dimension && filter == Filter::automatic) {
+        const double nearest = nearest_distance(values, dim, rows);
+        const double residual = mean_residual(values, dim, choice.step);
+        choice.surplus = nearest > 0 ? std::pow(1 + 2 * residual / nearest, static_cast<double>(dim))
+                                     : std::numeric_limits<double>::infinity();
+      }
+    }
+    const double steps = static_cast<double>((dim + 31) / 32);
+    choice.int8_seconds = std::max(0.06e-3 * steps, 0.15e-3) + 0.3e-3 * std::min(choice.surplus, 1e6) / 100;
+    choice.fp32_seconds =
+        can_fp32 ? 0.035e-3 * (2 * static_cast<double>(dim) + 1) : std::numeric_limits<double>::infinity();
+    if (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds) {
+      choice.filter = Filter::int8;
+      return choice;
+    }
+  }
+  choice.mean.clear();
+  choice.unit = choice.step = 1;
+  if (can_fp32 && filter != Filter::none) {
+    choice.filter = Filter::fp32;
+    choice.form = euclid ? cuda::Form::squared : cuda::Form::absolute;
+    if (sample.dtype == Dtype::f64) {
+      adopt(Filter::fp32, euclid ? FilterForm::difference : FilterForm::absolute);
+    }
+    return choice;
+  }
+  choice.filter = Filter::none;
+  choice.form = cuda::Form::none;
+  return choice;
+}
+
+}  // namespace kith::brute_force

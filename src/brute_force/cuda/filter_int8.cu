@@ -1,0 +1,324 @@
+// The int8 filter on the tensor cores (mma.sync m16n8k32, compute capability 8.0 and up): products of codes
+// that never reach memory.
+//
+// A block owns a tile of queries, which stays in shared memory, and streams tiles of 256 rows past it through
+// a ring of buffers filled by cp.async. Eight warps share the tile: a warp owns WM queries x WN rows in
+// registers. The accumulators start at -h of their row, so that what is left of the test is one comparison
+// with the query's threshold for this tile; a thread first compares the largest of its values, so that a pair
+// costs one integer maximum. What passes is appended to the query's candidates by an atomic on its count.
+//
+// Shared memory is read by ldmatrix; 16-byte units are exchanged by the row number (CodeShape::offset), so
+// that eight rows of a column lie in different banks.
+#include <math_constants.h>
+
+#include "brute_force/cuda/bound.cuh"
+#include "brute_force/cuda/kernels.hpp"
+#include "cuda/runtime.hpp"
+
+namespace kith::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int warps = threads / 32;
+constexpr int BN = code_tile_rows;
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ inline void copy_async(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from) : "memory");
+}
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+template <int pending>
+__device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(pending) : "memory");
+}
+__device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ inline void multiply(int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};\n"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+struct Args {
+  const std::uint8_t* codes;
+  const std::int32_t* h;
+  const float* residual;
+  const float* norm;
+  const std::uint8_t* query_codes;
+  const QueryBound* bounds;
+  std::int64_t queries;
+  int chunks;
+  int steps;
+  Stage stage;
+  Candidates out;
+};
+
+// Buffers of the ring: as many as hide the latency of memory, fewer where the queries take the room.
+constexpr int ring = 4;
+constexpr int short_ring = 3;
+
+template <int BM, int W, int slots>
+struct Layout {
+  static constexpr int stage_bytes = BN * W;
+  static constexpr int h_bytes = BN * 4;
+  static std::size_t bytes(int chunks) {
+    return static_cast<std::size_t>(chunks) * BM * W + slots * (stage_bytes + h_bytes) + 2 * BM * 4;
+  }
+};
+
+template <int BM, int W, int slots, bool triangle>
+__global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
+  constexpr int WM = BM < 64 ? BM : 64;
+  constexpr int warps_m = BM / WM;
+  constexpr int warps_n = warps / warps_m;
+  constexpr int WN = BN / warps_n;
+  constexpr int MI = WM / 16;
+  constexpr int NI = WN / 8;
+  constexpr int units = W / 16;
+  using L = Layout<BM, W, slots>;
+
+  extern __shared__ __align__(1024) unsigned char shared[];
+  unsigned char* const q_codes = shared;
+  unsigned char* const ring_codes = shared + a.chunks * BM * W;
+  auto* const ring_h = reinterpret_cast<std::int32_t*>(ring_codes + slots * L::stage_bytes);
+  auto* const thresholds = ring_h + slots * BN;
+
+  const int tid = static_cast<int>(threadIdx.x);
+  const int warp = tid / 32;
+  const int lane = tid % 32;
+  const int wm = warp / warps_n * WM;
+  const int wn = warp % warps_n * WN;
+  const std::int64_t first_query = static_cast<std::int64_t>(blockIdx.x) * BM;
+
+  const std::int64_t mine = (a.stage.count - blockIdx.y + gridDim.y - 1) / gridDim.y;
+  if (mine <= 0) return;
+  const auto tile_at = [&](std::int64_t i) { return a.stage.tile(blockIdx.y + i * gridDim.y); };
+
+  // The queries, once.
+  {
+    const std::uint8_t* from = a.query_codes + first_query * W * a.chunks;
+    for (int i = tid; i < a.chunks * BM * units; i += threads) {
+      copy_async(shared_address(q_codes + i * 16), from + static_cast<std::int64_t>(i) * 16);
+    }
+  }
+  const QueryBound bound =
+      tid < BM && first_query + tid < a.queries ? a.bounds[first_query + tid] : QueryBound{CUDART_INF, 0, 0};
+  const auto set_thresholds = [&](std::int64_t i) {
+    if (tid < BM) {
+      const std::int64_t tile = tile_at(i);
+      thresholds[(i & 1) * BM + tid] = tile_threshold<triangle>(bound, a.residual[tile], a.norm[tile]);
+    }
+  };
+
+  const std::int64_t total = mine * a.chunks;
+  std::int64_t load_tile = 0;
+  int load_chunk = 0;
+  int load_slot = 0;
+  const auto load = [&]() {
+    if (load_tile < mine) {
+      const std::int64_t tile = tile_at(load_tile);
+      const std::uint8_t* from = a.codes + (tile * a.chunks + load_chunk) * L::stage_bytes;
+      const std::uint32_t to = shared_address(ring_codes + load_slot * L::stage_bytes);
+#pragma unroll
+      for (int i = 0; i < L::stage_bytes / 16 / threads; ++i) {
+        copy_async(to + (i * threads + tid) * 16, from + (i * threads + tid) * 16);
+      }
+      if (load_chunk == 0 && tid < BN / 4) {
+        copy_async(shared_address(ring_h + load_slot * BN + tid * 4), a.h + tile * BN + tid * 4);
+      }
+      if (++load_chunk == a.chunks) {
+        load_chunk = 0;
+        ++load_tile;
+      }
+    }
+    load_slot = load_slot + 1 == slots ? 0 : load_slot + 1;
+    commit_copies();
+  };
+#pragma unroll
+  for (int s = 0; s < slots - 1; ++s) load();
+  set_thresholds(0);
+
+  int acc[MI][NI][4];
+  std::int64_t tile_index = 0;
+  int chunk = 0;
+  int slot = 0;
+  for (std::int64_t it = 0; it < total; ++it) {
+    wait_copies<slots - 2>();
+    __syncthreads();
+    load();
+    if (chunk == 0) {
+      if (tile_index + 1 < mine) set_thresholds(tile_index + 1);
+      const std::int32_t* h = ring_h + slot * BN + wn;
+#pragma unroll
+      for (int n = 0; n < NI; ++n) {
+        const int h0 = -h[n * 8 + lane % 4 * 2];
+        const int h1 = -h[n * 8 + lane % 4 * 2 + 1];
+#pragma unroll
+        for (int m = 0; m < MI; ++m) {
+          acc[m][n][0] = acc[m][n][2] = h0;
+          acc[m][n][1] = acc[m][n][3] = h1;
+        }
+      }
+    }
+    const unsigned char* rows = ring_codes + slot * L::stage_bytes;
+    const unsigned char* queries = q_codes + chunk * BM * W;
+    const int left = a.steps - chunk * (W / 32);
+#pragma unroll
+    for (int s = 0; s < W / 32; ++s) {
+      if (s >= left) break;
+      std::uint32_t fa[MI][4];
+#pragma unroll
+      for (int m = 0; m < MI; ++m) {
+        const int row = wm + m * 16 + lane % 16;
+        const int unit = (2 * s + lane / 16) ^ ((row * W >> 7) & (units - 1));
+        load_matrices(fa[m], shared_address(queries + row * W + unit * 16));
+      }
+#pragma unroll
+      for (int n = 0; n < NI; n += 2) {
+        std::uint32_t fb[4];
+        const int row = wn + n * 8 + lane % 8 + lane / 16 * 8;
+        const int unit = (2 * s + (lane / 8 & 1)) ^ ((row * W >> 7) & (units - 1));
+        load_matrices(fb, shared_address(rows + row * W + unit * 16));
+#pragma unroll
+        for (int m = 0; m < MI; ++m) {
+          multiply(acc[m][n], fa[m], fb[0], fb[1]);
+          multiply(acc[m][n + 1], fa[m], fb[2], fb[3]);
+        }
+      }
+    }
+    slot = slot + 1 == slots ? 0 : slot + 1;
+    if (++chunk < a.chunks) continue;
+    chunk = 0;
+
+    const std::int32_t* threshold = thresholds + (tile_index & 1) * BM + wm + lane / 4;
+#pragma unroll
+    for (int m = 0; m < MI; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int t = threshold[m * 16 + half * 8];
+        int largest = acc[m][0][half * 2];
+#pragma unroll
+        for (int n = 0; n < NI; ++n) {
+          largest = max(largest, max(acc[m][n][half * 2], acc[m][n][half * 2 + 1]));
+        }
+        if (largest < t) continue;
+        std::uint32_t found = 0;
+#pragma unroll
+        for (int n = 0; n < NI; ++n) {
+          found |= (acc[m][n][half * 2] >= t ? 1U : 0U) << (2 * n);
+          found |= (acc[m][n][half * 2 + 1] >= t ? 1U : 0U) << (2 * n + 1);
+        }
+        const std::int64_t q = first_query + wm + m * 16 + half * 8 + lane / 4;
+        const std::int64_t base = tile_at(tile_index) * BN + wn + lane % 4 * 2;
+        const auto kept = static_cast<std::uint32_t>(__popc(found));
+        std::uint32_t at = atomicAdd(a.out.counts + q, kept);
+        for (; found != 0; found &= found - 1, ++at) {
+          const int bit = __ffs(static_cast<int>(found)) - 1;
+          if (at < a.out.room) {
+            a.out.rows[q * a.out.room + at] = static_cast<std::uint32_t>(base + bit / 2 * 8 + bit % 2);
+          }
+        }
+      }
+    }
+    ++tile_index;
+  }
+  wait_copies<0>();
+}
+
+int shared_limit(int device) {
+  int bytes = 0;
+  KITH_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
+// Row splits so that the blocks fill whole waves.
+unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int processors) {
+  std::int64_t best = 1;
+  double best_use = 0;
+  const std::int64_t most = tiles < 65535 ? tiles : 65535;
+  const std::int64_t look = (4 * static_cast<std::int64_t>(processors) + query_tiles - 1) / query_tiles;
+  for (std::int64_t s = 1; s <= most && s <= look; ++s) {
+    const std::int64_t blocks = s * query_tiles;
+    const std::int64_t waves = (blocks + processors - 1) / processors;
+    const std::int64_t longest = (tiles + s - 1) / s;  // tiles of the slowest block
+    const double use = static_cast<double>(query_tiles * tiles) /
+                       (static_cast<double>(waves * longest) * processors) *
+                       (1 - 0.004 * static_cast<double>(waves));
+    if (use > best_use + 1e-9) {
+      best_use = use;
+      best = s;
+    }
+  }
+  return static_cast<unsigned>(best);
+}
+
+template <int BM, int W, int slots>
+void launch(const Int8Filter& f, int device, cudaStream_t stream) {
+  int processors = 0;
+  KITH_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
+  const dim3 grid(static_cast<unsigned>(query_tiles), choose_splits(query_tiles, f.stage.count, processors));
+  const Args args{f.rows.codes, f.rows.h,       f.rows.residual, f.rows.norm, f.query_codes, f.bounds,
+                  f.queries,    f.shape.chunks, f.shape.steps,   f.stage,     f.out};
+  const std::size_t bytes = Layout<BM, W, slots>::bytes(f.shape.chunks);
+  const auto kernel = f.triangle ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
+  KITH_CUDA(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  kernel<<<grid, threads, bytes, stream>>>(args);
+  check_launch("int8 filter");
+}
+
+std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
+  return static_cast<std::size_t>(shape.chunks) * tile * shape.width +
+         static_cast<std::size_t>(slots) * (BN * shape.width + BN * 4) + 2U * static_cast<unsigned>(tile) * 4;
+}
+
+template <int W, int slots>
+void launch_tile(const Int8Filter& f, int device, cudaStream_t stream) {
+  if (f.query_tile == 128) {
+    launch<128, W, slots>(f, device, stream);
+  } else if (f.query_tile == 64) {
+    launch<64, W, slots>(f, device, stream);
+  } else {
+    launch<16, W, slots>(f, device, stream);
+  }
+}
+
+}  // namespace
+
+int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) {
+  const auto limit = static_cast<std::size_t>(shared_limit(device));
+  for (const int tile : {128, 64, 16}) {
+    const bool wanted = tile == 16 || queries > tile / 2;
+    if (wanted && bytes_of(tile, shape, short_ring) <= limit) return tile;
+  }
+  throw DeviceError("the GPU has too little shared memory for int8 codes of this length; use --filter none");
+}
+
+void run_int8_filter(const Int8Filter& f, int device, cudaStream_t stream) {
+  if (f.stage.count <= 0 || f.queries <= 0) return;
+  const bool room = bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
+  switch (f.shape.width) {
+    case 32: launch_tile<32, ring>(f, device, stream); break;
+    case 64: launch_tile<64, ring>(f, device, stream); break;
+    default:
+      if (room) {
+        launch_tile<128, ring>(f, device, stream);
+      } else {
+        launch_tile<128, short_ring>(f, device, stream);
+      }
+  }
+}
+
+}  // namespace kith::cuda

@@ -1,0 +1,448 @@
+// Candidates to answers: exact distances, merging into the k-lists, tighter bounds.
+//
+// A block owns a query while it merges: nobody else touches its list, counts and bound. Lists up to
+// tuning::largest_block_k are merged in shared memory, longer ones by CUB's merge sort.
+#include <math_constants.h>
+
+#include <cub/device/device_merge_sort.cuh>
+
+#include "brute_force/cuda/bound.cuh"
+#include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/tuning.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/visit_element.cuh"
+#include "distance/cuda/canonical.cuh"
+#include "select_k/cuda/key.cuh"
+
+namespace kith::cuda {
+namespace {
+
+static_assert(sizeof(Key<float>) == key_bytes<float> && sizeof(Key<double>) == key_bytes<double>);
+
+namespace tuning = kith::brute_force::tuning;
+
+__device__ std::int64_t query_of(const Subset& subset, std::int64_t i) {
+  return subset.ids == nullptr ? i : static_cast<std::int64_t>(subset.ids[i]);
+}
+
+unsigned blocks_for(std::int64_t work, int threads) {
+  return static_cast<unsigned>((work + threads - 1) / threads);
+}
+
+template <class R>
+__global__ void start_kernel(Batch<R> batch, const R* best) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < batch.count * batch.k) batch.lists[i] = Key<R>::none();
+  if (i >= batch.count) return;
+  batch.best[i] = best == nullptr ? static_cast<R>(CUDART_INF) : best[i];
+  batch.candidates.counts[i] = 0;
+  batch.overflow[i] = 0;
+  if (batch.scalars[i].kind != QueryKind::regular) {
+    batch.bounds[i] = closed_bound(batch.space);
+  } else {
+    batch.bounds[i] = best == nullptr
+                          ? open_bound(batch.space)
+                          : make_bound(best[i], batch.space, batch.scalars[i], batch.largest_residual);
+  }
+}
+
+__global__ void fill_kernel(Candidates out, Subset subset, const std::uint32_t* listed, std::int64_t first,
+                            double step, std::int64_t count) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= subset.count * count) return;
+  const std::int64_t q = query_of(subset, i / count);
+  const std::int64_t j = i % count;
+  out.rows[q * out.room + j] =
+      listed != nullptr
+          ? listed[first + j]
+          : static_cast<std::uint32_t>(first + static_cast<std::int64_t>(static_cast<double>(j) * step));
+  if (j == 0) out.counts[q] = static_cast<std::uint32_t>(count);
+}
+
+template <class T, Metric metric, class R>
+__global__ void evaluate_kernel(Batch<R> batch, Subset subset) {
+  const std::int64_t q = query_of(subset, blockIdx.y);
+  const std::int64_t room = batch.candidates.room;
+  const std::int64_t kept = batch.candidates.counts[q];
+  const std::int64_t count = kept < room ? kept : room;
+  const std::uint32_t* rows = batch.candidates.rows + q * room;
+  R* out = batch.distances + q * room;
+  const double* query = batch.queries + q * batch.padded;
+  const double norm = batch.scalars[q].canonical;
+  const int groups = static_cast<int>(blockDim.x) / canonical_lanes;
+  const std::int64_t step = static_cast<std::int64_t>(groups) * gridDim.x;
+  const int group = static_cast<int>(threadIdx.x) / canonical_lanes;
+  // The same number of rounds for all threads of a warp: they exchange lanes.
+  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * groups; base < count; base += step) {
+    const std::int64_t c = base + group;
+    const bool active = c < count;
+    const T* row =
+        static_cast<const T*>(batch.data) + static_cast<std::int64_t>(active ? rows[c] : 0) * batch.stride;
+    const double distance = canonical_pair<T, metric>(row, query, batch.space.dim, norm, active);
+    if (active && threadIdx.x % canonical_lanes == 0) out[c] = static_cast<R>(distance);
+  }
+}
+
+// The k-th key became known or smaller: the query's bound follows.
+template <class R>
+__device__ void tighten(const Batch<R>& batch, std::int64_t q, const Key<R>& worst) {
+  if (worst.is_none()) return;
+  const R distance = worst.distance();
+  if (!(distance < batch.best[q])) return;
+  batch.best[q] = distance;
+  if (batch.scalars[q].kind == QueryKind::regular) {
+    batch.bounds[q] = make_bound(distance, batch.space, batch.scalars[q], batch.largest_residual);
+  }
+}
+
+// What is counted when a query's candidates are done with.
+template <class R>
+__device__ void finish_candidates(const Batch<R>& batch, std::int64_t q) {
+  const std::uint32_t kept = batch.candidates.counts[q];
+  batch.candidates.counts[q] = 0;
+  const bool over = kept > batch.candidates.room;
+  atomicAdd(batch.counters, static_cast<unsigned long long>(over ? batch.candidates.room : kept));
+  if (over && batch.overflow[q] == 0) {
+    batch.overflow[q] = 1;
+    atomicAdd(batch.counters + 1, 1ULL);
+  }
+}
+
+template <class R>
+__global__ void merge_kernel(Batch<R> batch, Subset subset, bool bound_only, int capacity) {
+  extern __shared__ unsigned char shared[];
+  auto* keys = reinterpret_cast<Key<R>*>(shared);
+  __shared__ int filled;
+  const std::int64_t q = query_of(subset, blockIdx.x);
+  const int k = static_cast<int>(batch.k);
+  const std::int64_t room = batch.candidates.room;
+  const std::int64_t kept = batch.candidates.counts[q];
+  const std::int64_t count = kept < room ? kept : room;
+  Key<R>* list = batch.lists + q * k;
+  for (int i = threadIdx.x; i < k; i += blockDim.x) keys[i] = list[i];
+  const R best = batch.best[q];
+  __syncthreads();
+  for (std::int64_t done = 0; done < count; done += capacity - k) {
+    const Key<R> worst = keys[k - 1];
+    if (threadIdx.x == 0) filled = k;
+    __syncthreads();
+    const std::int64_t end = done + capacity - k < count ? done + capacity - k : count;
+    for (std::int64_t i = done + threadIdx.x; i < end; i += blockDim.x) {
+      const R distance = batch.distances[q * room + i];
+      if (isnan(distance) || distance > best) continue;
+      const Key<R> key = Key<R>::make(distance, batch.candidates.rows[q * room + i]);
+      if (key < worst) keys[atomicAdd(&filled, 1)] = key;
+    }
+    __syncthreads();
+    const int total = filled;
+    if (total == k) continue;
+    int padded = 2;
+    while (padded < total) padded *= 2;
+    for (int i = total + threadIdx.x; i < padded; i += blockDim.x) keys[i] = Key<R>::none();
+    sort_block<R>(keys, padded);
+  }
+  for (int i = threadIdx.x; i < k; i += blockDim.x) list[i] = bound_only ? Key<R>::none() : keys[i];
+  if (threadIdx.x == 0) {
+    tighten(batch, q, keys[k - 1]);
+    finish_candidates(batch, q);
+  }
+}
+
+// List and candidates of a query side by side, to be sorted.
+template <class R>
+__global__ void gather_kernel(Batch<R> batch, Subset subset) {
+  const std::int64_t room = batch.candidates.room;
+  const std::int64_t length = batch.k + room;
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= subset.count * length) return;
+  const std::int64_t q = query_of(subset, i / length);
+  const std::int64_t j = i % length;
+  Key<R> key = Key<R>::none();
+  if (j < batch.k) {
+    key = batch.lists[q * batch.k + j];
+  } else if (j - batch.k < static_cast<std::int64_t>(batch.candidates.counts[q])) {
+    const std::int64_t at = q * room + j - batch.k;
+    const R distance = batch.distances[at];
+    if (!isnan(distance) && !(distance > batch.best[q]))
+      key = Key<R>::make(distance, batch.candidates.rows[at]);
+  }
+  batch.scratch[i] = key;
+}
+
+template <class R>
+__global__ void scatter_kernel(Batch<R> batch, Subset subset, bool bound_only) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= subset.count * batch.k) return;
+  const std::int64_t q = query_of(subset, i / batch.k);
+  const std::int64_t j = i % batch.k;
+  const Key<R> key = batch.scratch[i / batch.k * (batch.k + batch.candidates.room) + j];
+  batch.lists[q * batch.k + j] = bound_only ? Key<R>::none() : key;
+  if (j != batch.k - 1) return;
+  tighten(batch, q, key);
+  finish_candidates(batch, q);
+}
+
+struct Less {
+  template <class K>
+  __device__ bool operator()(const K& a, const K& b) const {
+    return a < b;
+  }
+};
+
+template <class R>
+void merge_long(const Batch<R>& batch, const Subset& subset, bool bound_only, cudaStream_t stream) {
+  constexpr int threads = 256;
+  const std::int64_t length = batch.k + batch.candidates.room;
+  gather_kernel<R><<<blocks_for(subset.count * length, threads), threads, 0, stream>>>(batch, subset);
+  check_launch("gather");
+  std::size_t bytes = 0;
+  KITH_CUDA(cub::DeviceMergeSort::SortKeys(nullptr, bytes, batch.scratch, length, Less{}, stream));
+  const Buffer<unsigned char> work(static_cast<std::int64_t>(bytes), stream);
+  for (std::int64_t i = 0; i < subset.count; ++i) {
+    KITH_CUDA(cub::DeviceMergeSort::SortKeys(work.data(), bytes, batch.scratch + i * length, length, Less{},
+                                             stream));
+  }
+  scatter_kernel<R>
+      <<<blocks_for(subset.count * batch.k, threads), threads, 0, stream>>>(batch, subset, bound_only);
+  check_launch("scatter");
+}
+
+template <class R>
+__global__ void restart_kernel(Batch<R> batch) {
+  const std::int64_t q = blockIdx.x;
+  const bool again = batch.overflow[q] != 0;
+  __syncthreads();  // all have read it
+  if (again) {
+    for (std::int64_t j = threadIdx.x; j < batch.k; j += blockDim.x)
+      batch.lists[q * batch.k + j] = Key<R>::none();
+  }
+  if (threadIdx.x != 0) return;
+  batch.overflow[q] = 0;
+  if (!again) batch.bounds[q] = closed_bound(batch.space);
+  if (q == 0) batch.counters[1] = 0;
+}
+
+template <class R>
+__global__ void list_exact_kernel(Batch<R> batch, bool filtered, std::uint32_t* ids, std::uint32_t* counts) {
+  const std::int64_t q = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (q >= batch.count) return;
+  const QueryKind kind = batch.scalars[q].kind;
+  if (kind == QueryKind::nan) return;
+  if (filtered && kind == QueryKind::regular && batch.overflow[q] == 0) return;
+  ids[atomicAdd(counts, 1U)] = static_cast<std::uint32_t>(q);
+}
+
+template <class R>
+__global__ void clear_kernel(Batch<R> batch, Subset subset) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= subset.count * batch.k) return;
+  batch.lists[query_of(subset, i / batch.k) * batch.k + i % batch.k] = Key<R>::none();
+}
+
+template <class R>
+__global__ void write_kernel(const Key<R>* lists, std::int64_t queries, std::int64_t list_k, std::int64_t k,
+                             std::int64_t base, std::int64_t* indices, R* distances) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= queries * k) return;
+  const std::int64_t j = i % k;
+  const Key<R> key = j < list_k ? lists[i / k * list_k + j] : Key<R>::none();
+  indices[i] = key.is_none() ? -1 : base + key.row();
+  distances[i] = key.is_none() ? static_cast<R>(CUDART_INF) : key.distance();
+}
+
+constexpr int most_parts = 64;
+template <class R>
+struct Answers {
+  const std::int64_t* indices[most_parts];
+  const R* distances[most_parts];
+  int parts;
+};
+
+// Every entry finds its own rank: its place in its part, and how many entries of the others come before it.
+template <class R>
+__global__ void merge_answers_kernel(Answers<R> in, std::int64_t queries, std::int64_t k,
+                                     std::int64_t* indices, R* distances) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= queries * k) return;
+  const std::int64_t q = i / k;
+  const std::int64_t j = i % k;
+  std::int64_t found = 0;  // answers of all parts together
+  for (int p = 0; p < in.parts; ++p) {
+    const std::int64_t* rows = in.indices[p] + q * k;
+    std::int64_t low = 0;
+    for (std::int64_t high = k; low < high;) {
+      const std::int64_t middle = (low + high) / 2;
+      if (rows[middle] >= 0)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    found += low;
+  }
+  if (j >= found) {  // ranks nobody takes
+    indices[i] = -1;
+    distances[i] = static_cast<R>(CUDART_INF);
+  }
+  for (int p = 0; p < in.parts; ++p) {
+    const std::int64_t row = in.indices[p][i];
+    if (row < 0) continue;
+    const R distance = in.distances[p][i];
+    std::int64_t rank = j;
+    for (int o = 0; o < in.parts && rank < k; ++o) {
+      if (o == p) continue;
+      const std::int64_t* rows = in.indices[o] + q * k;
+      const R* list = in.distances[o] + q * k;
+      std::int64_t low = 0;
+      for (std::int64_t high = k; low < high;) {
+        const std::int64_t middle = (low + high) / 2;
+        const bool before = rows[middle] >= 0 &&
+                            (list[middle] < distance || (list[middle] == distance && rows[middle] < row));
+        if (before)
+          low = middle + 1;
+        else
+          high = middle;
+      }
+      rank += low;
+    }
+    if (rank < k) {
+      indices[q * k + rank] = row;
+      distances[q * k + rank] = distance;
+    }
+  }
+}
+
+}  // namespace
+
+template <class R>
+void start_lists(const Batch<R>& batch, const R* best, cudaStream_t stream) {
+  start_kernel<R><<<blocks_for(batch.count * batch.k, 256), 256, 0, stream>>>(batch, best);
+  check_launch("start_lists");
+}
+
+void fill_candidates(const Candidates& candidates, const Subset& subset, const std::uint32_t* listed,
+                     std::int64_t first, double step, std::int64_t count, cudaStream_t stream) {
+  if (count <= 0 || subset.count <= 0) return;
+  fill_kernel<<<blocks_for(subset.count * count, 256), 256, 0, stream>>>(candidates, subset, listed, first,
+                                                                         step, count);
+  check_launch("fill_candidates");
+}
+
+template <class R>
+void evaluate_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, int device,
+                         cudaStream_t stream) {
+  if (subset.count <= 0) return;
+  int processors = 0;
+  KITH_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  constexpr int threads = 128;
+  const std::int64_t wanted = (std::int64_t{processors} * 16 + subset.count - 1) / subset.count;
+  const std::int64_t useful = (expected + threads / canonical_lanes - 1) / (threads / canonical_lanes);
+  const auto splits =
+      static_cast<unsigned>(wanted < 1 ? 1 : (wanted > useful ? (useful < 1 ? 1 : useful) : wanted));
+  const dim3 grid(splits, static_cast<unsigned>(subset.count));  // batches are far below 65,535 queries
+  visit_element(batch.space.dtype, [&]<class T>(T /*tag*/) {
+    if constexpr ((sizeof(T) == 8) == (sizeof(R) == 8)) {
+      switch (batch.space.metric) {
+        case Metric::sqeuclidean:
+          evaluate_kernel<T, Metric::sqeuclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::euclidean:
+          evaluate_kernel<T, Metric::euclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::inner_product:
+          evaluate_kernel<T, Metric::inner_product, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::cosine:
+          evaluate_kernel<T, Metric::cosine, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::manhattan:
+          evaluate_kernel<T, Metric::manhattan, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+      }
+    }
+  });
+  check_launch("evaluate_candidates");
+}
+
+template <class R>
+void merge_candidates(const Batch<R>& batch, const Subset& subset, bool bound_only, cudaStream_t stream) {
+  if (subset.count <= 0) return;
+  if (batch.k > tuning::largest_block_k) {
+    merge_long(batch, subset, bound_only, stream);
+    return;
+  }
+  int capacity = 1024;
+  while (capacity < 4 * batch.k) capacity *= 2;
+  const auto bytes = static_cast<std::size_t>(capacity) * sizeof(Key<R>);
+  if (bytes > (48U << 10U)) {
+    KITH_CUDA(cudaFuncSetAttribute(merge_kernel<R>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(bytes)));
+  }
+  const int threads = batch.k <= 128 ? 128 : 256;
+  merge_kernel<R>
+      <<<static_cast<unsigned>(subset.count), threads, bytes, stream>>>(batch, subset, bound_only, capacity);
+  check_launch("merge_candidates");
+}
+
+template <class R>
+void restart_overflown(const Batch<R>& batch, cudaStream_t stream) {
+  restart_kernel<R><<<static_cast<unsigned>(batch.count), 64, 0, stream>>>(batch);
+  check_launch("restart_overflown");
+}
+
+template <class R>
+void list_exact_queries(const Batch<R>& batch, bool filtered, std::uint32_t* ids, std::uint32_t* counts,
+                        cudaStream_t stream) {
+  KITH_CUDA(cudaMemsetAsync(counts, 0, sizeof(std::uint32_t), stream));
+  list_exact_kernel<R><<<blocks_for(batch.count, 256), 256, 0, stream>>>(batch, filtered, ids, counts);
+  check_launch("list_exact_queries");
+}
+
+template <class R>
+void clear_lists(const Batch<R>& batch, const Subset& subset, cudaStream_t stream) {
+  if (subset.count <= 0) return;
+  clear_kernel<R><<<blocks_for(subset.count * batch.k, 256), 256, 0, stream>>>(batch, subset);
+  check_launch("clear_lists");
+}
+
+template <class R>
+void write_lists(const Key<R>* lists, std::int64_t queries, std::int64_t list_k, std::int64_t k,
+                 std::int64_t base, std::int64_t* indices, R* distances, cudaStream_t stream) {
+  if (queries <= 0) return;
+  write_kernel<R>
+      <<<blocks_for(queries * k, 256), 256, 0, stream>>>(lists, queries, list_k, k, base, indices, distances);
+  check_launch("write_lists");
+}
+
+template <class R>
+void merge_answers(const std::int64_t* const* indices, const R* const* distances, int parts,
+                   std::int64_t queries, std::int64_t k, std::int64_t* out_indices, R* out_distances,
+                   cudaStream_t stream) {
+  if (queries <= 0) return;
+  if (parts > most_parts) throw InvalidArgument("more than 64 parts of a dataset on GPUs; use fewer devices");
+  Answers<R> in{};
+  in.parts = parts;
+  for (int p = 0; p < parts; ++p) {
+    in.indices[p] = indices[p];
+    in.distances[p] = distances[p];
+  }
+  merge_answers_kernel<R>
+      <<<blocks_for(queries * k, 256), 256, 0, stream>>>(in, queries, k, out_indices, out_distances);
+  check_launch("merge_answers");
+}
+
+#define KITH_INSTANTIATE(R)                                                                                 \
+  template void start_lists<R>(const Batch<R>&, const R*, cudaStream_t);                                    \
+  template void evaluate_candidates<R>(const Batch<R>&, const Subset&, std::int64_t, int, cudaStream_t);    \
+  template void merge_candidates<R>(const Batch<R>&, const Subset&, bool, cudaStream_t);                    \
+  template void restart_overflown<R>(const Batch<R>&, cudaStream_t);                                        \
+  template void list_exact_queries<R>(const Batch<R>&, bool, std::uint32_t*, std::uint32_t*, cudaStream_t); \
+  template void clear_lists<R>(const Batch<R>&, const Subset&, cudaStream_t);                               \
+  template void write_lists<R>(const Key<R>*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,       \
+                               std::int64_t*, R*, cudaStream_t);                                            \
+  template void merge_answers<R>(const std::int64_t* const*, const R* const*, int, std::int64_t,            \
+                                 std::int64_t, std::int64_t*, R*, cudaStream_t);
+KITH_INSTANTIATE(float)
+KITH_INSTANTIATE(double)
+#undef KITH_INSTANTIATE
+
+}  // namespace kith::cuda

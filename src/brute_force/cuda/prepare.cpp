@@ -1,0 +1,415 @@
+// From a dataset to parts on devices: what is copied, what is coded, what stays in host memory.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/tuning.hpp"
+#include "core/parallel.hpp"
+#include "core/sample.hpp"
+#include "cuda/devices.hpp"
+
+namespace kith::brute_force {
+
+using cuda::code_tile_rows;
+
+Part::Part(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
+           std::int64_t most_rows)
+    : device(device_ordinal), capacity(most_rows) {
+  space.form = choice.form;
+  space.metric = metric;
+  space.dtype = shape.dtype;
+  space.dim = shape.dim;
+  space.unit = choice.unit;
+  space.step = choice.step;
+  space.shape = cuda::CodeShape::of(shape.dim);
+  const bool integers = shape.dtype == Dtype::u8 || shape.dtype == Dtype::i8;
+  space.raw_integers = space.int8() && integers && metric != Metric::cosine;
+  if (!choice.mean.empty()) {
+    mean = cuda::Buffer<double>(shape.dim, stream);
+    KITH_CUDA(cudaMemcpyAsync(mean.data(), choice.mean.data(), mean.bytes(), cudaMemcpyHostToDevice, stream));
+    stream.synchronize();
+    space.mean = mean.data();
+  }
+  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
+  if (space.int8()) {
+    codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
+    h = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
+  } else if (space.form != cuda::Form::none && shape.dtype != Dtype::f32) {
+    floats = cuda::Buffer<float>(capacity * shape.dim, stream);
+  }
+  tile_scalars = cuda::Buffer<float>(2 * code_tiles + 1, stream);
+  special = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1024, capacity / 8), stream);
+  counts = cuda::Buffer<unsigned long long>(2, stream);
+  stream.synchronize();  // other streams use the memory from here on
+}
+
+std::uint64_t Part::bytes() const {
+  return own_rows.bytes() + mean.bytes() + codes.bytes() + h.bytes() + tile_scalars.bytes() + floats.bytes() +
+         special.bytes() + counts.bytes();
+}
+
+cuda::RowCodes Part::row_codes() const {
+  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
+  cuda::RowCodes out;
+  out.codes = codes.data();
+  out.h = h.data();
+  out.residual = tile_scalars.data();
+  out.norm = tile_scalars.data() + code_tiles;
+  out.largest_residual = tile_scalars.data() + 2 * code_tiles;
+  out.floats = floats.data();
+  out.special = special.data();
+  out.special_room = static_cast<std::uint32_t>(std::min<std::int64_t>(special.size(), 0xffffffff));
+  out.counts = counts.data();
+  return out;
+}
+
+void Part::begin(std::int64_t count, cudaStream_t on) {
+  rows = count;
+  KITH_CUDA(cudaMemsetAsync(tile_scalars.data(), 0, tile_scalars.bytes(), on));
+  KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), on));
+}
+
+void Part::encode_piece(const void* piece_rows, std::int64_t row_stride, std::int64_t first,
+                        std::int64_t count, cudaStream_t on) {
+  // The kernel numbers rows from the start of the part: the pointer is moved back accordingly.
+  const auto* start = static_cast<const char*>(piece_rows) -
+                      first * row_stride * static_cast<std::int64_t>(size_of(space.dtype));
+  const std::int64_t padded = space.int8() && first + count == rows
+                                  ? (count + code_tile_rows - 1) / code_tile_rows * code_tile_rows
+                                  : count;
+  cuda::encode_rows(start, row_stride, first, padded, rows, space, row_codes(), on);
+}
+
+void Part::finish(cudaStream_t on) {
+  unsigned long long seen[2] = {};
+  KITH_CUDA(cudaMemcpyAsync(seen, counts.data(), sizeof seen, cudaMemcpyDeviceToHost, on));
+  KITH_CUDA(cudaStreamSynchronize(on));
+  nan_rows = static_cast<std::int64_t>(seen[0]);
+  special_rows = static_cast<std::int64_t>(seen[1]);
+}
+
+void Part::encode(const void* device_rows, std::int64_t row_stride, std::int64_t count, cudaStream_t on) {
+  begin(count, on);
+  encode_piece(device_rows, row_stride, 0, count, on);
+  finish(on);
+}
+
+std::int64_t Part::tiles() const {
+  const std::int64_t size = space.int8() ? code_tile_rows : tuning::float_tile_rows;
+  return (rows + size - 1) / size;
+}
+
+bool Part::filtered() const {
+  return space.form != cuda::Form::none && special_rows <= special.size();
+}
+
+const float* Part::float_rows() const {
+  return floats.empty() ? static_cast<const float*>(data) : floats.data();
+}
+std::int64_t Part::float_stride() const {
+  return floats.empty() ? stride : space.dim;
+}
+
+std::unique_ptr<Workspace> Part::take_workspace() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!idle_.empty()) {
+      auto workspace = std::move(idle_.back());
+      idle_.pop_back();
+      return workspace;
+    }
+  }
+  return std::make_unique<Workspace>(device);
+}
+
+void Part::give_workspace(std::unique_ptr<Workspace> workspace) {
+  const std::scoped_lock lock(mutex_);
+  idle_.push_back(std::move(workspace));
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (data_ != nullptr) (void)cudaHostUnregister(data_);
+}
+
+bool RegisteredMemory::add(const void* data, std::uint64_t bytes) {
+  auto* start = const_cast<void*>(data);
+  for (const unsigned flags : {cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly,
+                               cudaHostRegisterPortable | cudaHostRegisterMapped}) {
+    if (cudaHostRegister(start, bytes, flags) == cudaSuccess) {
+      data_ = start;
+      return true;
+    }
+    (void)cudaGetLastError();
+  }
+  return false;
+}
+
+std::uint64_t CudaPrepared::memory_bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& part : parts) sum += part->bytes();
+  return sum;
+}
+
+namespace {
+
+// Some rows of the dataset in host memory.
+Dataset take_sample(const DatasetView& data, int device) {
+  const std::int64_t count = std::min(data.rows, tuning::sample_rows);
+  if (count == 0) return Dataset::allocate(data.dtype, 0, data.dim);
+  Dataset sample = Dataset::allocate(data.dtype, count, data.dim);
+  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
+  auto* out = static_cast<unsigned char*>(sample.mutable_data());
+  if (data.space == MemorySpace::host) {
+    for (const std::int64_t row : sample_rows(data.rows, count)) {
+      std::memcpy(out, data.row(row), row_bytes);
+      out += row_bytes;
+    }
+    return sample;
+  }
+  const cuda::DeviceGuard guard(device);
+  const cuda::Stream stream;
+  const std::int64_t step = data.rows / count;
+  KITH_CUDA(cudaMemcpy2DAsync(out, row_bytes, data.data,
+                              static_cast<std::size_t>(step * data.row_stride) * size_of(data.dtype),
+                              row_bytes, static_cast<std::size_t>(count), cudaMemcpyDeviceToHost, stream));
+  stream.synchronize();
+  return sample;
+}
+
+std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows) {
+  const auto n = static_cast<std::uint64_t>(rows);
+  std::uint64_t each = 1;  // special rows
+  if (choice.filter == Filter::int8) {
+    each += static_cast<std::uint64_t>(cuda::CodeShape::of(data.dim).row_bytes()) + 5;
+  } else if (choice.filter == Filter::fp32 && data.dtype != Dtype::f32) {
+    each += static_cast<std::uint64_t>(data.dim) * 4;
+  }
+  return n * each + (1U << 20U);
+}
+
+// Runs f(i) for every part, each on a thread of its own; the first failure is thrown.
+template <class F>
+void for_each_device(std::size_t count, F&& f) {
+  if (count == 1) {
+    f(std::size_t{0});
+    return;
+  }
+  std::vector<std::exception_ptr> failures(count);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        f(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+// Uploads (where needed) and codes rows [first, first + count) of the dataset as one part.
+std::unique_ptr<Part> make_part(const CudaPrepared& prepared, const DatasetView& data, int device,
+                                std::int64_t first, std::int64_t count, ProgressCounter& progress,
+                                const Execution& execution) {
+  const cuda::DeviceGuard guard(device);
+  auto part = std::make_unique<Part>(device, prepared.choice, data, prepared.metric, count);
+  part->base = first;
+  const DatasetView rows = data.slice(first, count);
+  const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
+  const cudaStream_t stream = part->stream;
+  if (count == 0) {
+    part->begin(0, stream);
+    part->finish(stream);
+    return part;
+  }
+  if (data.space == MemorySpace::cuda) {
+    if (data.device == device) {
+      part->data = rows.data;
+      part->stride = data.row_stride;
+    } else {
+      part->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
+      part->data = part->own_rows.data();
+      part->stride = data.dim;
+      cuda::Buffer<unsigned char> packed;
+      if (rows.contiguous()) {
+        KITH_CUDA(cudaMemcpyPeerAsync(part->own_rows.data(), device, rows.data, data.device,
+                                      static_cast<std::size_t>(count * row_bytes), stream));
+      } else {
+        KITH_CUDA(cudaMemcpy2DAsync(part->own_rows.data(), static_cast<std::size_t>(row_bytes), rows.data,
+                                    static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                    static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
+                                    cudaMemcpyDefault, stream));
+      }
+    }
+    part->encode(part->data, part->stride, count, stream);
+    progress.advance(count);
+    return part;
+  }
+
+  cuda::Uploader uploader;
+  const bool resident = prepared.mode == CudaPrepared::Mode::resident;
+  const std::int64_t piece_rows =
+      std::max<std::int64_t>(1, (std::int64_t{64} << 20) / row_bytes / code_tile_rows) * code_tile_rows;
+  if (resident) {
+    part->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
+    part->data = part->own_rows.data();
+    part->stride = data.dim;
+  } else {
+    void* mapped = nullptr;
+    KITH_CUDA(cudaHostGetDevicePointer(&mapped, const_cast<void*>(rows.data), 0));
+    part->data = mapped;
+    part->stride = data.row_stride;
+  }
+  cuda::Buffer<unsigned char> passing(resident ? 0 : std::min(piece_rows, count) * row_bytes, stream);
+  part->begin(count, stream);
+  for (std::int64_t at = 0; at < count; at += piece_rows) {
+    const std::int64_t piece = std::min(piece_rows, count - at);
+    unsigned char* to = resident ? part->own_rows.data() + at * row_bytes : passing.data();
+    uploader.copy(rows.slice(at, piece), to, stream, execution);
+    part->encode_piece(to, data.dim, at, piece, stream);
+    progress.advance(piece);
+  }
+  part->finish(stream);
+  return part;
+}
+
+std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForceParameters& parameters,
+                                        std::int64_t expected_queries, const Execution& execution) {
+  auto prepared = std::make_shared<CudaPrepared>();
+  CudaPrepared& p = *prepared;
+  p.metric = parameters.metric;
+  const auto known = cuda::devices();
+  for (const Device& device : execution.devices) {
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const DeviceInfo& info) { return info.device == device; });
+    if (found == known.end()) {
+      throw DeviceError(fmt::format("{} is not there: {}; use --device cpu", name(device), cuda::absence()));
+    }
+    if (!found->usable)
+      throw DeviceError(fmt::format("{} cannot be used: {}; use --device cpu", name(device), found->note));
+    if (std::find(p.devices.begin(), p.devices.end(), device.ordinal) == p.devices.end())
+      p.devices.push_back(device.ordinal);
+  }
+  const Dataset sample = take_sample(data, data.space == MemorySpace::cuda ? data.device : p.devices.front());
+  p.choice = choose_cuda_codes(sample.view(), data.rows, parameters);
+
+  // What a device may be asked for: the limit that was set, or most of what is free.
+  for (const int device : p.devices) {
+    const cuda::DeviceGuard guard(device);
+    std::size_t available = 0;
+    std::size_t all = 0;
+    KITH_CUDA(cudaMemGetInfo(&available, &all));
+    std::uint64_t budget = available - available / 16;
+    if (execution.memory_limit > 0) budget = std::min<std::uint64_t>(budget, execution.memory_limit);
+    p.budget = p.budget == 0 ? budget : std::min(p.budget, budget);
+  }
+  const auto count = static_cast<std::int64_t>(p.devices.size());
+  const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
+  constexpr std::int64_t small_rows = std::int64_t{1} << 18;
+  p.replicated = count > 1 && data.rows <= small_rows && (expected_queries == 0 || expected_queries >= 1024);
+  const std::int64_t share = p.replicated ? data.rows : (data.rows + count - 1) / count;
+  const std::uint64_t coded = code_bytes_of(p.choice, data, share);
+  const std::uint64_t whole =
+      coded + (data.space == MemorySpace::host ? static_cast<std::uint64_t>(share * row_bytes) : 0);
+  const std::uint64_t working = p.budget / 4;
+  if (whole + working > p.budget && data.space == MemorySpace::host) {
+    // float32 rows are their own codes: without them on the device there is nothing to scan.
+    const bool codes_help =
+        p.choice.filter == Filter::int8 || (p.choice.filter == Filter::fp32 && data.dtype != Dtype::f32);
+    const bool pinned =
+        p.registered.add(data.data, static_cast<std::uint64_t>((data.rows - 1) * data.row_stride + data.dim) *
+                                        size_of(data.dtype));
+    p.mode = pinned && codes_help && coded + working <= p.budget ? CudaPrepared::Mode::host_rows
+                                                                 : CudaPrepared::Mode::streamed;
+  } else if (coded + working > p.budget) {
+    throw OutOfMemory(fmt::format(
+        "codes of {} rows need {} bytes of GPU memory, the limit is {}; raise the limit or name more devices",
+        share, coded, p.budget));
+  }
+
+  if (p.mode == CudaPrepared::Mode::streamed) {
+    // Two pieces are on the device at once, rows and codes each, and half is left for the search.
+    const std::uint64_t each =
+        code_bytes_of(p.choice, data, 1024) / 1024 + static_cast<std::uint64_t>(row_bytes);
+    const auto fit = static_cast<std::int64_t>(p.budget / 4 / each);
+    if (fit < code_tile_rows) {
+      throw OutOfMemory(
+          fmt::format("the limit of {} bytes of GPU memory is too little to stream rows of {} bytes; at "
+                      "least {} are needed",
+                      p.budget, row_bytes, each * 4 * code_tile_rows));
+    }
+    const std::int64_t useful = std::max<std::int64_t>(code_tile_rows, (std::int64_t{256} << 20) / row_bytes);
+    p.stream_rows = std::min(fit, useful) / code_tile_rows * code_tile_rows;
+    return prepared;
+  }
+
+  ProgressCounter progress(execution, "build",
+                           std::max<std::int64_t>(1, p.replicated ? data.rows * count : data.rows));
+  struct Share {
+    int device;
+    std::int64_t first, count;
+  };
+  std::vector<std::vector<Share>> shares(p.devices.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t from = p.replicated ? 0 : data.rows * i / count;
+    const std::int64_t to = p.replicated ? data.rows : data.rows * (i + 1) / count;
+    std::int64_t at = from;
+    do {  // also an empty dataset has a part
+      const std::int64_t n = std::min(to - at, cuda::most_part_rows);
+      shares[static_cast<std::size_t>(i)].push_back({p.devices[static_cast<std::size_t>(i)], at, n});
+      at += n;
+    } while (at < to);
+  }
+  std::vector<std::vector<std::unique_ptr<Part>>> made(shares.size());
+  for_each_device(shares.size(), [&](std::size_t i) {
+    for (const Share& s : shares[i])
+      made[i].push_back(make_part(p, data, s.device, s.first, s.count, progress, execution));
+  });
+  for (auto& list : made) {
+    for (auto& part : list) p.parts.push_back(std::move(part));
+  }
+  progress.finish();
+  return prepared;
+}
+
+Neighbors search(const Prepared& prepared, const DatasetView& data, Metric /*metric*/,
+                 const DatasetView& queries, std::int64_t k, const Execution& execution) {
+  Neighbors out;
+  out.queries = queries.rows;
+  out.k = k;
+  const auto cells = static_cast<std::size_t>(queries.rows * k);
+  out.indices.resize(cells);
+  NeighborsView view{out.indices.data(), nullptr, queries.rows, k};
+  if (data.dtype == Dtype::f64) {
+    out.distances = std::vector<double>(cells);
+    view.distances = std::get<std::vector<double>>(out.distances).data();
+  } else {
+    out.distances = std::vector<float>(cells);
+    view.distances = std::get<std::vector<float>>(out.distances).data();
+  }
+  out.statistics = search_cuda(static_cast<const CudaPrepared&>(prepared), data, queries, view, execution);
+  return out;
+}
+
+SearchStatistics search_into(const Prepared& prepared, const DatasetView& data, Metric /*metric*/,
+                             const DatasetView& queries, const NeighborsView& out,
+                             const Execution& execution) {
+  return search_cuda(static_cast<const CudaPrepared&>(prepared), data, queries, out, execution);
+}
+
+}  // namespace
+
+const Backend& cuda_backend() {
+  static const Backend backend{prepare, search, search_into};
+  return backend;
+}
+
+}  // namespace kith::brute_force

@@ -1,0 +1,659 @@
+// The GPU engine: stages of filter, exact evaluation and merging, each with a tighter bound than the one
+// before.
+//
+// The first bound comes from a small sample, evaluated exactly. A stage then filters a share of the rows,
+// spread over all of them, and what it keeps is evaluated and merged: a stage that sees g times the rows of
+// those before it keeps about g k candidates a query, whatever the data. A query that keeps more than there
+// is room for is searched again from the bound it has reached, and in the end without a filter, in pieces
+// that always fit. The answer depends on none of this, because a filter only ever keeps too many.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <future>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/tuning.hpp"
+#include "core/parallel.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+using cuda::Batch;
+using cuda::Subset;
+
+void stop_if_asked(const Execution& execution) {
+  if (execution.cancelled && execution.cancelled()) {
+    throw Cancelled("stopped because the caller asked to; nothing was produced");
+  }
+}
+
+struct Plan {
+  bool filtered = false;
+  std::int64_t sample = 0;               ///< rows of the first bound
+  std::vector<std::int64_t> stage_ends;  ///< in tiles
+  std::int64_t expected = 0;             ///< candidates a query and stage
+  std::int64_t room = 0;
+  std::int64_t batch = 0;  ///< queries at once
+};
+
+Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
+               std::uint64_t budget, std::uint64_t limit) {
+  Plan plan;
+  const auto n = static_cast<double>(std::max<std::int64_t>(1, part.rows));
+  const auto k = static_cast<double>(list_k);
+  const double row_bytes =
+      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
+  const double candidate = tuning::candidate_seconds + row_bytes * tuning::candidate_byte_seconds;
+  // With a large share of the rows in the answer there is nothing to filter.
+  plan.filtered = part.filtered() && list_k * 8 <= part.rows;
+  plan.sample = std::min(part.rows, std::max(tuning::bootstrap_rows, 2 * list_k));
+  if (plan.filtered) {
+    double least = 0;
+    int stages = 1;
+    for (int s = 1; s <= tuning::most_stages; ++s) {
+      const double growth = std::pow(n / static_cast<double>(plan.sample), 1.0 / s);
+      const double seconds =
+          s * (tuning::stage_seconds + static_cast<double>(queries) * k * growth * candidate);
+      if (s == 1 || seconds < least) {
+        least = seconds;
+        stages = s;
+      }
+    }
+    const double growth = std::pow(n / static_cast<double>(plan.sample), 1.0 / stages);
+    for (int s = 1; s <= stages; ++s) {
+      const double share = s == stages ? 1 : static_cast<double>(plan.sample) * std::pow(growth, s) / n;
+      const auto end = std::min(
+          part.tiles(), static_cast<std::int64_t>(std::ceil(share * static_cast<double>(part.tiles()))));
+      if (plan.stage_ends.empty() || end > plan.stage_ends.back()) plan.stage_ends.push_back(end);
+    }
+    plan.expected = static_cast<std::int64_t>(k * growth) + 32;
+  } else {
+    plan.expected = part.rows;
+  }
+  const std::int64_t wanted = plan.filtered ? std::max({tuning::least_room, 4 * plan.expected, plan.sample})
+                                            : std::max(tuning::least_room, list_k);
+  plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
+  plan.room = std::max(plan.room, plan.sample);
+  // A query's memory: candidates and their distances, its list, for long lists the space they are sorted in.
+  const std::uint64_t key = 2 * result_bytes;
+  std::uint64_t each = static_cast<std::uint64_t>(plan.room) * (4 + result_bytes) +
+                       static_cast<std::uint64_t>(list_k) * (key + 12) +
+                       static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
+  if (list_k > tuning::largest_block_k) each += static_cast<std::uint64_t>(list_k + plan.room) * key * 2;
+  std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
+  if (limit > 0) memory = std::min(memory, limit);
+  if (limit > 0 && each > limit) {
+    throw OutOfMemory(
+        fmt::format("a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or "
+                    "ask for fewer neighbours",
+                    list_k, each, limit));
+  }
+  plan.batch = std::clamp<std::int64_t>(static_cast<std::int64_t>(memory / each), 1, tuning::most_queries);
+  const std::int64_t rounds = (queries + plan.batch - 1) / plan.batch;
+  plan.batch = (queries + rounds - 1) / rounds;
+  return plan;
+}
+
+// An odd multiplier near the golden ratio of the tiles, coprime with them: any range of positions is spread.
+std::int64_t spreading_multiplier(std::int64_t tiles) {
+  auto m = static_cast<std::int64_t>(0.6180339887498949 * static_cast<double>(tiles));
+  m = std::max<std::int64_t>(1, m);
+  while (std::gcd(m, tiles) != 1) ++m;
+  return m;
+}
+
+template <class R>
+class PartSearch {
+ public:
+  PartSearch(Part& part, Workspace& w, const Plan& plan, std::int64_t list_k, const Execution& execution)
+      : part_(part), w_(w), plan_(plan), list_k_(list_k), execution_(execution), stream_(w.stream) {}
+
+  void run(const void* queries, std::int64_t stride, std::int64_t count, const R* best) {
+    prepare(queries, stride, count);
+    cuda::start_lists(batch_, best, stream_);
+    if (plan_.filtered) {
+      if (best == nullptr) first_bound();
+      evaluate_special();
+      for (int pass = 0; pass < tuning::most_passes; ++pass) {
+        if (pass > 0) {
+          cuda::restart_overflown(batch_, stream_);
+          evaluate_special();
+        }
+        filter_all();
+        look();
+        if (overflown() == 0) break;
+      }
+    } else {
+      look();
+    }
+    if (exact_count() > 0) exact({w_.exact_ids.data(), exact_count()});
+  }
+
+  void write(std::int64_t k, std::int64_t* indices, R* distances) {
+    cuda::write_lists(batch_.lists, batch_.count, list_k_, k, part_.base, indices, distances, stream_);
+  }
+
+  std::int64_t candidates() const { return static_cast<std::int64_t>(w_.seen.data()[0]); }
+  std::int64_t fallbacks() const { return plan_.filtered ? exact_count() : 0; }
+  std::int64_t nan_queries() const { return static_cast<std::int64_t>(w_.seen.data()[2]); }
+
+ private:
+  std::int64_t overflown() const { return static_cast<std::int64_t>(w_.seen.data()[1]); }
+  std::int64_t exact_count() const { return static_cast<std::int64_t>(w_.seen.data()[3]); }
+
+  void prepare(const void* queries, std::int64_t stride, std::int64_t count) {
+    const cuda::Space& space = part_.space;
+    const std::int64_t padded = (space.dim + 7) / 8 * 8;
+    cuda::QueryCodes codes;
+    codes.padded = padded;
+    codes.values = w_.values.reserve(count * padded, stream_);
+    codes.scalars = w_.scalars.reserve(count, stream_);
+    w_.counters.reserve(4, stream_);
+    w_.counts.reserve(count, stream_);
+    w_.overflow.reserve(count, stream_);
+    w_.bounds.reserve(count, stream_);
+    w_.exact_ids.reserve(count + 1, stream_);
+    w_.candidate_rows.reserve(count * plan_.room, stream_);
+    w_.distances.reserve(count * plan_.room * static_cast<std::int64_t>(sizeof(R)), stream_);
+    w_.lists.reserve(count * list_k_ * cuda::key_bytes<R>, stream_);
+    w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
+    w_.seen.reserve(4);
+    if (list_k_ > tuning::largest_block_k) {
+      w_.scratch.reserve(count * (list_k_ + plan_.room) * cuda::key_bytes<R>, stream_);
+    }
+    KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, w_.counters.bytes(), stream_));
+    codes.nan_queries = w_.counters.data() + 2;
+    if (plan_.filtered && space.int8()) {
+      query_tile_ = cuda::choose_query_tile(space.shape, count, part_.device);
+      codes.tile = query_tile_;
+      const std::int64_t bytes =
+          (count + query_tile_ - 1) / query_tile_ * query_tile_ * space.shape.row_bytes();
+      codes.codes = w_.query_codes.reserve(bytes, stream_);
+      KITH_CUDA(cudaMemsetAsync(codes.codes, 0, static_cast<std::size_t>(bytes), stream_));
+    } else if (space.int8()) {
+      // Without the filter the codes of the queries are of no use, but the kernel writes them.
+      codes.tile = 16;
+      codes.codes = w_.query_codes.reserve((count + 15) / 16 * 16 * space.shape.row_bytes(), stream_);
+    } else if (space.form != cuda::Form::none) {
+      codes.float_stride = cuda::float_query_stride(space.dim);
+      codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
+    }
+    cuda::encode_queries(queries, stride, count, space, codes, stream_);
+    batch_ = Batch<R>{part_.data,
+                      part_.stride,
+                      part_.rows,
+                      space,
+                      codes.values,
+                      padded,
+                      codes.scalars,
+                      count,
+                      part_.row_codes().largest_residual,
+                      {w_.candidate_rows.data(), w_.counts.data(), static_cast<std::uint32_t>(plan_.room)},
+                      reinterpret_cast<R*>(w_.distances.data()),
+                      reinterpret_cast<cuda::Key<R>*>(w_.lists.data()),
+                      reinterpret_cast<R*>(w_.best.data()),
+                      list_k_,
+                      reinterpret_cast<cuda::Key<R>*>(w_.scratch.data()),
+                      w_.bounds.data(),
+                      w_.overflow.data(),
+                      w_.counters.data()};
+  }
+
+  Subset everyone() const { return {nullptr, batch_.count}; }
+
+  void settle(const Subset& subset, std::int64_t expected, bool bound_only) {
+    cuda::evaluate_candidates(batch_, subset, expected, part_.device, stream_);
+    cuda::merge_candidates(batch_, subset, bound_only, stream_);
+  }
+
+  void first_bound() {
+    const double step = static_cast<double>(part_.rows) / static_cast<double>(plan_.sample);
+    cuda::fill_candidates(batch_.candidates, everyone(), nullptr, 0, step, plan_.sample, stream_);
+    settle(everyone(), plan_.sample, true);
+  }
+
+  void evaluate_special() {
+    for (std::int64_t at = 0; at < part_.special_rows; at += plan_.room) {
+      const std::int64_t count = std::min(plan_.room, part_.special_rows - at);
+      cuda::fill_candidates(batch_.candidates, everyone(), part_.special.data(), at, 1, count, stream_);
+      settle(everyone(), count, false);
+      stop_if_asked(execution_);
+    }
+  }
+
+  void filter_all() {
+    std::int64_t done = 0;
+    const std::int64_t tiles = part_.tiles();
+    for (const std::int64_t end : plan_.stage_ends) {
+      stop_if_asked(execution_);
+      const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done};
+      if (part_.space.int8()) {
+        cuda::run_int8_filter(
+            {part_.row_codes(), part_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
+             part_.space.shape, part_.space.form == cuda::Form::triangle, stage, batch_.candidates},
+            part_.device, stream_);
+      } else {
+        cuda::run_float_filter(
+            {part_.float_rows(), part_.float_stride(), part_.rows, w_.floats.data(),
+             cuda::float_query_stride(part_.space.dim), batch_.bounds, batch_.count, part_.space.dim,
+             part_.space.form == cuda::Form::squared, stage, batch_.candidates},
+            part_.device, stream_);
+      }
+      settle(everyone(), plan_.expected, false);
+      done = end;
+    }
+  }
+
+  // Which queries are not answered yet, and the counters.
+  void look() {
+    auto* exact = reinterpret_cast<std::uint32_t*>(w_.counters.data() + 3);
+    KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
+    cuda::list_exact_queries(batch_, plan_.filtered, w_.exact_ids.data(), exact, stream_);
+    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 4 * sizeof(unsigned long long),
+                              cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+  // Every row for some queries, in pieces that always fit: of equal distances the lower rows came first.
+  void exact(const Subset& subset) {
+    cuda::clear_lists(batch_, subset, stream_);
+    for (std::int64_t at = 0; at < part_.rows; at += plan_.room) {
+      stop_if_asked(execution_);
+      const std::int64_t count = std::min(plan_.room, part_.rows - at);
+      cuda::fill_candidates(batch_.candidates, subset, nullptr, at, 1, count, stream_);
+      settle(subset, count, false);
+    }
+    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), sizeof(unsigned long long),
+                              cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+  Part& part_;
+  Workspace& w_;
+  const Plan& plan_;
+  std::int64_t list_k_;
+  const Execution& execution_;
+  cudaStream_t stream_;
+  int query_tile_ = 16;
+  Batch<R> batch_{};
+};
+
+}  // namespace
+
+template <class R>
+void search_part(Part& part, Workspace& w, const void* queries, std::int64_t query_stride, std::int64_t count,
+                 std::int64_t k, const R* best, std::int64_t* indices, R* distances,
+                 const Execution& execution, std::uint64_t budget, SearchStatistics& statistics) {
+  const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, part.rows));
+  const Plan plan = make_plan(part, count, list_k, sizeof(R), budget, execution.memory_limit);
+  for (std::int64_t first = 0; first < count; first += plan.batch) {
+    const std::int64_t n = std::min(plan.batch, count - first);
+    PartSearch<R> search(part, w, plan, list_k, execution);
+    search.run(static_cast<const char*>(queries) +
+                   first * query_stride * static_cast<std::int64_t>(size_of(part.space.dtype)),
+               query_stride, n, best == nullptr ? nullptr : best + first);
+    search.write(k, indices + first * k, distances + first * k);
+    statistics.candidates += search.candidates();
+    statistics.fallbacks += search.fallbacks();
+    statistics.nan_queries += search.nan_queries();
+    statistics.pairs += n * part.rows;
+  }
+}
+
+namespace {
+
+// A workspace for the length of a search.
+class Borrowed {
+ public:
+  explicit Borrowed(Part& part) : part_(part), workspace_(part.take_workspace()) {}
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  ~Borrowed() { part_.give_workspace(std::move(workspace_)); }
+  Workspace& operator*() const { return *workspace_; }
+  Workspace* operator->() const { return workspace_.get(); }
+
+ private:
+  Part& part_;
+  std::unique_ptr<Workspace> workspace_;
+};
+
+// Queries [first, first + count) on the workspace's device, contiguous unless they lie there already.
+struct Placed {
+  const void* data;
+  std::int64_t stride;
+};
+
+Placed place_queries(Workspace& w, const DatasetView& queries, std::int64_t first, std::int64_t count,
+                     const Execution& execution) {
+  const DatasetView rows = queries.slice(first, count);
+  if (queries.space == MemorySpace::cuda && queries.device == w.device) return {rows.data, rows.row_stride};
+  const std::int64_t row_bytes = queries.dim * static_cast<std::int64_t>(size_of(queries.dtype));
+  unsigned char* to = w.queries.reserve(std::max<std::int64_t>(1, count * row_bytes), w.stream);
+  if (queries.space == MemorySpace::host) {
+    w.uploader.copy(rows, to, w.stream, execution);
+  } else {
+    KITH_CUDA(cudaMemcpy2DAsync(to, static_cast<std::size_t>(row_bytes), rows.data,
+                                static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
+                                cudaMemcpyDefault, w.stream));
+  }
+  return {to, queries.dim};
+}
+
+// The caller's stream comes first.
+void wait_for(const Execution& execution, cudaStream_t stream) {
+  if (execution.stream == nullptr) return;
+  const cuda::Event event;
+  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
+  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
+}
+
+template <class R>
+void copy_out(const NeighborsView& out, std::int64_t first, const std::int64_t* indices, const R* distances,
+              std::int64_t count, cudaStream_t stream) {
+  const auto cells = static_cast<std::size_t>(count * out.k);
+  KITH_CUDA(cudaMemcpyAsync(out.indices + first * out.k, indices, cells * sizeof(std::int64_t),
+                            cudaMemcpyDefault, stream));
+  KITH_CUDA(cudaMemcpyAsync(static_cast<R*>(out.distances) + first * out.k, distances, cells * sizeof(R),
+                            cudaMemcpyDefault, stream));
+}
+
+// One part, one set of queries, straight to the output.
+template <class R>
+void search_alone(Part& part, const DatasetView& queries, std::int64_t first, std::int64_t count,
+                  const NeighborsView& out, const Execution& execution, std::uint64_t budget,
+                  SearchStatistics& statistics) {
+  const cuda::DeviceGuard guard(part.device);
+  const Borrowed w(part);
+  wait_for(execution, w->stream);
+  const Placed placed = place_queries(*w, queries, first, count, execution);
+  if (out.space == MemorySpace::cuda && out.device == part.device) {
+    search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
+                   static_cast<R*>(out.distances) + first * out.k, execution, budget, statistics);
+  } else {
+    std::int64_t* indices = w->indices[0].reserve(count * out.k, w->stream);
+    auto* distances = reinterpret_cast<R*>(
+        w->answers[0].reserve(count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
+    search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances, execution,
+                   budget, statistics);
+    copy_out(out, first, indices, distances, count, w->stream);
+  }
+  w->stream.synchronize();
+}
+
+template <class F>
+void on_threads(std::size_t count, F&& f) {
+  std::vector<std::future<void>> running;
+  for (std::size_t i = 1; i < count; ++i)
+    running.push_back(std::async(std::launch::async, [&f, i] { f(i); }));
+  std::exception_ptr failure;
+  try {
+    f(std::size_t{0});
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (auto& one : running) {
+    try {
+      one.get();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void add(SearchStatistics& sum, const SearchStatistics& one, bool queries_too) {
+  sum.pairs += one.pairs;
+  sum.candidates += one.candidates;
+  sum.fallbacks += one.fallbacks;
+  if (queries_too) sum.nan_queries += one.nan_queries;
+}
+
+// Every part answers for its rows, the first device merges by the contract's order.
+template <class R>
+void search_parts(const CudaPrepared& p, const DatasetView& queries, const NeighborsView& out,
+                  const Execution& execution, SearchStatistics& statistics) {
+  const std::size_t parts = p.parts.size();
+  std::vector<SearchStatistics> each(parts);
+  // Device memory of an answer; lists of all parts meet on the first device.
+  std::vector<cuda::Buffer<std::int64_t>> indices(parts);
+  std::vector<cuda::Buffer<R>> distances(parts);
+  std::vector<cuda::Buffer<std::int64_t>> met_indices(parts);
+  std::vector<cuda::Buffer<R>> met_distances(parts);
+  const std::int64_t cells = queries.rows * out.k;
+
+  // Parts of one device follow each other, devices work side by side.
+  on_threads(p.devices.size(), [&](std::size_t d) {
+    for (std::size_t i = 0; i < parts; ++i) {
+      Part& part = *p.parts[i];
+      if (part.device != p.devices[d]) continue;
+      const cuda::DeviceGuard guard(part.device);
+      const Borrowed w(part);
+      wait_for(execution, w->stream);
+      const Placed placed = place_queries(*w, queries, 0, queries.rows, execution);
+      indices[i] = cuda::Buffer<std::int64_t>(cells, part.stream);
+      distances[i] = cuda::Buffer<R>(cells, part.stream);
+      part.stream.synchronize();
+      search_part<R>(part, *w, placed.data, placed.stride, queries.rows, out.k, nullptr, indices[i].data(),
+                     distances[i].data(), execution, p.budget, each[i]);
+      w->stream.synchronize();
+    }
+  });
+  Part& home = *p.parts.front();
+  const cuda::DeviceGuard guard(home.device);
+  const Borrowed w(home);
+  std::vector<const std::int64_t*> all_indices(parts);
+  std::vector<const R*> all_distances(parts);
+  for (std::size_t i = 0; i < parts; ++i) {
+    all_indices[i] = indices[i].data();
+    all_distances[i] = distances[i].data();
+    if (p.parts[i]->device != home.device) {
+      met_indices[i] = cuda::Buffer<std::int64_t>(cells, w->stream);
+      met_distances[i] = cuda::Buffer<R>(cells, w->stream);
+      KITH_CUDA(cudaMemcpyPeerAsync(met_indices[i].data(), home.device, indices[i].data(), p.parts[i]->device,
+                                    indices[i].bytes(), w->stream));
+      KITH_CUDA(cudaMemcpyPeerAsync(met_distances[i].data(), home.device, distances[i].data(),
+                                    p.parts[i]->device, distances[i].bytes(), w->stream));
+      all_indices[i] = met_indices[i].data();
+      all_distances[i] = met_distances[i].data();
+    }
+    add(statistics, each[i], i == 0);
+  }
+  const bool in_place = out.space == MemorySpace::cuda && out.device == home.device;
+  std::int64_t* to_indices = in_place ? out.indices : w->indices[0].reserve(cells, w->stream);
+  R* to_distances = in_place ? static_cast<R*>(out.distances)
+                             : reinterpret_cast<R*>(w->answers[0].reserve(
+                                   cells * static_cast<std::int64_t>(sizeof(R)), w->stream));
+  cuda::merge_answers<R>(all_indices.data(), all_distances.data(), static_cast<int>(parts), queries.rows,
+                         out.k, to_indices, to_distances, w->stream);
+  if (!in_place) copy_out(out, 0, to_indices, to_distances, queries.rows, w->stream);
+  w->stream.synchronize();
+  met_indices.clear();  // their memory belongs to this workspace's stream
+  met_distances.clear();
+}
+
+}  // namespace
+
+template <class R>
+void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+                     const NeighborsView& out, const Execution& execution, SearchStatistics& statistics);
+
+template <class R>
+void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+               const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+  if (p.mode == CudaPrepared::Mode::streamed) {
+    search_streamed<R>(p, data, queries, out, execution, statistics);
+  } else if (p.replicated) {
+    const std::size_t parts = p.parts.size();
+    std::vector<SearchStatistics> each(parts);
+    on_threads(parts, [&](std::size_t i) {
+      const std::int64_t first =
+          queries.rows * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(parts);
+      const std::int64_t last =
+          queries.rows * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(parts);
+      if (first < last)
+        search_alone<R>(*p.parts[i], queries, first, last - first, out, execution, p.budget, each[i]);
+    });
+    for (const auto& one : each) add(statistics, one, true);
+  } else if (p.parts.size() == 1) {
+    search_alone<R>(*p.parts.front(), queries, 0, queries.rows, out, execution, p.budget, statistics);
+  } else {
+    search_parts<R>(p, queries, out, execution, statistics);
+  }
+}
+
+SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+                             const NeighborsView& out, const Execution& execution) {
+  const auto started = std::chrono::steady_clock::now();
+  SearchStatistics s;
+  s.index = "brute_force";
+  s.filter = std::string(name(p.filter()));
+  s.instruction_set = "cuda";
+  ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
+  for (const auto& part : p.parts) {
+    s.nan_rows += part->nan_rows;
+    if (p.replicated) break;
+  }
+  if (queries.rows > 0) {
+    if (data.dtype == Dtype::f64) {
+      search_as<double>(p, data, queries, out, execution, s);
+    } else {
+      search_as<float>(p, data, queries, out, execution, s);
+    }
+  }
+  progress.finish();
+  s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return s;
+}
+
+// Pieces of the rows pass through two parts in turn: while one is searched, the next one is copied and coded.
+// The k-th distances so far bound the next piece from its start.
+template <class R>
+void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+                     const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+  const std::int64_t pieces = (data.rows + p.stream_rows - 1) / p.stream_rows;
+  const auto devices = static_cast<std::int64_t>(p.devices.size());
+  const std::int64_t cells = queries.rows * out.k;
+  std::vector<SearchStatistics> each(p.devices.size());
+  std::vector<cuda::Buffer<std::int64_t>> final_indices(p.devices.size());
+  std::vector<cuda::Buffer<R>> final_distances(p.devices.size());
+  std::vector<std::unique_ptr<Part>> keep(p.devices.size());
+  ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, data.rows));
+
+  on_threads(p.devices.size(), [&](std::size_t d) {
+    const int device = p.devices[d];
+    const cuda::DeviceGuard guard(device);
+    const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
+    std::unique_ptr<Part> slot[2];
+    cuda::Uploader uploader;
+    for (auto& part : slot) {
+      part = std::make_unique<Part>(device, p.choice, data, p.metric, p.stream_rows);
+      part->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, part->stream);
+      part->data = part->own_rows.data();
+      part->stride = data.dim;
+      part->stream.synchronize();
+    }
+    const auto load = [&](std::int64_t piece, int s) {
+      const cuda::DeviceGuard in_thread(device);
+      Part& part = *slot[s];
+      part.base = piece * p.stream_rows;
+      const DatasetView rows = data.slice(part.base, std::min(p.stream_rows, data.rows - part.base));
+      if (p.registered.known()) {
+        KITH_CUDA(cudaMemcpy2DAsync(part.own_rows.data(), static_cast<std::size_t>(row_bytes), rows.data,
+                                    static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                    static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(rows.rows),
+                                    cudaMemcpyHostToDevice, part.stream));
+      } else {
+        uploader.copy(rows, part.own_rows.data(), part.stream, execution);
+      }
+      part.encode(part.data, part.stride, rows.rows, part.stream);
+    };
+    Workspace w(device);
+    wait_for(execution, w.stream);
+    const Placed placed = place_queries(w, queries, 0, queries.rows, execution);
+    cuda::Buffer<std::int64_t> indices[3];
+    cuda::Buffer<R> distances[3];
+    cuda::Buffer<R> best(queries.rows, w.stream);
+    for (int i = 0; i < 3; ++i) {
+      indices[i] = cuda::Buffer<std::int64_t>(cells, w.stream);
+      distances[i] = cuda::Buffer<R>(cells, w.stream);
+    }
+    int held = -1;  // which buffer has the answer so far
+    std::future<void> next;
+    int s = 0;
+    if (static_cast<std::int64_t>(d) < pieces) load(static_cast<std::int64_t>(d), 0);
+    for (auto piece = static_cast<std::int64_t>(d); piece < pieces; piece += devices, s ^= 1) {
+      if (piece + devices < pieces) next = std::async(std::launch::async, load, piece + devices, s ^ 1);
+      const int to = held < 0 ? 0 : (held + 1) % 3;
+      if (held >= 0) {  // the k-th of the answer so far, +inf where there is none
+        KITH_CUDA(cudaMemcpy2DAsync(best.data(), sizeof(R), distances[held].data() + out.k - 1,
+                                    static_cast<std::size_t>(out.k) * sizeof(R), sizeof(R),
+                                    static_cast<std::size_t>(queries.rows), cudaMemcpyDeviceToDevice,
+                                    w.stream));
+      }
+      SearchStatistics one;
+      search_part<R>(*slot[s], w, placed.data, placed.stride, queries.rows, out.k,
+                     held < 0 ? nullptr : best.data(), indices[to].data(), distances[to].data(), execution,
+                     p.budget, one);
+      add(each[d], one, piece == static_cast<std::int64_t>(d));
+      each[d].nan_rows += slot[s]->nan_rows;
+      if (held >= 0) {
+        const int merged = 3 - held - to;
+        const std::int64_t* both_indices[2] = {indices[held].data(), indices[to].data()};
+        const R* both_distances[2] = {distances[held].data(), distances[to].data()};
+        cuda::merge_answers<R>(both_indices, both_distances, 2, queries.rows, out.k, indices[merged].data(),
+                               distances[merged].data(), w.stream);
+        held = merged;
+      } else {
+        held = to;
+      }
+      w.stream.synchronize();
+      progress.advance(slot[s]->rows);
+      if (next.valid()) next.get();
+    }
+    if (held < 0) return;  // fewer pieces than devices
+    keep[d] = std::move(slot[0]);
+    final_indices[d] = cuda::Buffer<std::int64_t>(cells, keep[d]->stream);
+    final_distances[d] = cuda::Buffer<R>(cells, keep[d]->stream);
+    KITH_CUDA(cudaMemcpyAsync(final_indices[d].data(), indices[held].data(), indices[held].bytes(),
+                              cudaMemcpyDeviceToDevice, keep[d]->stream));
+    KITH_CUDA(cudaMemcpyAsync(final_distances[d].data(), distances[held].data(), distances[held].bytes(),
+                              cudaMemcpyDeviceToDevice, keep[d]->stream));
+    keep[d]->stream.synchronize();
+  });
+
+  const cuda::DeviceGuard guard(p.devices.front());
+  const cuda::Stream stream;
+  {
+    std::vector<cuda::Buffer<std::int64_t>> met_indices(p.devices.size() + 1);
+    std::vector<cuda::Buffer<R>> met_distances(p.devices.size() + 1);
+    std::vector<const std::int64_t*> all_indices;
+    std::vector<const R*> all_distances;
+    for (std::size_t d = 0; d < p.devices.size(); ++d) {
+      if (final_indices[d].empty()) continue;
+      met_indices[d] = cuda::Buffer<std::int64_t>(cells, stream);
+      met_distances[d] = cuda::Buffer<R>(cells, stream);
+      KITH_CUDA(cudaMemcpyPeerAsync(met_indices[d].data(), p.devices.front(), final_indices[d].data(),
+                                    p.devices[d], final_indices[d].bytes(), stream));
+      KITH_CUDA(cudaMemcpyPeerAsync(met_distances[d].data(), p.devices.front(), final_distances[d].data(),
+                                    p.devices[d], final_distances[d].bytes(), stream));
+      all_indices.push_back(met_indices[d].data());
+      all_distances.push_back(met_distances[d].data());
+      add(statistics, each[d], d == 0);
+      statistics.nan_rows += each[d].nan_rows;
+    }
+    auto& to_indices = met_indices.back() = cuda::Buffer<std::int64_t>(cells, stream);
+    auto& to_distances = met_distances.back() = cuda::Buffer<R>(cells, stream);
+    cuda::merge_answers<R>(all_indices.data(), all_distances.data(), static_cast<int>(all_indices.size()),
+                           queries.rows, out.k, to_indices.data(), to_distances.data(), stream);
+    copy_out(out, 0, to_indices.data(), to_distances.data(), queries.rows, stream);
+    stream.synchronize();
+  }
+  final_indices.clear();  // before the streams in `keep`
+  final_distances.clear();
+}
+
+}  // namespace kith::brute_force

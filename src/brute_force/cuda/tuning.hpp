@@ -1,0 +1,41 @@
+// Numbers that depend on the chip, in one place.
+#pragma once
+
+#include <cstdint>
+
+namespace kith::brute_force::tuning {
+
+/// Rows of a block of the float32 kernels.
+inline constexpr int float_tile_rows = 1024;
+
+/// Rows of the sample that gives the first bound, at least.
+inline constexpr std::int64_t bootstrap_rows = 512;
+
+/// Candidates a query may keep in one stage, at least and at most (what is over it is searched again).
+inline constexpr std::int64_t least_room = 4096;
+inline constexpr std::int64_t most_room = std::int64_t{1} << 22;
+
+/// Largest k whose lists are merged in shared memory.
+inline constexpr std::int64_t largest_block_k = 1024;
+
+/// Cost of a stage (its launches) and of evaluating a candidate exactly: a fixed part, and a part a byte of
+/// the row.
+inline constexpr double stage_seconds = 14e-6;
+inline constexpr double candidate_seconds = 0.15e-9;
+inline constexpr double candidate_byte_seconds = 0.6e-12;
+inline constexpr int most_stages = 5;
+
+/// Passes over the rows before queries that keep too many leave the filter.
+inline constexpr int most_passes = 3;
+
+/// Queries of one batch, and memory for its candidates.
+inline constexpr std::int64_t most_queries = 16384;
+inline constexpr std::uint64_t candidate_bytes = std::uint64_t{2} << 30U;
+
+/// Longest Euclidean rows for which the float32 kernel is considered by itself.
+inline constexpr std::int64_t low_dimension = 16;
+
+/// Rows of the sample from which the step of the codes and the filter are chosen.
+inline constexpr std::int64_t sample_rows = 512;
+
+}  // namespace kith::brute_force::tuning

@@ -1,0 +1,136 @@
+// Codes on the GPU: how rows and queries become int8 or float32, and what is known about the error.
+//
+// int8: one step (scale) for all rows, c = round(y / step) clamped to +-127, in tiles of 256 rows. A tile's
+// chunk of `width` bytes a row is stored exactly as the kernels hold it in shared memory: rows one after the
+// other, 16-byte units exchanged by the row number so that eight rows of one column never share a bank. Two
+// integers a row would be enough for any bound: the product of the codes, exact in int32, and h below. The
+// residuals |y - step c| enter as their maximum over a tile, in units of the step, so that the test of a pair
+// is one integer comparison.
+//
+// float32: the rows themselves where the element type is exact in float32; for float64 rows (y - mean) *
+// unit, rounded, with one residual bound for all.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/host_device.hpp"
+#include "kith/dtype.hpp"
+#include "kith/metric.hpp"
+
+namespace kith::cuda {
+
+/// Rows of a tile of int8 codes.
+inline constexpr int code_tile_rows = 256;
+/// Longest row with int8 codes: the queries of a block must fit into shared memory.
+inline constexpr std::int64_t longest_code = 6144;
+/// h of a row that no filter may keep (padding, NaN, special): below every threshold, far from overflow.
+inline constexpr std::int32_t no_row = 1 << 30;
+/// Smallest threshold: keeps every row but those.
+inline constexpr std::int32_t keep_all = -(1 << 29);
+/// Entries beyond these in code space make a row (or query) special; see codes/transform.hpp.
+inline constexpr double largest_row = 0x1p12;
+inline constexpr double largest_centred_row = 0x1p5;
+inline constexpr double largest_query = 0x1p30;
+
+/// Bytes of an int8 row as it is stored.
+struct CodeShape {
+  int width = 32;  ///< bytes of a row in a chunk: 32, 64 or 128
+  int chunks = 1;
+  int steps = 1;  ///< groups of 32 values that hold anything
+
+  static CodeShape of(std::int64_t dim) {
+    CodeShape shape;
+    shape.steps = static_cast<int>((dim + 31) / 32);
+    shape.width = dim <= 32 ? 32 : (dim <= 64 ? 64 : 128);
+    shape.chunks = static_cast<int>((dim + shape.width - 1) / shape.width);
+    return shape;
+  }
+  KITH_HOST_DEVICE std::int64_t row_bytes() const { return static_cast<std::int64_t>(width) * chunks; }
+
+  /// Where byte `column` of a row lies, tiles of `tile` rows.
+  KITH_HOST_DEVICE std::int64_t offset(std::int64_t row, int column, int tile) const {
+    const std::int64_t in_tile = row % tile;
+    const std::int64_t chunk = row / tile * chunks + column / width;
+    const int at = column % width;
+    const int swap = static_cast<int>((in_tile * width >> 7) & (width / 16 - 1));
+    return (chunk * tile + in_tile) * width + ((at / 16 ^ swap) * 16 + at % 16);
+  }
+};
+
+/// Which bound a filter uses.
+enum class Form : std::uint8_t {
+  triangle,  ///< int8, |q' - y'| <= R + e: both Euclidean metrics
+  cauchy,    ///< int8, q.y <= q'.y' + e_q |y| + |q'| e: inner product and cosine
+  integer,   ///< int8, u8 and i8 rows as they are: inner product
+  squared,   ///< float32, sum of squared differences
+  absolute,  ///< float32, sum of absolute differences
+  none,
+};
+
+/// The transformation into code space, common to rows and queries; passed to kernels by value.
+struct Space {
+  Form form = Form::none;
+  Metric metric = Metric::sqeuclidean;
+  Dtype dtype = Dtype::f32;
+  std::int64_t dim = 0;
+  const double* mean = nullptr;  ///< device memory, or null
+  double unit = 1;
+  double step = 1;
+  bool raw_integers = false;  ///< u8 (minus 128) and i8 rows are their own codes
+  CodeShape shape;
+
+  KITH_HOST_DEVICE bool int8() const {
+    return form == Form::triangle || form == Form::cauchy || form == Form::integer;
+  }
+  /// What is taken from a raw integer to make it a code.
+  KITH_HOST_DEVICE int offset() const { return raw_integers && dtype == Dtype::u8 ? 128 : 0; }
+};
+
+/// What coding the rows writes; all device memory.
+struct RowCodes {
+  std::uint8_t* codes = nullptr;      ///< int8 image
+  std::int32_t* h = nullptr;          ///< a row: floor(|c|^2 / 2), -128 sum(c), or 0; see bound.cuh
+  float* residual = nullptr;          ///< a tile: largest residual in steps, rounded up
+  float* norm = nullptr;              ///< a tile: largest |y|, rounded up
+  float* floats = nullptr;            ///< float32 rows, or null where the rows are used as they are
+  float* largest_residual = nullptr;  ///< one value: float32 rows of float64 data
+  std::uint32_t* special = nullptr;   ///< rows to evaluate exactly, `special_room` of them
+  std::uint32_t special_room = 0;
+  unsigned long long* counts = nullptr;  ///< [0] NaN rows, [1] special rows
+};
+
+enum class QueryKind : std::int32_t { regular, special, nan };
+
+/// A query's scalars.
+struct QueryScalars {
+  double scale = 1;      ///< q' = scale * code
+  double code_sq = 0;    ///< |code|^2
+  double code_sum = 0;   ///< sum of the code
+  double norm = 0;       ///< |q'|, rounded up
+  double residual = 0;   ///< e_q, rounded up
+  double canonical = 0;  ///< sqrt(q.q) in the canonical order: cosine
+  QueryKind kind = QueryKind::regular;
+};
+
+/// What coding the queries writes; all device memory.
+struct QueryCodes {
+  double* values = nullptr;  ///< [queries, padded to 8]
+  std::int64_t padded = 0;
+  std::uint8_t* codes = nullptr;  ///< int8 image in tiles of `tile` queries, zeroed before
+  int tile = 16;
+  float* floats = nullptr;  ///< [queries, float_stride]
+  std::int64_t float_stride = 0;
+  QueryScalars* scalars = nullptr;
+  unsigned long long* nan_queries = nullptr;
+};
+
+/// Rows [first, first + rows) of a part; `data` is the part's first row, readable from the device.
+void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                 std::int64_t part_rows, const Space& space, const RowCodes& out, cudaStream_t stream);
+
+void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
+                    const QueryCodes& out, cudaStream_t stream);
+
+}  // namespace kith::cuda

@@ -1,0 +1,373 @@
+// Coding rows and queries on the GPU, a group of threads each. Everything is float64; the sums may be taken
+// in any order, as the factor 1 + 2^-30 on residuals and norms covers it (docs/exact-contract.md, step 3).
+#include "codes/cuda/codes.hpp"
+
+#include <math_constants.h>
+
+#include "cuda/runtime.hpp"
+#include "cuda/visit_element.cuh"
+#include "distance/cuda/canonical.cuh"
+
+namespace kith::cuda {
+namespace {
+
+constexpr double sum_error = 0x1p-30;
+constexpr int block_threads = 256;
+
+template <int G>
+__device__ double group_sum(double value) {
+#pragma unroll
+  for (int step = G / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffU, value, step);
+  return value;
+}
+template <int G>
+__device__ double group_max(double value) {
+#pragma unroll
+  for (int step = G / 2; step > 0; step /= 2) {
+    value = fmax(value, __shfl_xor_sync(0xffffffffU, value, step));
+  }
+  return value;
+}
+
+// Largest float below 2^31 bits compare like integers when both are positive.
+__device__ void raise(float* where, double value) {
+  atomicMax(reinterpret_cast<int*>(where), __float_as_int(__double2float_ru(value)));
+}
+
+struct Look {
+  bool nan;
+  bool infinite;
+  double squares;  // cosine
+  double inverse;  // cosine: 1 / |x|
+};
+
+template <int G, class T>
+__device__ Look look_at(const T* row, std::int64_t dim, Metric metric, int lane) {
+  double nan = 0;
+  double infinite = 0;
+  double squares = 0;
+  for (std::int64_t i = lane; i < dim; i += G) {
+    const double x = widen(row[i]);
+    if (isnan(x)) nan = 1;
+    if (isinf(x)) infinite = 1;
+    if (metric == Metric::cosine) squares += x * x;
+  }
+  Look look{};
+  look.nan = group_max<G>(nan) > 0;
+  look.infinite = group_max<G>(infinite) > 0;
+  if (metric == Metric::cosine) {
+    look.squares = group_sum<G>(squares);
+    look.inverse = look.squares > 0 ? 1 / sqrt(look.squares) : 0;
+  }
+  return look;
+}
+
+// Value i in code space.
+template <class T>
+__device__ double in_code_space(const T* row, std::int64_t i, const Space& space, const Look& look) {
+  const double x = widen(row[i]);
+  if (space.metric == Metric::cosine) return x * look.inverse;
+  return space.mean == nullptr ? x * space.unit : (x - space.mean[i]) * space.unit;
+}
+
+// Bound on the 2-norm of the rounding errors in y itself.
+__device__ double space_error(const Space& space, double norm) {
+  if (space.metric == Metric::cosine) return 0x1p-50 * (1 + static_cast<double>(space.dim) * 0x1p-2);
+  return 0x1p-1000 + (space.mean == nullptr ? 0 : 0x1p-52 * norm * 1.001);
+}
+
+template <class T, int G>
+__global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                                   std::int64_t part_rows, Space space, RowCodes out) {
+  const int lane = static_cast<int>(threadIdx.x) % G;
+  const std::int64_t group = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
+  if (group >= rows) return;  // whole warps: `rows` is a multiple of the tile
+  const std::int64_t at = first + group;
+  const bool exists = at < part_rows;
+  const T* row = data + (exists ? at : 0) * stride;
+  const int width = static_cast<int>(space.shape.row_bytes());
+
+  Look look{};
+  if (exists) look = look_at<G>(row, space.dim, space.metric, lane);
+  bool special = look.infinite;
+  double norm_sq = 0;
+  if (exists && !look.nan && !special && !space.raw_integers) {
+    double largest = 0;
+    for (std::int64_t i = lane; i < space.dim; i += G) {
+      const double y = in_code_space(row, i, space, look);
+      largest = fmax(largest, fabs(y));
+      norm_sq += y * y;
+    }
+    largest = group_max<G>(largest);
+    norm_sq = group_sum<G>(norm_sq);
+    special = space.metric == Metric::cosine
+                  ? look.squares != 0 && (look.squares < 0x1p-900 || look.squares > 0x1p900)
+                  : !(largest <= largest_row);
+    // A row whose squares vanish one and all is not a zero row for certain.
+    if (space.metric == Metric::cosine && look.squares == 0) {
+      double any = 0;
+      for (std::int64_t i = lane; i < space.dim; i += G) any = fmax(any, fabs(widen(row[i])));
+      special = group_max<G>(any) > 0;
+    }
+  }
+  const bool regular = exists && !look.nan && !special;
+
+  const double inverse = 1 / space.step;
+  double residual_sq = 0;
+  int code_sq = 0;
+  int code_sum = 0;
+  for (int base = lane * 4; base < width; base += G * 4) {
+    std::uint32_t packed = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int i = base + j;
+      int code = 0;
+      if (regular && i < space.dim) {
+        if (space.raw_integers) {
+          code = static_cast<int>(widen(row[i])) - space.offset();
+        } else {
+          const double y = in_code_space(row, i, space, look);
+          code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
+          const double error = y - code * space.step;
+          residual_sq += error * error;
+        }
+      }
+      code_sq += code * code;
+      code_sum += code;
+      packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+    }
+    *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(at, base, code_tile_rows)) = packed;
+  }
+  residual_sq = group_sum<G>(residual_sq);
+#pragma unroll
+  for (int step = G / 2; step > 0; step /= 2) {
+    code_sq += __shfl_xor_sync(0xffffffffU, code_sq, step);
+    code_sum += __shfl_xor_sync(0xffffffffU, code_sum, step);
+  }
+  if (lane != 0) return;
+  if (!regular) {
+    out.h[at] = no_row;
+    if (!exists) return;
+    if (look.nan) {
+      atomicAdd(out.counts, 1ULL);
+    } else {
+      const unsigned long long slot = atomicAdd(out.counts + 1, 1ULL);
+      if (slot < out.special_room) out.special[slot] = static_cast<std::uint32_t>(at);
+    }
+    return;
+  }
+  out.h[at] = space.form == Form::triangle ? code_sq / 2
+                                           : (space.form == Form::integer ? -space.offset() * code_sum : 0);
+  if (space.raw_integers) return;
+  const double norm = sqrt(norm_sq);
+  const double error = space_error(space, norm);
+  raise(out.residual + at / code_tile_rows,
+        (sqrt(residual_sq) * (1 + sum_error) + error) / space.step * (1 + sum_error));
+  raise(out.norm + at / code_tile_rows, norm * (1 + sum_error) + error);
+}
+
+// float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.
+template <class T, int G>
+__global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                                  Space space, RowCodes out) {
+  const int lane = static_cast<int>(threadIdx.x) % G;
+  const std::int64_t group = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
+  const bool exists = group < rows;
+  const std::int64_t at = first + (exists ? group : 0);
+  const T* row = data + at * stride;
+  double nan = 0;
+  double infinite = 0;
+  double largest = 0;
+  double norm = 0;
+  double residual = 0;
+  const Look look{};
+  for (std::int64_t i = lane; i < space.dim; i += G) {
+    const double x = widen(row[i]);
+    if (isnan(x)) nan = 1;
+    if constexpr (sizeof(T) == 8) {
+      if (isinf(x)) infinite = 1;
+      const double y = in_code_space(row, i, space, look);
+      const auto code = static_cast<float>(y);
+      largest = fmax(largest, fabs(y));
+      norm += space.form == Form::absolute ? fabs(y) : y * y;
+      const double error = y - static_cast<double>(code);
+      residual += space.form == Form::absolute ? fabs(error) : error * error;
+      if (exists && out.floats != nullptr) out.floats[at * space.dim + i] = code;
+    } else {
+      if (exists && out.floats != nullptr) out.floats[at * space.dim + i] = static_cast<float>(x);
+    }
+  }
+  nan = group_max<G>(nan);
+  bool special = false;
+  if constexpr (sizeof(T) == 8) {
+    infinite = group_max<G>(infinite);
+    largest = group_max<G>(largest);
+    norm = group_sum<G>(norm);
+    residual = group_sum<G>(residual);
+    special = infinite > 0 || !(largest <= largest_centred_row);
+    if (exists && (nan > 0 || special) && out.floats != nullptr) {
+      for (std::int64_t i = lane; i < space.dim; i += G) out.floats[at * space.dim + i] = CUDART_NAN_F;
+    }
+  }
+  if (lane != 0 || !exists) return;
+  if (nan > 0) {
+    atomicAdd(out.counts, 1ULL);
+  } else if (special) {
+    const unsigned long long slot = atomicAdd(out.counts + 1, 1ULL);
+    if (slot < out.special_room) out.special[slot] = static_cast<std::uint32_t>(at);
+  } else if constexpr (sizeof(T) == 8) {
+    const double error = 0x1p-1000 + 0x1p-52 * 1.001 * (space.form == Form::absolute ? norm : sqrt(norm));
+    const double root = space.form == Form::absolute ? residual : sqrt(residual);
+    raise(out.largest_residual, root * (1 + sum_error) + error);
+  }
+}
+
+// One warp a query.
+template <class T>
+__global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::int64_t queries, Space space,
+                                      QueryCodes out) {
+  constexpr int G = 32;
+  const int lane = static_cast<int>(threadIdx.x) % G;
+  const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
+  if (q >= queries) return;
+  const T* row = data + q * stride;
+  double* values = out.values + q * out.padded;
+  for (std::int64_t i = lane; i < out.padded; i += G) values[i] = i < space.dim ? widen(row[i]) : 0;
+
+  QueryScalars s;
+  const Look look = look_at<G>(row, space.dim, space.metric, lane);
+  if (space.metric == Metric::cosine) {
+    double sum = 0;
+    for (std::int64_t i = lane % canonical_lanes; i < space.dim; i += canonical_lanes) {
+      const double x = widen(row[i]);
+      sum = __fma_rn(x, x, sum);
+    }
+    s.canonical = __dsqrt_rn(canonical_reduce(sum));
+  }
+  double largest = 0;
+  double norm = 0;
+  for (std::int64_t i = lane; i < space.dim; i += G) {
+    const double y = in_code_space(row, i, space, look);
+    largest = fmax(largest, fabs(y));
+    norm += space.form == Form::absolute ? fabs(y) : y * y;
+  }
+  largest = group_max<G>(largest);
+  norm = group_sum<G>(norm);
+  if (space.form != Form::absolute) norm = sqrt(norm);
+  bool special = look.infinite;
+  if (space.metric == Metric::cosine) {
+    special = special || !(look.squares >= 0x1p-900 && look.squares <= 0x1p900);
+  } else if (space.int8()) {
+    // A zero query ties with every row under the inner product.
+    special =
+        special || !(largest <= largest_query) || (space.metric == Metric::inner_product && largest == 0);
+  } else if (sizeof(T) == 8) {
+    special = special || !(largest <= largest_query);
+  } else {
+    special = false;  // float32 arithmetic says what is true of infinite values, too
+  }
+  s.kind = look.nan ? QueryKind::nan : (special ? QueryKind::special : QueryKind::regular);
+  const double error = space_error(space, norm);
+
+  if (space.int8() && s.kind == QueryKind::regular) {
+    double step = space.step;
+    if (space.form == Form::cauchy) {
+      step = static_cast<double>(static_cast<float>(largest / 127));
+      if (step < 0x1p-60) step = 1;
+    }
+    const double inverse = 1 / step;
+    double residual_sq = 0;
+    double code_sq = 0;
+    double code_sum = 0;
+    const int width = static_cast<int>(space.shape.row_bytes());
+    for (int base = lane * 4; base < width; base += G * 4) {
+      std::uint32_t packed = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int i = base + j;
+        if (i >= space.dim) continue;
+        int code = 0;
+        if (space.raw_integers) {
+          code = static_cast<int>(widen(row[i])) - space.offset();
+        } else {
+          const double y = in_code_space(row, i, space, look);
+          code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
+          const double difference = y - code * step;
+          residual_sq += difference * difference;
+        }
+        code_sq += code * code;
+        code_sum += code;
+        packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      }
+      *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(q, base, out.tile)) = packed;
+    }
+    s.scale = space.raw_integers ? 1 : step;
+    s.code_sq = group_sum<G>(code_sq);
+    s.code_sum = group_sum<G>(code_sum);
+    s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
+    s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
+  } else if (out.floats != nullptr) {
+    double residual = 0;
+    for (std::int64_t i = lane; i < out.float_stride; i += G) {
+      float code = 0;
+      if (i < space.dim) {
+        if constexpr (sizeof(T) == 8) {
+          const double y = in_code_space(row, i, space, look);
+          code = static_cast<float>(y);
+          const double difference = y - static_cast<double>(code);
+          residual += space.form == Form::absolute ? fabs(difference) : difference * difference;
+        } else {
+          code = static_cast<float>(widen(row[i]));
+        }
+      }
+      out.floats[q * out.float_stride + i] = code;
+    }
+    if constexpr (sizeof(T) == 8) {
+      residual = group_sum<G>(residual);
+      s.residual = (space.form == Form::absolute ? residual : sqrt(residual)) * (1 + sum_error) + error;
+    }
+  }
+  if (lane != 0) return;
+  if (look.nan) atomicAdd(out.nan_queries, 1ULL);
+  out.scalars[q] = s;
+}
+
+}  // namespace
+
+void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                 std::int64_t part_rows, const Space& space, const RowCodes& out, cudaStream_t stream) {
+  if (rows <= 0) return;
+  visit_element(space.dtype, [&]<class T>(T /*tag*/) {
+    const auto* values = static_cast<const T*>(data);
+    const bool wide = space.dim > 48;
+    const std::int64_t per_block = block_threads / (wide ? 32 : 8);
+    const auto blocks = static_cast<unsigned>((rows + per_block - 1) / per_block);
+    if (space.int8()) {
+      if (wide) {
+        encode_rows_kernel<T, 32>
+            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, part_rows, space, out);
+      } else {
+        encode_rows_kernel<T, 8>
+            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, part_rows, space, out);
+      }
+    } else if (wide) {
+      float_rows_kernel<T, 32><<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, space, out);
+    } else {
+      float_rows_kernel<T, 8><<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, space, out);
+    }
+    check_launch("encode_rows");
+  });
+}
+
+void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
+                    const QueryCodes& out, cudaStream_t stream) {
+  if (queries <= 0) return;
+  visit_element(space.dtype, [&]<class T>(T /*tag*/) {
+    const auto blocks = static_cast<unsigned>((queries + block_threads / 32 - 1) / (block_threads / 32));
+    encode_queries_kernel<T>
+        <<<blocks, block_threads, 0, stream>>>(static_cast<const T*>(data), stride, queries, space, out);
+    check_launch("encode_queries");
+  });
+}
+
+}  // namespace kith::cuda

@@ -1,0 +1,159 @@
+// The CUDA runtime, wrapped once: errors become exceptions, streams and memory have owners.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "kith/error.hpp"
+
+namespace kith::cuda {
+
+/// @throws OutOfMemory or DeviceError that names the call
+inline void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();
+  const std::string text = std::string(call) + ": " + cudaGetErrorString(status);
+  if (status == cudaErrorMemoryAllocation) {
+    throw OutOfMemory("the GPU has no memory left (" + text +
+                      "); search fewer queries at once, lower --memory-limit, or name more devices");
+  }
+  throw DeviceError("the GPU reported a failure (" + text + ")");
+}
+#define KITH_CUDA(call) ::kith::cuda::check((call), #call)
+
+/// Right after every kernel launch.
+inline void check_launch(const char* kernel) {
+  check(cudaGetLastError(), kernel);
+}
+
+/// Makes a device current for a scope.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    KITH_CUDA(cudaGetDevice(&before_));
+    if (before_ != device) KITH_CUDA(cudaSetDevice(device));
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  ~DeviceGuard() { (void)cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
+
+/// A stream of its own; never the default one.
+class Stream {
+ public:
+  Stream() { KITH_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+  operator cudaStream_t() const { return stream_; }  // NOLINT(google-explicit-constructor)
+  void synchronize() const { KITH_CUDA(cudaStreamSynchronize(stream_)); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// An event without timing: orders streams, or tells when a buffer is free again.
+class Event {
+ public:
+  Event() { KITH_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { (void)cudaEventDestroy(event_); }
+  operator cudaEvent_t() const { return event_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Device memory from the stream-ordered pool. The stream must outlive it.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::int64_t count, cudaStream_t stream) : count_(count), stream_(stream) {
+    if (count > 0) {
+      KITH_CUDA(cudaMallocAsync(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(count) * sizeof(T),
+                                stream));
+    }
+  }
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) (void)cudaFreeAsync(data_, stream_);
+  }
+
+  /// At least `count` values; what was inside is lost when it grows.
+  T* reserve(std::int64_t count, cudaStream_t stream) {
+    if (count > count_) {
+      *this = Buffer();
+      *this = Buffer(count, stream);
+    }
+    return data_;
+  }
+  T* data() const { return data_; }
+  std::int64_t size() const { return count_; }
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(count_) * sizeof(T); }
+  bool empty() const { return count_ == 0; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    std::swap(stream_, other.stream_);
+  }
+  T* data_ = nullptr;
+  std::int64_t count_ = 0;
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Page-locked host memory.
+template <class T>
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(std::int64_t count) : count_(count) {
+    if (count > 0) {
+      KITH_CUDA(
+          cudaMallocHost(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(count) * sizeof(T)));
+    }
+  }
+  PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PinnedBuffer() {
+    if (data_ != nullptr) (void)cudaFreeHost(data_);
+  }
+  T* reserve(std::int64_t count) {
+    if (count > count_) {
+      *this = PinnedBuffer();
+      *this = PinnedBuffer(count);
+    }
+    return data_;
+  }
+  T* data() const { return data_; }
+  std::int64_t size() const { return count_; }
+
+ private:
+  void swap(PinnedBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+  }
+  T* data_ = nullptr;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace kith::cuda

@@ -1,0 +1,93 @@
+// Staged uploads.
+#include "cuda/upload.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.hpp"
+#include "cuda/runtime.hpp"
+
+namespace kith::cuda {
+namespace {
+
+constexpr std::int64_t slot_bytes = std::int64_t{8} << 20;
+constexpr int slots = 4;
+constexpr std::int64_t piece_bytes = std::int64_t{512} << 10;  // of one thread at a time
+constexpr std::int64_t small_bytes = std::int64_t{64} << 10;   // below it the driver's own copy is as fast
+
+}  // namespace
+
+struct Uploader::State {
+  PinnedBuffer<unsigned char> memory;
+  Event free[slots];
+  bool used[slots] = {};
+  int next = 0;
+};
+
+Uploader::Uploader() = default;
+Uploader::~Uploader() = default;
+
+void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, const Execution& execution) {
+  const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
+  const std::int64_t total = rows.rows * row_bytes;
+  if (total == 0) return;
+  if (!state_) state_ = std::make_unique<State>();
+  State& s = *state_;
+  const std::int64_t wanted = std::min(total, slot_bytes * slots);
+  if (s.memory.size() < wanted) {
+    for (int i = 0; i < slots; ++i) {
+      if (s.used[i]) KITH_CUDA(cudaEventSynchronize(s.free[i]));
+      s.used[i] = false;
+    }
+    s.memory.reserve(wanted <= small_bytes ? small_bytes
+                                           : (wanted <= slot_bytes ? slot_bytes : slot_bytes * slots));
+  }
+  const int ring = static_cast<int>(
+      std::max<std::int64_t>(1, std::min<std::int64_t>(slots, s.memory.size() / slot_bytes)));
+  const std::int64_t most = std::min(slot_bytes, s.memory.size());
+  const auto* source = static_cast<const unsigned char*>(rows.data);
+  const std::int64_t source_stride = rows.row_stride * static_cast<std::int64_t>(size_of(rows.dtype));
+
+  // Bytes [from, from + bytes) of the contiguous rows.
+  const auto gather = [&](unsigned char* out, std::int64_t from, std::int64_t bytes) {
+    if (rows.contiguous()) {
+      std::memcpy(out, source + from, static_cast<std::size_t>(bytes));
+      return;
+    }
+    while (bytes > 0) {
+      const std::int64_t row = from / row_bytes;
+      const std::int64_t at = from % row_bytes;
+      const std::int64_t part = std::min(bytes, row_bytes - at);
+      std::memcpy(out, source + row * source_stride + at, static_cast<std::size_t>(part));
+      out += part;
+      from += part;
+      bytes -= part;
+    }
+  };
+  const int threads = resolve_threads(execution);
+  for (std::int64_t from = 0; from < total; from += most) {
+    if (execution.cancelled && execution.cancelled()) {
+      throw Cancelled("stopped because the caller asked to; nothing was produced");
+    }
+    const std::int64_t bytes = std::min(most, total - from);
+    s.next = s.next % ring;
+    const int slot = s.next++;
+    if (s.used[slot]) KITH_CUDA(cudaEventSynchronize(s.free[slot]));
+    unsigned char* staging = s.memory.data() + slot * most;
+    const std::int64_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
+    if (pieces == 1) {
+      gather(staging, from, bytes);
+    } else {
+      parallel_for(threads, pieces, [&](std::int64_t piece) {
+        const std::int64_t at = piece * piece_bytes;
+        gather(staging + at, from + at, std::min(piece_bytes, bytes - at));
+      });
+    }
+    KITH_CUDA(cudaMemcpyAsync(static_cast<unsigned char*>(to) + from, staging,
+                              static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+    KITH_CUDA(cudaEventRecord(s.free[slot], stream));
+    s.used[slot] = true;
+  }
+}
+
+}  // namespace kith::cuda

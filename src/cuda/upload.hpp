@@ -1,0 +1,32 @@
+// Rows from host memory to a device: through page-locked buffers that several threads fill, since the
+// driver's own copy from pageable memory uses one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <cuda_runtime_api.h>
+
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+
+namespace kith::cuda {
+
+/// Copies host rows to `to`, contiguous, in the order of the stream; on return the host rows are no longer
+/// needed.
+class Uploader {
+ public:
+  Uploader();
+  ~Uploader();
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
+
+  /// @throws DeviceError, Cancelled
+  void copy(const DatasetView& rows, void* to, cudaStream_t stream, const Execution& execution);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kith::cuda
