@@ -57,11 +57,11 @@ SOURCES = $(shell git ls-files '*.cpp' '*.hpp' '*.inc' '*.cu' '*.cuh')
 format: ## format all C++ files in place
 	clang-format -i $(SOURCES)
 format-check: ## fail where a C++ file is not formatted
-	@tools/setup.sh lint
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh lint
 	clang-format --dry-run -Werror $(SOURCES)
 lint: ## clang-tidy over the library and the program
-	@tools/setup.sh build lint
-	tools/lint.sh $(BUILD) $(JOBS)
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build lint
+	CLANG_TIDY=$(abspath $(BUILD))/venv/bin/clang-tidy tools/lint.sh $(BUILD) $(JOBS)
 tiers: ## check that includes go down only
 	python3 tools/check_tiers.py
 

@@ -94,11 +94,11 @@ Size peek(const Source& source) {
     // Which member is meant is known after opening only; all of them together are the upper bound.
     row_bytes = size.rows > 0 ? static_cast<double>(info.bytes) / size.rows : 0;
   } else {
-    double element = 8;
+    double element = 0;
     try {
       element = static_cast<double>(size_of(parse_dtype(info.element_type)));
     } catch (const InvalidArgument&) {
-      // Integers of other widths come back as f64.
+      element = 8;  // integers of other widths come back as f64
     }
     row_bytes = static_cast<double>(info.dim) * element;
   }

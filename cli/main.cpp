@@ -1,6 +1,8 @@
 // The kith program: declares the sub-commands, parses, runs, reports.
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -104,5 +106,13 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace kith::cli
 
 int main(int count, char** values) {
-  return kith::cli::run(std::vector<std::string>(values + 1, values + count));
+  try {
+    return kith::cli::run(std::vector<std::string>(values + 1, values + count));
+  } catch (const std::exception& error) {
+    // Before and while failures are reported: no memory, or an option declared wrongly.
+    std::fputs("kith: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+    return kith::cli::exit_internal;
+  }
 }

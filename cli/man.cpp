@@ -40,7 +40,7 @@ void roff_options(std::string& out, const PageSection& section) {
   for (const PageEntry& item : section.entries) {
     out += ".TP\n.B " + roff(trimmed(item.term)) + "\n" + roff(item.text);
     if (!item.default_value.empty()) out += roff(" [default: " + item.default_value + "]");
-    out += "\n";
+    out += '\n';
     if (item.choices.empty()) continue;
     out += ".RS\n";
     for (const auto& [value, explanation] : item.choices) {
@@ -118,7 +118,7 @@ std::string markdown(const CLI::App& app, const Common& common) {
   out += "\n## Exit statuses\n\n| status | meaning |\n|---|---|\n";
   for (const auto& [code, meaning] : exit_code_list()) out += fmt::format("| {} | {} |\n", code, meaning);
   for (const CLI::App* command : app.get_subcommands({})) {
-    out += "\n";
+    out += '\n';
     markdown_page(out, make_page(*command, common), false);
   }
   return out;

@@ -22,7 +22,10 @@ for group in "$@"; do
     demo)
       packages+=(python3 python3-venv python3-dev gmt-gshhg-full tzdata)
       requirements+=(tools/requirements-demo.txt) ;;
-    lint) packages+=(clang-format clang-tidy git python3) ;;
+    lint)
+      # clang-tidy from PyPI: Debian's (14) spends most of its time in the system's headers.
+      packages+=(clang-format git python3 python3-venv)
+      requirements+=(tools/requirements-lint.txt) ;;
     fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
     bench)
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full plasma-workspace-wallpapers gnome-backgrounds

@@ -152,7 +152,7 @@ std::string distance_attribute(hid_t file) {
     const Handle memory(H5Tcopy(H5T_C_S1), H5Tclose);
     H5Tset_size(memory, H5T_VARIABLE);
     H5Tset_cset(memory, H5Tget_cset(type));
-    if (H5Aread(attribute, memory, &text) < 0 || text == nullptr) return {};
+    if (H5Aread(attribute, memory, static_cast<void*>(&text)) < 0 || text == nullptr) return {};
     std::string value(text);
     H5free_memory(text);
     return value;

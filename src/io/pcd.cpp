@@ -26,7 +26,7 @@ struct Header {
   std::vector<Field> fields;
   std::optional<std::uint64_t> width;
   std::optional<std::uint64_t> height;
-  std::optional<std::uint64_t> points;
+  std::uint64_t points = 0;
   std::string viewpoint;
   std::string encoding;
   std::uint64_t offset = 0;  // of the data
@@ -93,6 +93,7 @@ Header parse(const Source& source) {
   if (!is_pcd(source))
     throw bad_file(source, "is not PCD: it starts neither with '# .PCD' nor with a PCD keyword");
   Header header;
+  std::optional<std::uint64_t> points;
   std::string_view rest = source.text();
   while (header.encoding.empty()) {
     if (rest.empty()) throw bad_file(source, "is truncated: its header has no DATA line");
@@ -125,7 +126,7 @@ Header parse(const Source& source) {
     } else if (key == "HEIGHT") {
       header.height = number(source, key, take_token(line));
     } else if (key == "POINTS") {
-      header.points = number(source, key, take_token(line));
+      points = number(source, key, take_token(line));
     } else if (key == "VIEWPOINT") {
       header.viewpoint = line.empty() ? "" : line.substr(1);
     } else if (key == "DATA") {
@@ -142,24 +143,24 @@ Header parse(const Source& source) {
   lay_out(source, header);
   if (header.width && header.height) {
     const auto product = total_bytes(*header.width, *header.height);
-    if (!product || (header.points && *header.points != *product)) {
+    if (!product || (points && *points != *product)) {
       throw bad_file(source, "is corrupt: WIDTH {} x HEIGHT {} is not POINTS {}", *header.width,
-                     *header.height, header.points.value_or(0));
+                     *header.height, points.value_or(0));
     }
-    header.points = product;
+    points = product;
   }
-  if (!header.points)
-    throw bad_file(source, "is corrupt: its header has neither POINTS nor WIDTH and HEIGHT");
-  check_shape(source, *header.points, 3);
+  if (!points) throw bad_file(source, "is corrupt: its header has neither POINTS nor WIDTH and HEIGHT");
+  header.points = *points;
+  check_shape(source, header.points, 3);
   // An ascii number takes two bytes with its separator, the very last one may do with one.
   const std::uint64_t available = source.size() - header.offset;
-  const bool enough = header.encoding == "binary_compressed" ? available >= 8 || *header.points == 0
-                      : header.encoding == "binary" ? fits(*header.points, header.record_bytes, available)
-                                                    : fits(*header.points, 2 * header.columns, available + 1);
+  const bool enough = header.encoding == "binary_compressed" ? available >= 8 || header.points == 0
+                      : header.encoding == "binary" ? fits(header.points, header.record_bytes, available)
+                                                    : fits(header.points, 2 * header.columns, available + 1);
   if (!enough) {
     throw bad_file(source,
                    "is truncated or corrupt: {} points of {} bytes are claimed, {} bytes follow the header",
-                   *header.points, header.record_bytes, available);
+                   header.points, header.record_bytes, available);
   }
   return header;
 }
@@ -179,7 +180,7 @@ void read_ascii(const Source& source, const Header& header, RowRange range, T* t
   const std::int64_t end = range.first + range.count;
   for (std::int64_t row = 0; row < end;) {
     if (rest.empty()) {
-      throw bad_file(source, "is truncated: {} points are claimed, {} are there", *header.points, row);
+      throw bad_file(source, "is truncated: {} points are claimed, {} are there", header.points, row);
     }
     std::string_view line = take_line(rest);
     std::string_view token = take_token(line);
@@ -202,7 +203,7 @@ void read_ascii(const Source& source, const Header& header, RowRange range, T* t
 
 // Field after field, each as long as all points need.
 Dataset read_compressed(const Source& source, const Header& header, RowRange range) {
-  const std::uint64_t points = *header.points;
+  const std::uint64_t points = header.points;
   if (points == 0) return Dataset::allocate(dtype_of(columns_of(header)), 0, 3);
   const std::byte* at = source.bytes.data() + header.offset;
   const std::uint64_t compressed = load<std::uint32_t>(at);
@@ -255,7 +256,7 @@ FileInfo inspect_pcd(const Source& source) {
   const Header header = parse(source);
   FileInfo info;
   info.element_type = name(dtype_of(columns_of(header)));
-  info.rows = static_cast<std::int64_t>(*header.points);
+  info.rows = static_cast<std::int64_t>(header.points);
   info.dim = 3;
   std::string fields;
   for (const Field& field : header.fields) fields += (fields.empty() ? "" : " ") + field.name;
@@ -271,7 +272,7 @@ FileInfo inspect_pcd(const Source& source) {
 
 Dataset read_pcd(const Source& source, const ReadOptions& options) {
   const Header header = parse(source);
-  const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(*header.points));
+  const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(header.points));
   if (header.encoding == "binary_compressed") return read_compressed(source, header, range);
   const std::array<Column, 3> xyz = columns_of(header);
   if (header.encoding == "binary") {

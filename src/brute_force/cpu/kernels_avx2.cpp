@@ -40,7 +40,7 @@ inline I dot_bytes(I acc, const Bytes& x, const QueryBytes& y) {
 
 }  // namespace
 
-extern const FilterKernels filter_kernels_avx2 = make_kernels();
+extern constinit const FilterKernels filter_kernels_avx2 = make_kernels();
 
 }  // namespace kith
 #endif

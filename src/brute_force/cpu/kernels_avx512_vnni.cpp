@@ -89,7 +89,7 @@ inline I add_byte_differences(I acc, PlainBytes x, PlainQueryBytes y) {
 
 }  // namespace
 
-extern const FilterKernels filter_kernels_avx512_vnni = make_kernels();
+extern constinit const FilterKernels filter_kernels_avx512_vnni = make_kernels();
 
 }  // namespace kith
 #endif

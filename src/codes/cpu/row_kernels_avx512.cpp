@@ -21,7 +21,7 @@ inline double widen(bfloat16 x) {
 
 }  // namespace
 
-extern const RowKernels row_kernels_avx512 = make_row_kernels();
+extern constinit const RowKernels row_kernels_avx512 = make_row_kernels();
 
 }  // namespace kith
 #endif

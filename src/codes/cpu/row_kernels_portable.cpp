@@ -17,6 +17,6 @@ inline double widen(bfloat16 x) {
 
 }  // namespace
 
-extern const RowKernels row_kernels_portable = make_row_kernels();
+extern constinit const RowKernels row_kernels_portable = make_row_kernels();
 
 }  // namespace kith
