@@ -63,8 +63,8 @@ struct Neighbors {
   }
 };
 
-/// Memory that takes an answer: indices and distances, both [queries, k] row-major and contiguous, on the host
-/// or on one CUDA device. Distances are float for f32, f16, bf16, i8 and u8 data, double for f64 data.
+/// Memory that takes an answer: indices and distances, both [queries, k] row-major and contiguous, on the
+/// host or on one CUDA device. Distances are float for f32, f16, bf16, i8 and u8 data, double for f64 data.
 struct NeighborsView {
   std::int64_t* indices = nullptr;
   void* distances = nullptr;
