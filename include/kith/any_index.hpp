@@ -16,7 +16,7 @@ namespace kith {
 /// A type-erased index. Cheap to copy; copies share the index.
 class AnyIndex {
  public:
-  /// Wraps any index class that has rows, dim, dtype, metric, search, save and memory_bytes.
+  /// Wraps any index class that has rows, dim, dtype, metric, search, search_into, save and memory_bytes.
   template <class Index>
   AnyIndex(std::string_view type, Index index)
       : self_(std::make_shared<Model<Index>>(std::string(type), std::move(index))) {}
@@ -32,6 +32,10 @@ class AnyIndex {
 
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {}) const {
     return self_->search(queries, k, execution);
+  }
+  SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
+                               const Execution& execution = {}) const {
+    return self_->search_into(queries, out, execution);
   }
   void save(const std::filesystem::path& path, const Execution& execution = {}) const {
     self_->save(path, execution);
@@ -55,6 +59,8 @@ class AnyIndex {
     explicit Concept(std::string t) : type(std::move(t)) {}
     virtual ~Concept() = default;
     virtual Neighbors search(const DatasetView&, std::int64_t, const Execution&) const = 0;
+    virtual SearchStatistics search_into(const DatasetView&, const NeighborsView&,
+                                         const Execution&) const = 0;
     virtual void save(const std::filesystem::path&, const Execution&) const = 0;
     virtual std::int64_t rows() const = 0;
     virtual std::int64_t dim() const = 0;
@@ -68,6 +74,10 @@ class AnyIndex {
     Model(std::string t, Index i) : Concept(std::move(t)), index(std::move(i)) {}
     Neighbors search(const DatasetView& q, std::int64_t k, const Execution& e) const override {
       return index.search(q, k, e);
+    }
+    SearchStatistics search_into(const DatasetView& q, const NeighborsView& out,
+                                 const Execution& e) const override {
+      return index.search_into(q, out, e);
     }
     void save(const std::filesystem::path& p, const Execution& e) const override { index.save(p, e); }
     std::int64_t rows() const override { return index.rows(); }

@@ -93,4 +93,8 @@ class BruteForce {
 Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
               const BruteForceParameters& parameters = {}, const Execution& execution = {});
 
+/// The same into memory of the caller's; see BruteForce::search_into.
+SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
+                          const BruteForceParameters& parameters = {}, const Execution& execution = {});
+
 }  // namespace kith

@@ -13,6 +13,7 @@ from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, Ou
 from ._evaluate import Evaluation, evaluate
 from ._index import BruteForce, Index, knn, load
 from ._io import read, read_neighbors, write, write_neighbors
+from ._kith import GpuArray
 from ._kith import version as _version
 from ._neighbors import Neighbors, SearchStatistics
 
@@ -25,6 +26,7 @@ __all__ = [
     "DeviceInfo",
     "Error",
     "Evaluation",
+    "GpuArray",
     "Index",
     "InvalidArgument",
     "IoError",

@@ -20,7 +20,15 @@ nb::object own(std::vector<T>&& values, std::int64_t rows, std::int64_t columns)
       held->data(), {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)}, owner));
 }
 
-nb::dict statistics(const SearchStatistics& s) {
+template <class T>
+std::vector<T> copy(const Distances& array) {
+  const T* values = static_cast<const T*>(array.data());
+  return {values, values + array.size()};
+}
+
+}  // namespace
+
+nb::dict statistics_dict(const SearchStatistics& s) {
   nb::dict out;
   out["index"] = nb::str(s.index.c_str());
   out["filter"] = nb::str(s.filter.c_str());
@@ -35,19 +43,11 @@ nb::dict statistics(const SearchStatistics& s) {
   return out;
 }
 
-template <class T>
-std::vector<T> copy(const Distances& array) {
-  const T* values = static_cast<const T*>(array.data());
-  return {values, values + array.size()};
-}
-
-}  // namespace
-
 nb::tuple to_python(Neighbors&& neighbors) {
   nb::object distances = std::visit(
       [&](auto& held) { return own(std::move(held), neighbors.queries, neighbors.k); }, neighbors.distances);
   nb::object indices = own(std::move(neighbors.indices), neighbors.queries, neighbors.k);
-  return nb::make_tuple(distances, indices, statistics(neighbors.statistics));
+  return nb::make_tuple(distances, indices, statistics_dict(neighbors.statistics));
 }
 
 Neighbors from_python(const Distances& distances, const Indices& indices) {

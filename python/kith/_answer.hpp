@@ -12,8 +12,12 @@ namespace kith::python {
 /// copied.
 nanobind::tuple to_python(Neighbors&& neighbors);
 
-using Indices = nanobind::ndarray<const std::int64_t, nanobind::ndim<2>, nanobind::c_contig>;
-using Distances = nanobind::ndarray<nanobind::ro, nanobind::ndim<2>, nanobind::c_contig>;
+nanobind::dict statistics_dict(const SearchStatistics& statistics);
+
+using Indices =
+    nanobind::ndarray<const std::int64_t, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+using Distances =
+    nanobind::ndarray<nanobind::ro, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 
 /// A copy of two arrays [q, k] as the library's answer.
 /// @throws InvalidArgument when the shapes differ, TypeError when the distances are neither float32 nor

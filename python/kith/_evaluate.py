@@ -44,7 +44,7 @@ def as_arrays(neighbors: Any) -> tuple[Any, Any]:
     if isinstance(neighbors, np.ndarray):
         distances, indices = None, neighbors
     elif isinstance(neighbors, Neighbors) or (isinstance(neighbors, (tuple, list)) and len(neighbors) == 2):
-        distances, indices = neighbors
+        distances, indices = neighbors.numpy() if isinstance(neighbors, Neighbors) else neighbors
     else:
         raise TypeError(
             f"{type(neighbors).__name__} is no result; use Neighbors, (distances, indices), or an array of indices"

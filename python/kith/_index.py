@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from . import _kith
 from ._arrays import promote, promote_queries, to_rows
 from ._errors import InvalidArgument, IoError
+from ._gpu import default_device
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -30,7 +31,7 @@ def _integer(value: Any, what: str) -> int:
     return number
 
 
-def _execution(threads: int, memory_limit: int, device: str) -> tuple[int, int, str]:
+def _execution(threads: Any, memory_limit: Any, device: str) -> tuple[int, int, str]:
     return _integer(threads, "threads"), _integer(memory_limit, "memory_limit"), device
 
 
@@ -43,7 +44,7 @@ def knn(
     threads: int = 0,
     memory_limit: int = 0,
     progress: Progress = False,
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Neighbors:
     """The k nearest rows of ``X`` for each row of ``Q``, exactly.
 
@@ -55,38 +56,45 @@ def knn(
     Args:
         X: dataset ``[n, d]``: any object with ``__dlpack__`` or the buffer protocol (NumPy, PyTorch on the
             CPU, ...) of float32, float64, float16, bfloat16, int8 or uint8. Not copied where the elements of
-            a row are adjacent. Lists of Python's numbers become float64.
+            a row are adjacent. Lists of Python's numbers become float64. An array on a GPU (PyTorch, CuPy,
+            JAX, or anything with ``__cuda_array_interface__``) is used where it lies, after what its stream
+            still does to it; its rows must be contiguous and its element type that of ``Q``.
         Q: queries ``[q, d]``, or one query ``[d]``. Where its element type differs from that of ``X``, both
             are widened as ``numpy.result_type`` says (int8 with uint8: float32). Lists of Python's numbers
-            take the element type of ``X``.
+            take the element type of ``X``. Where they lie on a GPU, so does the answer.
         k: neighbours a query, at least 1. More than ``n`` pads with index -1 and distance inf.
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"inner_product"`` (its sign flipped), ``"cosine"`` or
             ``"manhattan"``.
         filter: the cheap first look: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``. Changes
             time and memory only.
         threads: 0 for all cores this process may use.
-        memory_limit: bytes the call may take beyond its inputs; 0 for no limit.
+        memory_limit: bytes the call may take beyond its inputs; 0 for no limit. On GPUs: of each device's
+            memory; rows that do not fit stay in host memory or stream through.
         progress: True for a bar on stderr, or a function called as ``f(done, total)`` in this thread, some
             times a second. What it raises stops the search and is raised here.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"``, ``"all"`` or ``"auto"``.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"``, ``"all"`` or ``"auto"``. None: the GPU
+            that ``X`` lies on, else the one ``Q`` lies on, else the CPU.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
-        (int64), both ``[q, k]``.
+        (int64), both ``[q, k]``: NumPy arrays, or for queries on a GPU arrays on that GPU, complete, of
+        PyTorch or CuPy where the queries are, else :class:`GpuArray`.
 
     Raises:
         InvalidArgument: k below 1, dimensions that differ, an unknown metric or filter, a wrong shape.
-        TypeError: an element type Kith does not search, or no array.
+        TypeError: an element type Kith does not search, no array, or an array on a device that this build or
+            machine cannot use.
         OutOfMemory: more than ``memory_limit`` or than the machine has.
         DeviceError: the device is not there.
         KeyboardInterrupt: Ctrl-C, within about a tenth of a second.
     """
     count = _integer(k, "k")
-    execution = _execution(threads, memory_limit, device)
     dataset = to_rows(X, "dataset")
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
+    execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
     with reporting(progress) as report:
-        return from_parts(_kith.knn(dataset, queries, count, metric, filter, *execution, report))
+        parts = _kith.knn(dataset, queries, count, metric, filter, *execution, report)
+    return from_parts(parts, Q)
 
 
 class Index:
@@ -96,17 +104,19 @@ class Index:
     pickle holds the same bytes as a saved index.
     """
 
-    __slots__ = ("_index",)
+    __slots__ = ("_device", "_index")
 
     _index: _kith.Index
+    _device: str
 
     def __init__(self) -> None:
         raise TypeError("Index has no constructor; use kith.BruteForce(X) or kith.load(path)")
 
     @classmethod
-    def _wrap(cls: type[_Self], index: _kith.Index) -> _Self:
+    def _wrap(cls: type[_Self], index: _kith.Index, device: str) -> _Self:
         self = cls.__new__(cls)
         self._index = index
+        self._device = device
         return self
 
     def search(
@@ -117,28 +127,30 @@ class Index:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
-        device: str = "cpu",
+        device: str | None = None,
     ) -> Neighbors:
         """The k nearest rows of the dataset for each row of ``Q``.
 
         Args:
             Q: queries ``[q, d]``, or one query ``[d]``. Widened to the dataset's element type where that is
-                exact.
+                exact (on the host only). Where they lie on a GPU, so does the answer.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
-            threads, memory_limit, progress, device: as for :func:`kith.knn`.
+            threads, memory_limit, progress: as for :func:`kith.knn`.
+            device: None for the devices the index was built for; it can be searched on no others.
 
         Raises:
-            InvalidArgument: k below 1, dimensions that differ, a wrong shape.
+            InvalidArgument: k below 1, dimensions that differ, a wrong shape, another device.
             TypeError: the dataset's element type cannot hold every query value (float64 queries to a float32
                 index), or is none that Kith searches.
             OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
         """
         count = _integer(k, "k")
-        execution = _execution(threads, memory_limit, device)
+        execution = _execution(threads, memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
-            return from_parts(self._index.search(queries, count, *execution, report))
+            parts = self._index.search(queries, count, *execution, report)
+        return from_parts(parts, Q)
 
     def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         """Writes the index to one file, whole or not at all.
@@ -211,7 +223,8 @@ class BruteForce(Index):
         X: dataset ``[n, d]``; see :func:`kith.knn`. Not copied where the elements of a row are adjacent: the
             index keeps the array alive, and its values must not change.
         metric, filter: as for :func:`kith.knn`.
-        threads, memory_limit, progress, device: how to build; the index does not remember them.
+        threads, memory_limit, progress, device: how to build. The index lies on ``device`` and is searched
+            there; None: the GPU that ``X`` lies on, else the CPU.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
@@ -227,10 +240,11 @@ class BruteForce(Index):
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
-        device: str = "cpu",
+        device: str | None = None,
     ) -> None:
-        execution = _execution(threads, memory_limit, device)
         dataset = to_rows(X, "dataset")
+        self._device = default_device(dataset) if device is None else device
+        execution = _execution(threads, memory_limit, self._device)
         with reporting(progress) as report:
             self._index = _kith.build("brute_force", dataset, metric, filter, *execution, report)
 
@@ -242,7 +256,7 @@ class BruteForce(Index):
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
-        device: str = "cpu",
+        device: str | None = None,
     ) -> BruteForce:
         """Opens a saved index: its rows are memory-mapped, its codes rebuilt.
 
@@ -269,14 +283,15 @@ def load(
     threads: int = 0,
     memory_limit: int = 0,
     progress: Progress = False,
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Index:
     """Opens a saved index of whatever type its header names.
 
     Raises:
         IoError: the file is missing, truncated, corrupt or foreign.
     """
-    execution = _execution(threads, memory_limit, device)
+    place = "cpu" if device is None else device
+    execution = _execution(threads, memory_limit, place)
     with reporting(progress) as report:
         index = _kith.load(os.fspath(path), *execution, report)
-    return _CLASSES.get(index.type, Index)._wrap(index)
+    return _CLASSES.get(index.type, Index)._wrap(index, place)

@@ -1,6 +1,7 @@
 // The module kith._kith: what the Python files beside it stand on. Everything here takes plain
 // arguments; defaults, promotion of element types and documentation for people are in Python.
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
+#include "_gpu.hpp"
 #include "_io.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
@@ -50,15 +52,43 @@ void translate(const std::exception_ptr& error, void* /*payload*/) {
 }
 
 // Below this many element comparisons a call ends before anybody could press Ctrl-C, and a thread of
-// its own would cost more than the search.
+// its own would cost more than the search. A GPU does more in that time.
 constexpr double quick_work = 4e6;
+constexpr double quick_gpu_work = 4e8;
 
-bool is_quick(std::int64_t rows, std::int64_t queries, std::int64_t dim) {
-  return static_cast<double>(rows) * static_cast<double>(queries) * static_cast<double>(dim) <= quick_work;
+bool is_quick(const Execution& execution, std::int64_t rows, std::int64_t queries, std::int64_t dim) {
+  const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
+  return static_cast<double>(rows) * static_cast<double>(queries) * static_cast<double>(dim) <=
+         (gpu ? quick_gpu_work : quick_work);
 }
 
 BruteForceParameters parameters_from(const std::string& metric, const std::string& filter) {
   return {parse_metric(metric), parse_filter(filter)};
+}
+
+// The two ways to leave an answer.
+struct Search {
+  std::function<Neighbors(const Execution&)> to_host;
+  std::function<SearchStatistics(const NeighborsView&, const Execution&)> into;
+};
+
+// Queries on a GPU are answered there, others on the host.
+nb::tuple search_for(const Execution& asked, const nb::object& report, bool quick, const DatasetView& queries,
+                     std::int64_t k, const Search& search) {
+  if (queries.space == MemorySpace::host) {
+    Neighbors answer;
+    run(asked, report, quick, [&](const Execution& execution) { answer = search.to_host(execution); });
+    return to_python(std::move(answer));
+  }
+  std::optional<GpuAnswer> answer;
+  SearchStatistics statistics;
+  run(asked, report, quick, [&](const Execution& execution) {
+    Execution following = execution;
+    follow_queries(following, queries);
+    answer.emplace(queries.rows, k, distance_dtype(queries.dtype), queries.device);
+    statistics = search.into(answer->view(), following);
+  });
+  return answer->to_python(statistics);
 }
 
 nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, const std::string& metric,
@@ -67,10 +97,16 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
   const auto parameters = parameters_from(metric, filter);
   const DatasetView& x = dataset.dataset;
   const DatasetView& q = queries.dataset;
-  Neighbors answer;
-  run(make_execution(threads, memory_limit, device), report, is_quick(x.rows, q.rows, x.dim),
-      [&](const Execution& execution) { answer = knn(x, q, k, parameters, execution); });
-  return to_python(std::move(answer));
+  const Execution asked = make_execution(threads, memory_limit, device);
+  return search_for(asked, report, is_quick(asked, x.rows, q.rows, x.dim), q, k,
+                    {[&](const Execution& execution) {
+                       follow_rows(x);
+                       return knn(x, q, k, parameters, execution);
+                     },
+                     [&](const NeighborsView& out, const Execution& execution) {
+                       follow_rows(x);
+                       return knn_into(x, q, out, parameters, execution);
+                     }});
 }
 
 AnyIndex build_index(const std::string& type, const Rows& dataset, const std::string& metric,
@@ -78,8 +114,10 @@ AnyIndex build_index(const std::string& type, const Rows& dataset, const std::st
                      const std::string& device, const nb::object& report) {
   const auto parameters = parameters_from(metric, filter);
   std::optional<AnyIndex> index;
-  run(make_execution(threads, memory_limit, device), report,
-      is_quick(dataset.dataset.rows(), 1, dataset.dataset.dim()), [&](const Execution& execution) {
+  const Execution asked = make_execution(threads, memory_limit, device);
+  run(asked, report, is_quick(asked, dataset.dataset.rows(), 1, dataset.dataset.dim()),
+      [&](const Execution& execution) {
+        follow_rows(dataset.dataset);
         index = AnyIndex::build(type, dataset.dataset, parameters, execution);
       });
   return *std::move(index);
@@ -96,10 +134,12 @@ AnyIndex load_index(const std::filesystem::path& path, std::int64_t threads, std
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k, std::int64_t threads,
                        std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const DatasetView& q = queries.dataset;
-  Neighbors answer;
-  run(make_execution(threads, memory_limit, device), report, is_quick(index.rows(), q.rows, index.dim()),
-      [&](const Execution& execution) { answer = index.search(q, k, execution); });
-  return to_python(std::move(answer));
+  const Execution asked = make_execution(threads, memory_limit, device);
+  return search_for(asked, report, is_quick(asked, index.rows(), q.rows, index.dim()), q, k,
+                    {[&](const Execution& execution) { return index.search(q, k, execution); },
+                     [&](const NeighborsView& out, const Execution& execution) {
+                       return index.search_into(q, out, execution);
+                     }});
 }
 
 void save_index(const AnyIndex& index, const std::filesystem::path& path, const nb::object& report) {
@@ -168,6 +208,7 @@ NB_MODULE(_kith, module) {
   module.def("devices", &device_list, "What devices() of the package makes its list from.");
   module.def("index_types", &kith::index_types, "Names that build() takes.");
   bind_rows(module);
+  bind_gpu(module);
   bind_answer(module);
   bind_index(module);
   module.def("knn", &knn_call, nb::arg("dataset"), nb::arg("queries"), nb::arg("k"), nb::arg("metric"),

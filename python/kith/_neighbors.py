@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._gpu import like
+
 __all__ = ["Neighbors", "SearchStatistics"]
 
 
@@ -37,6 +39,9 @@ class Neighbors:
         distances: ``[queries, k]``; float64 for float64 data, float32 for every other element type.
         indices: int64 ``[queries, k]``, numbers of dataset rows.
         statistics: a :class:`SearchStatistics`.
+
+    The arrays are NumPy's, or where the queries lie on a GPU, that GPU's: PyTorch's or CuPy's as the queries
+    are, else :class:`GpuArray`. :meth:`numpy` copies them to the host.
 
     Made by searches, and by hand from two arrays of one shape for :func:`kith.evaluate` and
     :func:`kith.write_neighbors`.
@@ -75,9 +80,17 @@ class Neighbors:
     def __getitem__(self, item: int) -> NDArray[Any]:
         return (self.distances, self.indices)[item]
 
+    def numpy(self) -> Neighbors:
+        """The same in NumPy's arrays; itself where they are that already."""
+        if isinstance(self.indices, np.ndarray):
+            return self
+        return Neighbors(_to_numpy(self.distances), _to_numpy(self.indices), self.statistics)
+
     def __repr__(self) -> str:
         queries, k = self.indices.shape
         head = f"Neighbors of {queries:,} queries, k = {k:,} ({self.distances.dtype})"
+        if not isinstance(self.indices, np.ndarray):
+            return f"{head} on {self.indices.device}"
         if not queries or not k:
             return head
         shown_rows, shown = min(queries, 3), min(k, 4)
@@ -92,8 +105,25 @@ class Neighbors:
         return "\n".join(lines)
 
 
-def from_parts(parts: tuple[Any, ...]) -> Neighbors:
-    """From the (distances, indices, statistics) of the compiled part."""
-    distances, indices, statistics = parts
+def _to_numpy(array: Any) -> NDArray[Any]:
+    """A copy on the host of an array of Kith, PyTorch or CuPy."""
+    if hasattr(array, "get"):  # CuPy
+        copy: NDArray[Any] = array.get()
+    else:
+        copy = (array.cpu() if hasattr(array, "cpu") else array).numpy()
+    return _plain_int64(copy) if copy.dtype.kind == "i" else copy
+
+
+def _plain_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     # The module makes "long long" of 8 bytes: equal to int64, but NumPy prints and pickles it as another.
-    return Neighbors(distances, indices.view(np.int64), SearchStatistics(**statistics))
+    return array.view(np.int64)
+
+
+def from_parts(parts: tuple[Any, ...], queries: Any = None) -> Neighbors:
+    """From the (distances, indices, statistics) of the compiled part, on a GPU in the type of the queries."""
+    distances, indices, statistics = parts
+    if isinstance(indices, np.ndarray):
+        indices = _plain_int64(indices)
+    else:
+        distances, indices = like(queries, distances), like(queries, indices)
+    return Neighbors(distances, indices, SearchStatistics(**statistics))

@@ -10,6 +10,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include "_gpu.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
 
@@ -72,7 +73,19 @@ std::shared_ptr<const void> keep(Array array) {
           }};
 }
 
+std::string place_of(const DatasetView& view) {
+  return view.space == MemorySpace::cuda ? fmt::format("cuda:{}", view.device) : "cpu";
+}
+
 }  // namespace
+
+std::shared_ptr<const void> keep_object(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            if (!nb::is_alive()) return;
+            const nb::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
 
 const char* numpy_name(Dtype dtype) noexcept {
   switch (dtype) {
@@ -95,7 +108,12 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
                                      what, nb::type_name(object.type()).c_str())
                              .c_str());
   }
-  if (array.device_type() != nb::device::cpu::value && array.device_type() != nb::device::cuda_host::value) {
+  const bool on_gpu = array.device_type() == nb::device::cuda::value ||
+                      array.device_type() == nb::device::cuda_managed::value;
+  if (on_gpu) {
+    require_gpu(static_cast<int>(array.device_id()), what);
+  } else if (array.device_type() != nb::device::cpu::value &&
+             array.device_type() != nb::device::cuda_host::value) {
     throw nb::type_error(fmt::format("{}: the array lies on a device (DLPack type {}, number {}); move it to "
                                      "the host first, for example with .cpu()",
                                      what, array.device_type(), array.device_id())
@@ -140,13 +158,23 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
 
   const bool aligned = reinterpret_cast<std::uintptr_t>(array.data()) % size_of(*dtype) == 0;
   if (aligned && column_stride == 1 && row_stride >= dim) {
-    const DatasetView view(array.data(), *dtype, rows, dim, row_stride);
+    DatasetView view(array.data(), *dtype, rows, dim, row_stride);
+    if (on_gpu) {
+      view.space = MemorySpace::cuda;
+      view.device = static_cast<int>(array.device_id());
+    }
     return {Dataset::adopt(view, keep(std::move(array))), false};
   }
   validate(DatasetView(array.data(), *dtype, rows, dim, dim), what.c_str());
   if (!aligned) {
     throw InvalidArgument(fmt::format(
         "{}: the elements are not aligned to their size of {} bytes; pass a copy", what, size_of(*dtype)));
+  }
+  if (on_gpu) {
+    throw InvalidArgument(fmt::format(
+        "{}: strides of {} and {} elements; on a GPU the elements of a row must be adjacent and rows "
+        "must follow each other: pass a contiguous copy, for example x.contiguous()",
+        what, row_stride, column_stride));
   }
   const nb::gil_scoped_release release;
   Dataset copy = Dataset::allocate(*dtype, rows, dim);
@@ -167,6 +195,13 @@ Rows widen(const Rows& rows, Dtype to) {
   if (!exact) {
     throw InvalidArgument(
         fmt::format("{} cannot hold every {} value", numpy_name(to), numpy_name(from.dtype)));
+  }
+  if (from.space == MemorySpace::cuda) {
+    throw nb::type_error(
+        fmt::format("an array of {} on cuda:{} meets one of {}; convert one of them where it "
+                    "lies, for example with x.to(torch.{}) or x.astype('{}')",
+                    numpy_name(from.dtype), from.device, numpy_name(to), numpy_name(to), numpy_name(to))
+            .c_str());
   }
   const nb::gil_scoped_release release;
   Dataset wide = Dataset::allocate(to, from.rows, from.dim);
@@ -214,6 +249,9 @@ void bind_rows(nb::module_& module) {
       .def_prop_ro(
           "dtype", [](const Rows& self) { return numpy_name(self.dataset.dtype()); },
           "Element type, as NumPy names it.")
+      .def_prop_ro(
+          "device", [](const Rows& self) { return place_of(self.dataset.view()); },
+          "Where the rows lie: \"cpu\" or \"cuda:0\".")
       .def_ro("copied", &Rows::copied, "True where the array's memory could not be used as it is.");
 }
 

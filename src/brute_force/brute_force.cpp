@@ -20,6 +20,7 @@ struct BruteForce::State {
   Dataset dataset;
   BruteForceParameters parameters;
   const brute_force::Backend* backend = nullptr;
+  std::vector<Device> devices;  ///< it was built for
   std::shared_ptr<const brute_force::Prepared> prepared;
 };
 
@@ -72,18 +73,29 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.dataset = dataset;
   state.parameters = parameters;
   state.backend = &brute_force::backend_for(execution);
+  state.devices = execution.devices;
   check_space(dataset.view(), "rows", *state.backend);
   state.prepared = state.backend->prepare(dataset.view(), parameters, expected_queries, execution);
   return state;
+}
+
+std::string names(const std::vector<Device>& devices) {
+  std::string text;
+  for (const Device& device : devices) text += (text.empty() ? "" : ", ") + name(device);
+  return text;
 }
 
 // Runs a search on the index's backend after the checks that all of them share.
 template <class Search>
 auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
                 const Execution& execution, Search&& search) {
-  if (&brute_force::backend_for(execution) != state.backend) {
+  (void)brute_force::backend_for(execution);  // refuses what no backend is for
+  if (!std::is_permutation(state.devices.begin(), state.devices.end(), execution.devices.begin(),
+                           execution.devices.end())) {
     throw InvalidArgument(
-        "the index was built for another kind of device; build it for the one to search on");
+        fmt::format("the index was built for {}, the search is to run on {}; build it for the devices to "
+                    "search on",
+                    names(state.devices), names(execution.devices)));
   }
   check_space(queries, "queries", *state.backend);
   try {
@@ -102,6 +114,41 @@ Neighbors search_state(const BruteForce::State& state, const DatasetView& querie
   check_output_memory(data, queries, k, execution);
   return run_search(state, queries, k, execution, [&] {
     return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);
+  });
+}
+
+void check_output(const DatasetView& queries, const NeighborsView& out) {
+  if (out.queries != queries.rows) {
+    throw InvalidArgument(
+        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
+                    queries.rows));
+  }
+  if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
+    throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
+  }
+}
+
+SearchStatistics search_state_into(const BruteForce::State& state, const DatasetView& queries,
+                                   const NeighborsView& out, const Execution& execution) {
+  const DatasetView& data = state.dataset.view();
+  const Metric metric = state.parameters.metric;
+  return run_search(state, queries, out.k, execution, [&]() -> SearchStatistics {
+    const brute_force::Backend& backend = *state.backend;
+    if (backend.search_into != nullptr) {
+      return backend.search_into(*state.prepared, data, metric, queries, out, execution);
+    }
+    if (out.space == MemorySpace::cuda) {
+      throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
+    }
+    check_output_memory(data, queries, out.k, execution);
+    const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, execution);
+    std::copy(found.indices.begin(), found.indices.end(), out.indices);
+    std::visit(
+        [&]<class T>(const std::vector<T>& list) {
+          std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
+        },
+        found.distances);
+    return found.statistics;
   });
 }
 
@@ -124,34 +171,9 @@ Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const E
 
 SearchStatistics BruteForce::search_into(const DatasetView& queries, const NeighborsView& out,
                                          const Execution& execution) const {
-  const DatasetView& data = state_->dataset.view();
-  check_search(data, queries, out.k);
-  if (out.queries != queries.rows) {
-    throw InvalidArgument(
-        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
-                    queries.rows));
-  }
-  if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
-    throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
-  }
-  return run_search(*state_, queries, out.k, execution, [&]() -> SearchStatistics {
-    const brute_force::Backend& backend = *state_->backend;
-    if (backend.search_into != nullptr) {
-      return backend.search_into(*state_->prepared, data, metric(), queries, out, execution);
-    }
-    if (out.space == MemorySpace::cuda) {
-      throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
-    }
-    check_output_memory(data, queries, out.k, execution);
-    const Neighbors found = backend.search(*state_->prepared, data, metric(), queries, out.k, execution);
-    std::copy(found.indices.begin(), found.indices.end(), out.indices);
-    std::visit(
-        [&]<class T>(const std::vector<T>& list) {
-          std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
-        },
-        found.distances);
-    return found.statistics;
-  });
+  check_search(state_->dataset.view(), queries, out.k);
+  check_output(queries, out);
+  return search_state_into(*state_, queries, out, execution);
 }
 
 void BruteForce::save(const std::filesystem::path& path, const Execution& execution) const {
@@ -228,6 +250,15 @@ Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64
   check_search(dataset, queries, k);
   return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
                       queries, k, execution);
+}
+
+SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
+                          const BruteForceParameters& parameters, const Execution& execution) {
+  validate(dataset, "dataset");
+  check_search(dataset, queries, out.k);
+  check_output(queries, out);
+  return search_state_into(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
+                           queries, out, execution);
 }
 
 namespace brute_force {

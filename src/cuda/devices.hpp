@@ -1,4 +1,4 @@
-// What the CUDA driver reports. The one header of this room that code outside it may include: no CUDA types.
+// What the CUDA driver reports. No CUDA types: builds without CUDA include it too.
 #pragma once
 
 #include <string>

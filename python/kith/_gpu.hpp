@@ -1,0 +1,53 @@
+// Arrays in GPU memory: those of other libraries as queries and rows, and answers that stay on the GPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "_rows.hpp"
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith::python {
+
+/// A matrix [rows, columns] in the memory of a GPU, contiguous, complete.
+struct GpuArray {
+  std::shared_ptr<void> owner;
+  void* data = nullptr;
+  nanobind::dlpack::dtype type{};
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  int device = 0;
+};
+
+/// Memory for an answer on a GPU.
+class GpuAnswer {
+ public:
+  /// @throws OutOfMemory, DeviceError
+  GpuAnswer(std::int64_t queries, std::int64_t k, Dtype distances, int device);
+  const NeighborsView& view() const noexcept { return view_; }
+  /// (distances, indices, statistics) as to_python makes them, of GpuArrays.
+  nanobind::tuple to_python(const SearchStatistics& statistics) const;
+
+ private:
+  std::shared_ptr<void> memory_;
+  NeighborsView view_;
+  Dtype distances_;
+};
+
+/// Refuses an array on a GPU that cannot be used. @throws TypeError that names the argument
+void require_gpu(int device, const std::string& what);
+
+/// Makes a call follow what other libraries still do to the arrays given: by `execution.stream` where one GPU
+/// does it all, by waiting otherwise. Views on the host are let pass.
+void follow_rows(const DatasetView& rows);
+void follow_queries(Execution& execution, const DatasetView& queries);
+
+void bind_gpu(nanobind::module_& module);
+
+}  // namespace kith::python

@@ -1,0 +1,104 @@
+"""Arrays that lie on a GPU: how they come in, and in whose type answers go out."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _kith
+from ._errors import InvalidArgument
+
+#: Device types of DLPack whose memory a GPU reads: its own, and managed memory.
+_CUDA = (2, 13)
+_TYPES = {"f4": "float32", "f8": "float64", "f2": "float16", "i1": "int8", "u1": "uint8"}
+_WANTED = "Kith searches float32, float64, float16, bfloat16, int8, uint8: convert it where it lies"
+
+
+def gpu_rows(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
+    """The rows of an array on a GPU where they lie; None for every other object.
+
+    DLPack first, which every library speaks that knows bfloat16, then ``__cuda_array_interface__`` (Numba,
+    PyCUDA). What the producer still has to do to the array is put before a stream of Kith's, which a search
+    follows.
+    """
+    if hasattr(type(array), "__dlpack_device__") and hasattr(type(array), "__dlpack__"):
+        kind, number = (int(part) for part in array.__dlpack_device__())
+        return _from_dlpack(array, number, what, one_row_allowed) if kind in _CUDA else None
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return None if interface is None else _from_interface(array, interface, what, one_row_allowed)
+
+
+def _from_dlpack(array: Any, device: int, what: str, one_row_allowed: bool) -> _kith.Rows:
+    stream = _kith.meeting_stream(device, what)
+    try:
+        try:
+            capsule = array.__dlpack__(stream=stream, max_version=(1, 1))
+        except TypeError:  # from before DLPack 1
+            capsule = array.__dlpack__(stream=stream)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(f"{what}: {type(array).__name__} does not give its memory away: {error}") from error
+    return _kith.Rows(capsule, what, "", one_row_allowed)
+
+
+def _from_interface(array: Any, interface: dict[str, Any], what: str, one_row_allowed: bool) -> _kith.Rows:
+    typestr = interface["typestr"]
+    dtype = _TYPES.get(typestr[1:])
+    if dtype is None:
+        raise TypeError(f"{what}: element type {_type_name(typestr)}; {_WANTED}")
+    size = int(typestr[2:])
+    if typestr[0] == ">" and size > 1:
+        raise TypeError(f"{what}: big-endian {dtype}; Kith reads the GPU's own byte order only")
+    if interface.get("mask") is not None:
+        raise TypeError(f"{what}: a masked array; fill it with NaN: rows with a NaN are never found")
+
+    shape = tuple(int(extent) for extent in interface["shape"])
+    strides = interface.get("strides")
+    if len(shape) == 1 and one_row_allowed:
+        shape = (1, *shape)
+        strides = None if strides is None else (shape[1] * size, *strides)
+    if len(shape) != 2:
+        wanted = "[rows, dim], or [dim] for one query, is" if one_row_allowed else "[rows, dim] is"
+        raise InvalidArgument(f"{what}: an array of {len(shape)} dimensions; {wanted} needed")
+    rows, dim = shape
+    row_stride = dim
+    if strides is not None and rows > 0:
+        if dim > 1 and strides[1] != size or rows > 1 and (strides[0] % size or strides[0] < dim * size):
+            raise InvalidArgument(
+                f"{what}: strides of {tuple(strides)} bytes; on a GPU the elements of a row must be adjacent and "
+                "rows must follow each other: pass a contiguous copy, for example cupy.ascontiguousarray(x)"
+            )
+        row_stride = strides[0] // size if rows > 1 else dim
+
+    stream = interface.get("stream")
+    if stream == 0:
+        raise InvalidArgument(
+            f"{what}: __cuda_array_interface__ names stream 0, which could be either default stream; "
+            "1 is the legacy one, 2 that of the thread"
+        )
+    pointer = int(interface["data"][0])
+    if pointer % size:
+        raise InvalidArgument(f"{what}: the elements are not aligned to their size of {size} bytes; pass a copy")
+    return _kith.rows_at(pointer, dtype, rows, dim, row_stride, int(stream or 0), array, what)
+
+
+def _type_name(typestr: str) -> str:
+    try:
+        return str(np.dtype(typestr).name)
+    except TypeError:
+        return repr(typestr)
+
+
+def default_device(*arrays: _kith.Rows) -> str:
+    """Where to run what names no device: the GPU of the first array that lies on one, else the CPU."""
+    return next((rows.device for rows in arrays if rows.device != "cpu"), "cpu")
+
+
+def like(queries: Any, answer: Any) -> Any:
+    """An answer on the GPU as an array of the library that the queries are of, where that is one we know."""
+    if isinstance(answer, _kith.GpuArray):
+        library = type(queries).__module__.partition(".")[0]
+        if library in ("torch", "cupy"):
+            return sys.modules[library].from_dlpack(answer)
+    return answer

@@ -1,0 +1,32 @@
+// Device memory and stream order for programs that share arrays with other GPU libraries (the Python module).
+// No CUDA types: a CPU-only build has the same functions, which say that it has no GPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace kith::cuda {
+
+/// Memory on a device. It is freed when the last owner lets go of it and the device has finished what it was
+/// given until then, since other libraries may still be reading.
+/// @throws OutOfMemory, DeviceError
+std::shared_ptr<void> allocate(int device, std::uint64_t bytes);
+
+/// Copies to host memory; complete on return. @throws DeviceError
+void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes);
+
+/// The device whose memory, or managed memory, an address lies in. @throws InvalidArgument for host memory
+int device_of(const void* address);
+
+/// A stream of the process's own on a device, where the work of other libraries and ours meet: they make it
+/// wait for their arrays, a search waits for it. @throws DeviceError
+void* meeting_stream(int device);
+
+/// Whatever is on `stream` now comes before what the meeting stream is given later.
+/// @param stream a cudaStream_t of the device; 1 and 2 are the legacy and the per-thread default stream
+void meet(int device, std::uintptr_t stream);
+
+/// Waits for the meeting stream.
+void wait_for_meeting(int device);
+
+}  // namespace kith::cuda
