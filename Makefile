@@ -73,6 +73,11 @@ bench: ## measure Kith beside its peers: benchmarks/results and docs/benchmarks.
 	$(BUILD)/venv-peers/bin/python -m benchmarks.run --kith $(BUILD)/bin/kith
 	$(BUILD)/venv-peers/bin/python -m benchmarks.report
 
+.PHONY: gpu-bundle
+gpu-bundle: ## a folder for a GPU host that has only a driver: build/gpu-bundle
+	@tools/setup.sh build gpu-bundle
+	tools/gpu_bundle.sh $(BUILD) $(JOBS)
+
 .PHONY: install clean help
 install: all ## install into PREFIX (default /usr/local)
 	cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))

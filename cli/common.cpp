@@ -60,7 +60,7 @@ void add_execution_options(CLI::App& command, Common& common) {
       .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),
               {{"cpu", "the processor"},
                {"auto", "the first GPU that an index can run on, else the processor"},
-               {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several"},
+               {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several, which share the rows or the queries"},
                {"all", "every GPU"}},
               false)
       ->capture_default_str()
@@ -71,9 +71,11 @@ void add_execution_options(CLI::App& command, Common& common) {
       ->capture_default_str()
       ->group("Execution");
   command
-      .add_option("--memory-limit", common.memory_limit,
-                  "Refuse to start when the data, the codes and the results together need more than this, "
-                  "for example 4GiB or 500MB; 'none' leaves it to the machine's memory")
+      .add_option(
+          "--memory-limit", common.memory_limit,
+          "Refuse to start when the data, the codes and the results together need more than this, "
+          "for example 4GiB or 500MB; 'none' leaves it to the machine's memory. On GPUs: take at most "
+          "this much of each one's memory, and read or stream from the host what does not fit")
       ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");
@@ -117,9 +119,9 @@ void add_filter_option(CLI::App& command, Common& common, std::string& filter) {
                               "never the answer")
                   ->type_name("FILTER"),
               {{"auto", "the cheapest, measured on a sample of the data"},
-               {"int8", "1 byte a value"},
-               {"fp16", "2 bytes a value"},
-               {"fp32", "4 bytes a value; best in low dimension"},
+               {"int8", "1 byte a value; on GPUs not for manhattan"},
+               {"fp16", "2 bytes a value; not on GPUs"},
+               {"fp32", "4 bytes a value; best in low dimension; on GPUs not for inner_product and cosine"},
                {"none", "the exact float64 distance of every pair"}})
       ->capture_default_str()
       ->group("Search");

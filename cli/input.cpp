@@ -47,7 +47,9 @@ bool is_mapped(FileFormat format) {
 
 }  // namespace
 
-MemoryPlan::MemoryPlan(const Common& common) : limit_(parse_bytes(common.memory_limit, "--memory-limit")) {}
+MemoryPlan::MemoryPlan(const Common& common)
+    : limit_(parse_bytes(common.memory_limit, "--memory-limit")),
+      on_gpu_(parse_devices(common.device).front().kind == Device::Kind::cuda) {}
 
 void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
   bytes_ += bytes;
@@ -57,19 +59,19 @@ void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
 
 void MemoryPlan::check() const {
   constexpr const char* remedy = "search fewer queries (--max-queries) or rows (kith convert --rows)";
-  if (limit_ > 0 && bytes_ > static_cast<double>(limit_)) {
+  if (limit_ > 0 && !on_gpu_ && bytes_ > static_cast<double>(limit_)) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), --memory-limit is {}; raise it, or {}",
                                   format_bytes(bytes_), parts_, format_bytes(static_cast<double>(limit_)),
                                   remedy));
   }
-  if (limit_ == 0 && resident_ > machine_memory()) {
+  if ((limit_ == 0 || on_gpu_) && resident_ > machine_memory()) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), this machine has {}; {}",
                                   format_bytes(resident_), parts_, format_bytes(machine_memory()), remedy));
   }
 }
 
 std::uint64_t MemoryPlan::left() const {
-  if (limit_ == 0) return 0;
+  if (limit_ == 0 || on_gpu_) return limit_;
   const double left = static_cast<double>(limit_) - bytes_;
   return left < 1 ? 1 : static_cast<std::uint64_t>(left);
 }

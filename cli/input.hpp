@@ -19,7 +19,8 @@ struct Source {
   std::optional<FileFormat> format;
 };
 
-/// Adds up what a run will hold and refuses it before it starts.
+/// Adds up what a run will hold and refuses it before it starts. On GPUs --memory-limit speaks of their
+/// memory, which the search itself keeps; what is added up here is held against the machine's memory only.
 class MemoryPlan {
  public:
   /// Reads --memory-limit. @throws InvalidArgument
@@ -37,6 +38,7 @@ class MemoryPlan {
 
  private:
   std::uint64_t limit_ = 0;
+  bool on_gpu_ = false;
   double bytes_ = 0;
   double resident_ = 0;
   std::string parts_;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, demo, lint, fuzz, bench
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, demo, lint, fuzz, bench, gpu-bundle
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -31,8 +31,9 @@ for group in "$@"; do
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full plasma-workspace-wallpapers gnome-backgrounds
         python3-opencv libcgal-demo)
       requirements+=(benchmarks/requirements.txt) ;;
+    gpu-bundle) packages+=(libgtest-dev librapidcheck-dev libbenchmark-dev binutils) ;;
     *)
-      echo "tools/setup.sh: group '$group' is unknown; use build, test-cpp, test, demo, lint, fuzz or bench" >&2
+      echo "tools/setup.sh: group '$group' is unknown; see its first lines" >&2
       exit 2 ;;
   esac
 done

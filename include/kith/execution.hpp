@@ -54,7 +54,7 @@ struct Execution {
   std::vector<Device> devices = {Device{}};
   int threads = 0;                 ///< 0: one per hardware thread this process may use
   std::uint64_t memory_limit = 0;  ///< bytes the call may take beyond its inputs; 0: no limit
-  void* stream = nullptr;          ///< CUDA stream to order work on; nullptr: the library's own
+  void* stream = nullptr;          ///< CUDA stream whose work so far comes before the call's; nullptr: none
 
   /// Called now and then from a worker thread, never concurrently. Must not throw.
   std::function<void(const Progress&)> progress;

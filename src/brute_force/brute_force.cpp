@@ -11,6 +11,7 @@
 
 #include "brute_force/backend.hpp"
 #include "core/int128.hpp"
+#include "cuda/device_memory.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 
@@ -75,6 +76,10 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.backend = &brute_force::backend_for(execution);
   state.devices = execution.devices;
   check_space(dataset.view(), "rows", *state.backend);
+  // Rows that somebody still writes on a GPU: building reads them from several streams and devices.
+  if (dataset.view().space == MemorySpace::cuda && execution.stream != nullptr) {
+    cuda::wait_for_stream(execution.stream);
+  }
   state.prepared = state.backend->prepare(dataset.view(), parameters, expected_queries, execution);
   return state;
 }
@@ -88,7 +93,8 @@ std::string names(const std::vector<Device>& devices) {
 // Runs a search on the index's backend after the checks that all of them share.
 template <class Search>
 auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
-                const Execution& execution, Search&& search) {
+                const Execution& asked, Search&& search) {
+  Execution execution = asked;
   (void)brute_force::backend_for(execution);  // refuses what no backend is for
   if (!std::is_permutation(state.devices.begin(), state.devices.end(), execution.devices.begin(),
                            execution.devices.end())) {
@@ -98,8 +104,13 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
                     names(state.devices), names(execution.devices)));
   }
   check_space(queries, "queries", *state.backend);
+  if (execution.stream != nullptr && execution.devices.size() > 1) {
+    // A stream belongs to one device: the others can only wait until it is done.
+    cuda::wait_for_stream(execution.stream);
+    execution.stream = nullptr;
+  }
   try {
-    return search();
+    return search(execution);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(
         fmt::format("the machine has no memory left for {} queries with k = {}; ask for fewer neighbours, "
@@ -112,8 +123,8 @@ Neighbors search_state(const BruteForce::State& state, const DatasetView& querie
                        const Execution& execution) {
   const DatasetView& data = state.dataset.view();
   check_output_memory(data, queries, k, execution);
-  return run_search(state, queries, k, execution, [&] {
-    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, execution);
+  return run_search(state, queries, k, execution, [&](const Execution& ordered) {
+    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, ordered);
   });
 }
 
@@ -132,16 +143,16 @@ SearchStatistics search_state_into(const BruteForce::State& state, const Dataset
                                    const NeighborsView& out, const Execution& execution) {
   const DatasetView& data = state.dataset.view();
   const Metric metric = state.parameters.metric;
-  return run_search(state, queries, out.k, execution, [&]() -> SearchStatistics {
+  return run_search(state, queries, out.k, execution, [&](const Execution& ordered) -> SearchStatistics {
     const brute_force::Backend& backend = *state.backend;
     if (backend.search_into != nullptr) {
-      return backend.search_into(*state.prepared, data, metric, queries, out, execution);
+      return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
     }
     if (out.space == MemorySpace::cuda) {
       throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
     }
-    check_output_memory(data, queries, out.k, execution);
-    const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, execution);
+    check_output_memory(data, queries, out.k, ordered);
+    const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, ordered);
     std::copy(found.indices.begin(), found.indices.end(), out.indices);
     std::visit(
         [&]<class T>(const std::vector<T>& list) {

@@ -90,4 +90,8 @@ void wait_for_meeting(int device) {
   KITH_CUDA(cudaStreamSynchronize(meeting));
 }
 
+void wait_for_stream(void* stream) {
+  KITH_CUDA(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+}
+
 }  // namespace kith::cuda

@@ -29,4 +29,7 @@ void meet(int device, std::uintptr_t stream);
 /// Waits for the meeting stream.
 void wait_for_meeting(int device);
 
+/// Waits for a stream of the caller's, whichever device it is of.
+void wait_for_stream(void* stream);
+
 }  // namespace kith::cuda

@@ -31,5 +31,8 @@ void meet(int, std::uintptr_t) {
 void wait_for_meeting(int) {
   refuse();
 }
+void wait_for_stream(void*) {
+  refuse();
+}
 
 }  // namespace kith::cuda

@@ -30,7 +30,9 @@ Count count() {
 
 }  // namespace
 
-std::vector<DeviceInfo> devices() {
+namespace {
+
+std::vector<DeviceInfo> ask_driver() {
   std::vector<DeviceInfo> list;
   const int total = count().devices;
   for (int ordinal = 0; ordinal < total; ++ordinal) {
@@ -56,6 +58,14 @@ std::vector<DeviceInfo> devices() {
     }
     list.push_back(std::move(info));
   }
+  return list;
+}
+
+}  // namespace
+
+// Asked once: properties take longer to get than a small search.
+std::vector<DeviceInfo> devices() {
+  static const std::vector<DeviceInfo> list = ask_driver();
   return list;
 }
 

@@ -229,6 +229,32 @@ def test_device(kith, data):
     assert "'tpu'" in kith("knn", "base.npy", "queries.npy", "--device", "tpu", code=1).err
 
 
+def gpus(kith):
+    listed = kith("devices", "--json").json["devices"]
+    return [entry["device"] for entry in listed if entry["device"] != "cpu" and entry["usable"]]
+
+
+def test_without_a_gpu_the_reason_is_said(kith, data):
+    if gpus(kith):
+        pytest.skip("there is a GPU")
+    for device in ["cuda", "cuda:0,1", "all"]:
+        error = kith("knn", "base.npy", "queries.npy", "--device", device, code=4).err
+        assert "CUDA" in error and "use --device cpu" in error
+    assert kith("knn", "base.npy", "queries.npy", "--device", "auto", "--json", code=0).json
+
+
+def test_a_gpu_gives_the_same_files(kith, data):
+    if not gpus(kith):
+        pytest.skip("needs a GPU")
+    kith("knn", "base.npy", "queries.npy", "-o", "cpu")
+    # A limit below the size of the data is one of the GPU's memory: the rows stream through.
+    for more in [(), ("--filter", "none"), ("--memory-limit", "20MB")]:
+        kith("knn", "base.npy", "queries.npy", "-o", "gpu", "--device", "cuda", *more)
+        for part in ["indices", "distances"]:
+            assert open(f"cpu.{part}.npy", "rb").read() == open(f"gpu.{part}.npy", "rb").read()
+    assert "fp16" in kith("knn", "base.npy", "queries.npy", "--device", "cuda", "--filter", "fp16", code=1).err
+
+
 @pytest.mark.parametrize(
     "base_type, query_type, searched",
     [

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The GPU tests of this folder.
+#   ./run-tests.sh                 conformance suite, unit tests, Python tests where the package is here
+#   ./run-tests.sh TOOL...         conformance suite and unit tests, reduced, under compute-sanitizer's tools:
+#                                  memcheck racecheck initcheck synccheck
+# CONFORMANCE (default *_cuda_*) and UNIT (default *Cuda*): which tests, as --gtest_filter.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+status=0
+
+run() {
+  echo "== $*"
+  "$@" || status=1
+}
+
+tests() {
+  run "$@" bin/conformance --gtest_brief=1 --gtest_filter="${CONFORMANCE:-*_cuda_*}"
+  run "$@" bin/unit_brute_force --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
+}
+
+if (($# == 0)); then
+  tests
+  if [[ -d python ]] && ! PYTHONPATH=python python3 -c 'import kith, pytest'; then
+    echo "run-tests.sh: the Python tests are left out: this python3 lacks pytest or NumPy, or is of another version"
+  elif [[ -d python ]]; then
+    run env PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests
+  fi
+else
+  export KITH_CONFORMANCE=reduced
+  for tool in "$@"; do
+    case $tool in
+      memcheck | racecheck | initcheck | synccheck) ;;
+      *)
+        echo "run-tests.sh: '$tool' is no tool of compute-sanitizer's; use memcheck, racecheck, initcheck or synccheck" >&2
+        exit 2 ;;
+    esac
+    tests compute-sanitizer --tool "$tool" --error-exitcode 9
+  done
+fi
+if ((status)); then echo "run-tests.sh: FAILED"; else echo "run-tests.sh: all passed"; fi
+exit $status
