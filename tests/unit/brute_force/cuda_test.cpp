@@ -345,6 +345,36 @@ TEST_F(Cuda, TooLittleMemoryIsSaid) {
                        "100000"));
 }
 
+// Half of the rows are one point, which no filter has room for: queries there are searched in several passes.
+// The nearest rows of the other queries lie too far out for any code; they belong into a list once.
+TEST_F(Cuda, RowsWithoutACodeAreOfferedOnce) {
+  constexpr std::int64_t n = 60'000;
+  constexpr std::int64_t d = 24;
+  std::vector<float> values = make("clustered", n, d, 3);
+  Random random(12);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (i % 3000 != 7 && i % 2 != 0) continue;
+    for (std::int64_t j = 0; j < d; ++j) {
+      values[static_cast<std::size_t>(i * d + j)] =
+          i % 3000 == 7 ? static_cast<float>(1e7 + 100 * random.normal()) : 0.25F;
+    }
+  }
+  std::vector<float> asked(values.begin(), values.begin() + 40 * d);  // half of them the crowded point
+  for (std::int64_t j = 0; j < d; ++j) asked[static_cast<std::size_t>(9 * d + j)] = 1e7F;
+  const Rows rows(values, d, Dtype::f32);
+  const Rows queries(asked, d, Dtype::f32);
+  for (const Metric metric : all_metrics) {
+    for (const Filter filter : {Filter::automatic, Filter::int8}) {
+      if (filter == Filter::int8 && metric == Metric::manhattan) continue;
+      const Neighbors expected = knn(rows.host, queries.host, 1100, {metric});
+      const BruteForce index = BruteForce::build(rows.host, {metric, filter}, on({0}));
+      for (const std::int64_t k : {5, 40, 1100}) {
+        expect_same(expected, index.search(queries.host, k, on({0})), std::string(name(metric)));
+      }
+    }
+  }
+}
+
 TEST_F(Cuda, ManyThreadsSearchOneIndex) {
   const Rows rows(make("clustered", 60'000, 48, 3), 48, Dtype::f32);
   const Rows queries(make("clustered", 400, 48, 4), 48, Dtype::f32);
