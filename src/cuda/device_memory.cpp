@@ -80,6 +80,7 @@ void meet(int device, std::uintptr_t stream) {
   const DeviceGuard guard(device);
   const Event event;
   // The numbers 1 and 2 are what cudaStreamLegacy and cudaStreamPerThread are defined as.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   KITH_CUDA(cudaEventRecord(event, reinterpret_cast<cudaStream_t>(stream)));
   KITH_CUDA(cudaStreamWaitEvent(meeting, event, 0));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -415,6 +416,7 @@ def test_torch_details(data):
 
 @needs_gpu
 def test_jax(data):
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave memory to the other tests
     jax = pytest.importorskip("jax")
     try:
         gpu = jax.devices("gpu")[0]
