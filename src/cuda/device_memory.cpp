@@ -35,7 +35,8 @@ void free_memory(void* memory, int device) noexcept {
   (void)cudaDeviceSynchronize();
   try {
     (void)cudaFreeAsync(memory, streams_of(device).memory);
-  } catch (...) {
+  } catch (const Error&) {
+    (void)cudaFree(memory);  // no stream to free it on: at once, then
   }
   (void)cudaSetDevice(before);
   (void)cudaGetLastError();

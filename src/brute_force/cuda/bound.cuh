@@ -22,9 +22,9 @@ __device__ inline QueryBound closed_bound(const Space& space) {
   return {-1, 0, 0};
 }
 
-/// The threshold of a tile: the product of codes less h must reach it.
+/// What the product of codes and the row's bias must reach, given the largest residual and norm of the rows.
 template <bool triangle>
-__device__ inline std::int32_t tile_threshold(const QueryBound& bound, double residual, double norm) {
+__device__ inline std::int32_t threshold(const QueryBound& bound, double residual, double norm) {
   double limit;
   if constexpr (triangle) {
     const double reach = bound.c1 + residual;
@@ -70,7 +70,7 @@ __device__ inline double real_bound(R bound, const Space& space) {
 /// The bound of a query whose k-th distance so far is `distance`.
 template <class R>
 __device__ inline QueryBound make_bound(R distance, const Space& space, const QueryScalars& q,
-                                        const float* largest_residual) {
+                                        const float* maxima) {
   const double real = real_bound(distance, space);
   if (!isfinite(real)) return open_bound(space);
   constexpr double more = 1 + 0x1p-40;
@@ -92,13 +92,32 @@ __device__ inline QueryBound make_bound(R distance, const Space& space, const Qu
     default: {
       const double rounding = 0x1p-21 + 1.01 * (2 * static_cast<double>(space.dim) + 16) * 0x1p-24;
       const double length = space.form == Form::squared ? sqrt(real) : real;
-      const double all = largest_residual == nullptr ? 0 : static_cast<double>(*largest_residual);
+      const double all = static_cast<double>(*maxima);
       const double limit = length * space.unit * more + q.residual + all;
       const double test =
           (space.form == Form::squared ? limit * limit : limit) * (1 + 2 * rounding) + 0x1p-120;
       return {__double2float_ru(test), 0, 0};
     }
   }
+}
+
+/// The order of a candidate: 0 for the largest score. Scores are int8 products with their bias, or minus the
+/// bits of a float32 sum, which order like the sum itself.
+__device__ inline std::uint32_t order_of(std::int32_t score) {
+  return static_cast<std::uint32_t>(2147483647) - static_cast<std::uint32_t>(score);
+}
+__device__ inline std::uint64_t make_candidate(std::int32_t score, std::uint32_t row) {
+  return static_cast<std::uint64_t>(order_of(score)) << 32U | row;
+}
+__device__ inline std::int32_t float_score(float sum) {
+  return -__float_as_int(sum);
+}
+
+/// The largest order that a row within the bound can have.
+__device__ inline std::uint32_t order_cut(const QueryBound& bound, const Space& space, const float* maxima) {
+  if (space.form == Form::triangle) return order_of(threshold<true>(bound, maxima[1], maxima[2]));
+  if (space.int8()) return order_of(threshold<false>(bound, maxima[1], maxima[2]));
+  return order_of(float_score(static_cast<float>(bound.c0)));
 }
 
 }  // namespace kith::cuda

@@ -37,7 +37,12 @@ std::vector<double> in_code_space(const DatasetView& sample, const CudaChoice& c
         squares += row[j] * row[j];
       }
     });
-    if (!finite || (metric == Metric::cosine && !(squares > 0x1p-900 && squares < 0x1p900))) continue;
+    // Rows that will be special have no say.
+    const bool special = metric != Metric::cosine && std::any_of(row.begin(), row.end(), [](double v) {
+                           return std::fabs(v) > cuda::largest_row;
+                         });
+    if (!finite || special || (metric == Metric::cosine && !(squares > 0x1p-900 && squares < 0x1p900)))
+      continue;
     if (metric == Metric::cosine) {
       for (double& v : row) v /= std::sqrt(squares);
     }
@@ -46,20 +51,18 @@ std::vector<double> in_code_space(const DatasetView& sample, const CudaChoice& c
   return all;
 }
 
-// Mean residual of a step: rounding within the range, and what lies beyond it.
-double mean_residual(const std::vector<double>& values, std::int64_t dim, double step) {
-  double sum = 0;
-  double rows = 0;
+// Largest residual of a step among the rows: rounding within the range (its mean), and what lies beyond it.
+double largest_residual(const std::vector<double>& values, std::int64_t dim, double step) {
+  double largest = 0;
   for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(dim)) {
     double squares = 0;
     for (std::size_t j = at; j < at + static_cast<std::size_t>(dim); ++j) {
       const double beyond = std::fabs(values[j]) - 127 * step;
       squares += beyond > 0 ? beyond * beyond : step * step / 12;
     }
-    sum += std::sqrt(squares);
-    ++rows;
+    largest = std::max(largest, squares);
   }
-  return rows > 0 ? sum / rows : 0;
+  return std::sqrt(largest);
 }
 
 double choose_step(const std::vector<double>& values, std::int64_t dim) {
@@ -72,9 +75,9 @@ double choose_step(const std::vector<double>& values, std::int64_t dim) {
   const std::vector<double> part(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(few));
   double best = largest * 1.0625 / 127;
   double least = std::numeric_limits<double>::infinity();
-  for (const double share : {1.0625, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1}) {
+  for (const double share : {1.0625, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.03, 0.01, 0.003, 0.001}) {
     const double step = largest * share / 127;
-    const double residual = mean_residual(part, dim, step);
+    const double residual = largest_residual(part, dim, step);
     if (residual < least) {
       least = residual;
       best = step;
@@ -154,18 +157,22 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
       adopt(Filter::int8, euclid ? FilterForm::triangle : FilterForm::cauchy);
       const std::vector<double> values = in_code_space(sample, choice, metric);
       choice.step = choose_step(values, dim);
+      choice.residual_cap = 1.5 * largest_residual(values, dim, choice.step) / choice.step + 4;
       if (euclid && can_fp32 && dim <= tuning::low_dimension && filter == Filter::automatic) {
         const double nearest = nearest_distance(values, dim, rows);
-        const double residual = mean_residual(values, dim, choice.step);
+        const double residual = largest_residual(values, dim, choice.step);
         choice.surplus = nearest > 0 ? std::pow(1 + 2 * residual / nearest, static_cast<double>(dim))
                                      : std::numeric_limits<double>::infinity();
       }
     }
-    const double steps = static_cast<double>((dim + 31) / 32);
+    const std::int64_t whole_steps = (dim + 31) / 32;
+    const auto steps = static_cast<double>(whole_steps);
     choice.int8_seconds = std::max(0.06e-3 * steps, 0.15e-3) + 0.3e-3 * std::min(choice.surplus, 1e6) / 100;
     choice.fp32_seconds =
         can_fp32 ? 0.035e-3 * (2 * static_cast<double>(dim) + 1) : std::numeric_limits<double>::infinity();
-    if (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds) {
+    // Up to four dimensions a float32 row is no longer than its padded codes.
+    const bool short_rows = filter == Filter::automatic && can_fp32 && dim <= 4;
+    if (!short_rows && (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds)) {
       choice.filter = Filter::int8;
       return choice;
     }

@@ -6,8 +6,10 @@
 // 128 rows x 64 queries, values staged in shared memory, 8 x 4 sums a thread.
 #include <math_constants.h>
 
+#include "brute_force/cuda/bound.cuh"
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/tuning.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
 namespace kith::cuda {
@@ -25,9 +27,11 @@ __device__ inline float add_difference(float sum, float q, float x) {
   return squared ? __fmaf_rn(difference, difference, sum) : __fadd_rn(sum, fabsf(difference));
 }
 
-__device__ inline void keep(const Candidates& out, std::int64_t q, std::int64_t row) {
+__device__ inline void keep(const Candidates& out, std::int64_t q, std::int64_t row, float sum) {
   const std::uint32_t at = atomicAdd(out.counts + q, 1U);
-  if (at < out.room) out.rows[q * out.room + at] = static_cast<std::uint32_t>(row);
+  if (at < out.room) {
+    out.entries[q * out.room + at] = make_candidate(float_score(sum), static_cast<std::uint32_t>(row));
+  }
 }
 
 // D: dimension rounded up to 1, 2, 3, 4, 8 or 16; `queries` are padded to it with zeros.
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__(threads) low_dimension_kernel(FloatFilter f) {
       if (smallest <= value[D]) {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-          if (sum[r] <= value[D]) keep(f.out, first + q, base + r * threads);
+          if (sum[r] <= value[D]) keep(f.out, first + q, base + r * threads, sum[r]);
         }
       }
     }
@@ -151,7 +155,7 @@ __global__ void __launch_bounds__(threads) high_dimension_kernel(FloatFilter f) 
       const auto threshold = static_cast<float>(f.bounds[query].c0);
 #pragma unroll
       for (int r = 0; r < 8; ++r) {
-        if (sum[q][r] <= threshold) keep(f.out, query, base + tr + r * 16);
+        if (sum[q][r] <= threshold) keep(f.out, query, base + tr + r * 16, sum[q][r]);
       }
     }
   }
@@ -159,19 +163,17 @@ __global__ void __launch_bounds__(threads) high_dimension_kernel(FloatFilter f) 
 
 template <bool squared>
 void launch(const FloatFilter& f, int device, cudaStream_t stream) {
-  int processors = 0;
-  KITH_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
   const auto tiles = static_cast<unsigned>(f.stage.count);
   if (f.dim > 16) {
     const unsigned blocks = tiles * (tile_rows / 128);
     const std::int64_t query_tiles = (f.query_count + 63) / 64;
-    const std::int64_t wanted = processors * 8 / blocks + 1;
+    const std::int64_t wanted = processors(device) * 8 / blocks + 1;
     high_dimension_kernel<squared>
         <<<dim3(blocks, static_cast<unsigned>(wanted < query_tiles ? wanted : query_tiles)), threads, 0,
            stream>>>(f);
   } else {
     // Enough blocks for the chip; each reads its rows again, so no more than that.
-    const std::int64_t wanted = (std::int64_t{processors} * 12 + tiles - 1) / tiles;
+    const std::int64_t wanted = (std::int64_t{processors(device)} * 12 + tiles - 1) / tiles;
     const std::int64_t most = (f.query_count + 15) / 16;
     const dim3 grid(tiles, static_cast<unsigned>(wanted < most ? wanted : most));
     switch (float_query_stride(f.dim)) {

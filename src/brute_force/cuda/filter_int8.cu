@@ -3,16 +3,18 @@
 //
 // A block owns a tile of queries, which stays in shared memory, and streams tiles of 256 rows past it through
 // a ring of buffers filled by cp.async. Eight warps share the tile: a warp owns WM queries x WN rows in
-// registers. The accumulators start at -h of their row, so that what is left of the test is one comparison
-// with the query's threshold for this tile; a thread first compares the largest of its values, so that a pair
-// costs one integer maximum. What passes is appended to the query's candidates by an atomic on its count.
+// registers. The accumulators start at the bias of their row, so that what is left of the test is one
+// comparison with the query's threshold for this tile; a thread first compares the largest of its values, so
+// that a pair costs one integer maximum. What passes is appended to the query's candidates by an atomic on
+// its count.
 //
 // Shared memory is read by ldmatrix; 16-byte units are exchanged by the row number (CodeShape::offset), so
 // that eight rows of a column lie in different banks.
 #include <math_constants.h>
 
-#include "brute_force/cuda/bound.cuh"
+#include "brute_force/cuda/append.cuh"
 #include "brute_force/cuda/kernels.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
 namespace kith::cuda {
@@ -52,14 +54,14 @@ __device__ inline void multiply(int (&c)[4], const std::uint32_t (&a)[4], std::u
 
 struct Args {
   const std::uint8_t* codes;
-  const std::int32_t* h;
-  const float* residual;
-  const float* norm;
+  const std::int32_t* bias;
+  const float* maxima;
   const std::uint8_t* query_codes;
   const QueryBound* bounds;
   std::int64_t queries;
   int chunks;
   int steps;
+  bool all;
   Stage stage;
   Candidates out;
 };
@@ -73,12 +75,14 @@ struct Layout {
   static constexpr int stage_bytes = BN * W;
   static constexpr int h_bytes = BN * 4;
   static std::size_t bytes(int chunks) {
-    return static_cast<std::size_t>(chunks) * BM * W + slots * (stage_bytes + h_bytes) + 2 * BM * 4;
+    return static_cast<std::size_t>(chunks) * BM * W + slots * (stage_bytes + h_bytes) + BM * 4 +
+           warps * sizeof(WarpBuffer);
   }
 };
 
+// Blocks of few queries are bound by memory: two of them share a processor.
 template <int BM, int W, int slots, bool triangle>
-__global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
+__global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args a) {
   constexpr int WM = BM < 64 ? BM : 64;
   constexpr int warps_m = BM / WM;
   constexpr int warps_n = warps / warps_m;
@@ -94,8 +98,10 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
   auto* const ring_h = reinterpret_cast<std::int32_t*>(ring_codes + slots * L::stage_bytes);
   auto* const thresholds = ring_h + slots * BN;
 
+  auto* const buffers = reinterpret_cast<WarpBuffer*>(thresholds + BM);
   const int tid = static_cast<int>(threadIdx.x);
   const int warp = tid / 32;
+  Appender appender(buffers + warp, a.out);
   const int lane = tid % 32;
   const int wm = warp / warps_n * WM;
   const int wn = warp % warps_n * WN;
@@ -112,14 +118,11 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
       copy_async(shared_address(q_codes + i * 16), from + static_cast<std::int64_t>(i) * 16);
     }
   }
-  const QueryBound bound =
-      tid < BM && first_query + tid < a.queries ? a.bounds[first_query + tid] : QueryBound{CUDART_INF, 0, 0};
-  const auto set_thresholds = [&](std::int64_t i) {
-    if (tid < BM) {
-      const std::int64_t tile = tile_at(i);
-      thresholds[(i & 1) * BM + tid] = tile_threshold<triangle>(bound, a.residual[tile], a.norm[tile]);
-    }
-  };
+  if (tid < BM) {
+    const QueryBound bound =
+        first_query + tid < a.queries ? a.bounds[first_query + tid] : QueryBound{CUDART_INF, 0, 0};
+    thresholds[tid] = threshold<triangle>(bound, a.maxima[0], a.maxima[1]);
+  }
 
   const std::int64_t total = mine * a.chunks;
   std::int64_t load_tile = 0;
@@ -135,7 +138,7 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
         copy_async(to + (i * threads + tid) * 16, from + (i * threads + tid) * 16);
       }
       if (load_chunk == 0 && tid < BN / 4) {
-        copy_async(shared_address(ring_h + load_slot * BN + tid * 4), a.h + tile * BN + tid * 4);
+        copy_async(shared_address(ring_h + load_slot * BN + tid * 4), a.bias + tile * BN + tid * 4);
       }
       if (++load_chunk == a.chunks) {
         load_chunk = 0;
@@ -147,7 +150,6 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
   };
 #pragma unroll
   for (int s = 0; s < slots - 1; ++s) load();
-  set_thresholds(0);
 
   int acc[MI][NI][4];
   std::int64_t tile_index = 0;
@@ -158,12 +160,11 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
     __syncthreads();
     load();
     if (chunk == 0) {
-      if (tile_index + 1 < mine) set_thresholds(tile_index + 1);
       const std::int32_t* h = ring_h + slot * BN + wn;
 #pragma unroll
       for (int n = 0; n < NI; ++n) {
-        const int h0 = -h[n * 8 + lane % 4 * 2];
-        const int h1 = -h[n * 8 + lane % 4 * 2 + 1];
+        const int h0 = h[n * 8 + lane % 4 * 2];
+        const int h1 = h[n * 8 + lane % 4 * 2 + 1];
 #pragma unroll
         for (int m = 0; m < MI; ++m) {
           acc[m][n][0] = acc[m][n][2] = h0;
@@ -201,32 +202,52 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
     if (++chunk < a.chunks) continue;
     chunk = 0;
 
-    const std::int32_t* threshold = thresholds + (tile_index & 1) * BM + wm + lane / 4;
+    const std::int32_t* limits = thresholds + wm + lane / 4;
+    unsigned found[MI];
+    int scores[MI * NI * 4];  // of what was found: in local memory, so that the code below stays short
+    unsigned some = 0;
 #pragma unroll
     for (int m = 0; m < MI; ++m) {
+      const int t0 = limits[m * 16];
+      const int t1 = limits[m * 16 + 8];
+      int largest0 = acc[m][0][0];
+      int largest1 = acc[m][0][2];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int t = threshold[m * 16 + half * 8];
-        int largest = acc[m][0][half * 2];
+      for (int n = 0; n < NI; ++n) {
+        largest0 = max(largest0, max(acc[m][n][0], acc[m][n][1]));
+        largest1 = max(largest1, max(acc[m][n][2], acc[m][n][3]));
+      }
+      found[m] = 0;
+      if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
 #pragma unroll
-        for (int n = 0; n < NI; ++n) {
-          largest = max(largest, max(acc[m][n][half * 2], acc[m][n][half * 2 + 1]));
+      for (int n = 0; n < NI; ++n) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          scores[(m * NI + n) * 4 + c] = acc[m][n][c];
+          found[m] |= (a.all || acc[m][n][c] >= (c < 2 ? t0 : t1) ? 1U : 0U) << (n * 4 + c);
         }
-        if (largest < t) continue;
-        std::uint32_t found = 0;
+      }
+      some |= found[m];
+    }
+    if (__any_sync(0xffffffffU, some != 0)) {
+      const std::int64_t tile = tile_at(tile_index);
+#pragma unroll 1
+      for (int m = 0; m < MI; ++m) {
+        unsigned mine_here = 0;
 #pragma unroll
-        for (int n = 0; n < NI; ++n) {
-          found |= (acc[m][n][half * 2] >= t ? 1U : 0U) << (2 * n);
-          found |= (acc[m][n][half * 2 + 1] >= t ? 1U : 0U) << (2 * n + 1);
-        }
-        const std::int64_t q = first_query + wm + m * 16 + half * 8 + lane / 4;
-        const std::int64_t base = tile_at(tile_index) * BN + wn + lane % 4 * 2;
-        const auto kept = static_cast<std::uint32_t>(__popc(found));
-        std::uint32_t at = atomicAdd(a.out.counts + q, kept);
-        for (; found != 0; found &= found - 1, ++at) {
-          const int bit = __ffs(static_cast<int>(found)) - 1;
-          if (at < a.out.room) {
-            a.out.rows[q * a.out.room + at] = static_cast<std::uint32_t>(base + bit / 2 * 8 + bit % 2);
+        for (int i = 0; i < MI; ++i) mine_here = i == m ? found[i] : mine_here;
+#pragma unroll 1
+        for (unsigned left = __reduce_or_sync(0xffffffffU, mine_here); left != 0; left &= left - 1) {
+          const int i = __ffs(static_cast<int>(left)) - 1;
+          const int column = wn + i / 4 * 8 + lane % 4 * 2 + i % 2;
+          const std::int64_t q = first_query + wm + m * 16 + i / 2 % 2 * 8 + lane / 4;
+          const auto row = static_cast<std::uint32_t>(row_of(tile, column, a.stage.tiles));
+          const int score = (mine_here >> i & 1U) != 0 ? scores[m * NI * 4 + i] : no_row;
+          if (a.all) {
+            keep_in_place(a.out, a.queries, a.stage, q, blockIdx.y + tile_index * gridDim.y, column, row,
+                          score);
+          } else {
+            appender.add((mine_here >> i & 1U) != 0, q, make_candidate(score, row));
           }
         }
       }
@@ -234,15 +255,42 @@ __global__ void __launch_bounds__(threads, 1) filter_kernel(Args a) {
     ++tile_index;
   }
   wait_copies<0>();
+  appender.flush();
 }
 
-int shared_limit(int device) {
-  int bytes = 0;
-  KITH_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return bytes;
+template <int BM, int W, int slots>
+void launch(const Int8Filter& f, int device, cudaStream_t stream) {
+  const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
+  const Args args{f.rows.codes,   f.rows.bias,   f.rows.largest, f.query_codes, f.bounds, f.queries,
+                  f.shape.chunks, f.shape.steps, f.all,          f.stage,       f.out};
+  const std::size_t bytes = Layout<BM, W, slots>::bytes(f.shape.chunks);
+  const auto kernel = f.triangle ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
+  const int resident = allow_shared(kernel, threads, bytes, device);
+  const dim3 grid(static_cast<unsigned>(query_tiles),
+                  choose_splits(query_tiles, f.stage.count, processors(device) * resident));
+  kernel<<<grid, threads, bytes, stream>>>(args);
+  check_launch("int8 filter");
 }
 
-// Row splits so that the blocks fill whole waves.
+std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
+  return static_cast<std::size_t>(shape.chunks) * tile * shape.width +
+         static_cast<std::size_t>(slots) * (BN * shape.width + BN * 4) + static_cast<unsigned>(tile) * 4U +
+         warps * sizeof(WarpBuffer);
+}
+
+template <int W, int slots>
+void launch_tile(const Int8Filter& f, int device, cudaStream_t stream) {
+  if (f.query_tile == 128) {
+    launch<128, W, slots>(f, device, stream);
+  } else if (f.query_tile == 64) {
+    launch<64, W, slots>(f, device, stream);
+  } else {
+    launch<16, W, slots>(f, device, stream);
+  }
+}
+
+}  // namespace
+
 unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int processors) {
   std::int64_t best = 1;
   double best_use = 0;
@@ -263,40 +311,6 @@ unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int process
   return static_cast<unsigned>(best);
 }
 
-template <int BM, int W, int slots>
-void launch(const Int8Filter& f, int device, cudaStream_t stream) {
-  int processors = 0;
-  KITH_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-  const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
-  const dim3 grid(static_cast<unsigned>(query_tiles), choose_splits(query_tiles, f.stage.count, processors));
-  const Args args{f.rows.codes, f.rows.h,       f.rows.residual, f.rows.norm, f.query_codes, f.bounds,
-                  f.queries,    f.shape.chunks, f.shape.steps,   f.stage,     f.out};
-  const std::size_t bytes = Layout<BM, W, slots>::bytes(f.shape.chunks);
-  const auto kernel = f.triangle ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
-  KITH_CUDA(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-  kernel<<<grid, threads, bytes, stream>>>(args);
-  check_launch("int8 filter");
-}
-
-std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
-  return static_cast<std::size_t>(shape.chunks) * tile * shape.width +
-         static_cast<std::size_t>(slots) * (BN * shape.width + BN * 4) + 2U * static_cast<unsigned>(tile) * 4;
-}
-
-template <int W, int slots>
-void launch_tile(const Int8Filter& f, int device, cudaStream_t stream) {
-  if (f.query_tile == 128) {
-    launch<128, W, slots>(f, device, stream);
-  } else if (f.query_tile == 64) {
-    launch<64, W, slots>(f, device, stream);
-  } else {
-    launch<16, W, slots>(f, device, stream);
-  }
-}
-
-}  // namespace
-
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) {
   const auto limit = static_cast<std::size_t>(shared_limit(device));
   for (const int tile : {128, 64, 16}) {
@@ -308,7 +322,9 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
 
 void run_int8_filter(const Int8Filter& f, int device, cudaStream_t stream) {
   if (f.stage.count <= 0 || f.queries <= 0) return;
-  const bool room = bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
+  if (run_int8_filter_sm90(f, device, stream)) return;
+  const bool room = f.query_tile > 16 &&
+                    bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
   switch (f.shape.width) {
     case 32: launch_tile<32, ring>(f, device, stream); break;
     case 64: launch_tile<64, ring>(f, device, stream); break;

@@ -17,7 +17,8 @@ inline constexpr std::int64_t key_bytes = 2 * sizeof(R);
 /// Largest number of rows that one part of a dataset may have: a row and one more bit fill 32 bits.
 inline constexpr std::int64_t most_part_rows = (std::int64_t{1} << 31) - 2;
 
-/// A query's threshold in parts: a tile's residual E and norm X make it whole (int8), or it is one float.
+/// A query's threshold in parts: the rows' largest residual E and norm X make it whole (int8), or it is one
+/// float.
 ///   triangle:  floor(c0 - (c1 + E)^2 / 2)
 ///   cauchy:    floor(c0 - c1 X - c2 E)
 ///   float32:   c0
@@ -40,13 +41,17 @@ struct Stage {
   }
 };
 
-/// Where a filter puts what it keeps: `room` row numbers a query. A count above `room` says how many there
-/// were.
+/// Where a filter puts what it keeps: `room` entries a query. A count above `room` says how many there were.
+/// An entry is a row below and its order above: the smaller, the nearer by the filter's own estimate; 0 where
+/// there is none. A row whose order is above the cut that belongs to a bound cannot be within that bound.
 struct Candidates {
-  std::uint32_t* rows = nullptr;
+  std::uint64_t* entries = nullptr;
   std::uint32_t* counts = nullptr;
   std::uint32_t room = 0;
 };
+
+/// Holds the place of a row that is no candidate.
+inline constexpr std::uint64_t no_candidate = ~std::uint64_t{0};
 
 /// int8 filter on the tensor cores: `codes` and `queries` as encode.cu leaves them.
 struct Int8Filter {
@@ -58,12 +63,18 @@ struct Int8Filter {
   int query_tile;  ///< 16, 64 or 128
   CodeShape shape;
   bool triangle;
+  bool all;  ///< thresholds are open: every row is kept, in place, no_candidate where there is none
   Stage stage;
   Candidates out;
 };
 /// Queries of a tile for so many queries of this shape. @throws DeviceError when shared memory is too small
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device);
+/// Splits of the rows so that the blocks fill whole waves of `places`.
+unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int places);
 void run_int8_filter(const Int8Filter& filter, int device, cudaStream_t stream);
+/// The same for compute capability 9.0a, where it pays: query tiles of 128. False: not here, nothing was
+/// done.
+bool run_int8_filter_sm90(const Int8Filter& filter, int device, cudaStream_t stream);
 
 /// float32 filter on the CUDA cores.
 struct FloatFilter {
@@ -94,16 +105,18 @@ struct Batch {
   std::int64_t padded;
   const QueryScalars* scalars;
   std::int64_t count;
-  const float* largest_residual;  ///< or null
+  const float* maxima;  ///< RowCodes::largest_residual and, behind it, RowCodes::largest
   Candidates candidates;
-  R* distances;  ///< [count, room], beside candidates.rows
+  R* distances;  ///< [count, room], where k is above tuning::largest_block_k
   Key<R>* lists;
   R* best;  ///< a query: no answer is farther than this, +inf while unknown
   std::int64_t k;
-  Key<R>* scratch;  ///< k + room keys a query, where k is above tuning::largest_block_k
+  Key<R>* scratch;         ///< k + room keys a query, where k is above tuning::largest_block_k
+  Key<R>* partial;         ///< k keys a block, where several blocks share a query
+  std::uint32_t* arrived;  ///< a query: blocks that are done with it; zero between launches
   QueryBound* bounds;
   std::uint8_t* overflow;        ///< a query: kept more than there was room for in this pass
-  unsigned long long* counters;  ///< [0] candidates, [1] queries that overflowed in this pass
+  unsigned long long* counters;  ///< [0] candidates evaluated, [1] queries that overflowed in this pass
 };
 
 /// Which of a batch's queries take part: all of them, or `count` of them listed in `ids`.
@@ -121,33 +134,37 @@ void start_lists(const Batch<R>& batch, const R* best, cudaStream_t stream);
 void fill_candidates(const Candidates& candidates, const Subset& subset, const std::uint32_t* listed,
                      std::int64_t first, double step, std::int64_t count, cudaStream_t stream);
 
-/// Canonical distances of all candidates; `expected` a query decides how the work is cut.
+/// Evaluates the candidates and merges them into the lists, the nearest by the filter's estimate first, so
+/// that most of the others need not be evaluated; forgets the candidates and tightens the bounds. `expected`
+/// a query decides how the work is cut. With `bound_only` the lists are left empty: the candidates were a
+/// sample whose rows come again. For k up to tuning::largest_block_k.
 template <class R>
-void evaluate_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, int device,
-                         cudaStream_t stream);
-
-/// Merges the candidates into the lists, forgets them, and tightens the bounds. With `bound_only` the lists
-/// are left empty: the candidates were a sample whose rows come again.
+void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
+                       int device, cudaStream_t stream);
+/// Blocks that share a query in settle_candidates; Batch::partial has room for most_shared_lists lists.
+inline constexpr int most_shared_lists = 256;  ///< of all queries together
+int settle_blocks(std::int64_t queries, std::int64_t expected, int device);
+/// The same for any k, all candidates evaluated.
 template <class R>
-void merge_candidates(const Batch<R>& batch, const Subset& subset, bool bound_only, cudaStream_t stream);
+void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
+                 int device, cudaStream_t stream);
 
 /// Before another pass: queries that overflowed start their list again from the bound they have reached, the
 /// others are closed.
 template <class R>
 void restart_overflown(const Batch<R>& batch, cudaStream_t stream);
 
-/// Lists all queries that overflowed or that no filter speaks for; counts[0] says how many.
-template <class R>
-void list_exact_queries(const Batch<R>& batch, bool filtered, std::uint32_t* ids, std::uint32_t* counts,
-                        cudaStream_t stream);
 /// Empties the lists of a subset.
 template <class R>
 void clear_lists(const Batch<R>& batch, const Subset& subset, cudaStream_t stream);
 
-/// Lists to answers: row + base, or -1 and +inf.
+/// Lists to answers, [count, k]: row + base, or -1 and +inf. With `exact` (zero before) also lists the
+/// queries that overflowed or that no filter speaks for in `exact_ids`, and says in exact[0] how many there
+/// are.
 template <class R>
-void write_lists(const Key<R>* lists, std::int64_t queries, std::int64_t list_k, std::int64_t k,
-                 std::int64_t base, std::int64_t* indices, R* distances, cudaStream_t stream);
+void write_lists(const Batch<R>& batch, std::int64_t k, std::int64_t base, std::int64_t* indices,
+                 R* distances, bool filtered, std::uint32_t* exact_ids, std::uint32_t* exact,
+                 cudaStream_t stream);
 
 /// Merges answers of several parts, each [queries, k] as write_lists leaves them, into one.
 template <class R>

@@ -6,9 +6,10 @@
 
 #include <cub/device/device_merge_sort.cuh>
 
-#include "brute_force/cuda/bound.cuh"
 #include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/settle.cuh"
 #include "brute_force/cuda/tuning.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
@@ -21,10 +22,6 @@ static_assert(sizeof(Key<float>) == key_bytes<float> && sizeof(Key<double>) == k
 
 namespace tuning = kith::brute_force::tuning;
 
-__device__ std::int64_t query_of(const Subset& subset, std::int64_t i) {
-  return subset.ids == nullptr ? i : static_cast<std::int64_t>(subset.ids[i]);
-}
-
 unsigned blocks_for(std::int64_t work, int threads) {
   return static_cast<unsigned>((work + threads - 1) / threads);
 }
@@ -34,15 +31,15 @@ __global__ void start_kernel(Batch<R> batch, const R* best) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < batch.count * batch.k) batch.lists[i] = Key<R>::none();
   if (i >= batch.count) return;
+  batch.arrived[i] = 0;
   batch.best[i] = best == nullptr ? static_cast<R>(CUDART_INF) : best[i];
   batch.candidates.counts[i] = 0;
   batch.overflow[i] = 0;
   if (batch.scalars[i].kind != QueryKind::regular) {
     batch.bounds[i] = closed_bound(batch.space);
   } else {
-    batch.bounds[i] = best == nullptr
-                          ? open_bound(batch.space)
-                          : make_bound(best[i], batch.space, batch.scalars[i], batch.largest_residual);
+    batch.bounds[i] = best == nullptr ? open_bound(batch.space)
+                                      : make_bound(best[i], batch.space, batch.scalars[i], batch.maxima);
   }
 }
 
@@ -52,7 +49,7 @@ __global__ void fill_kernel(Candidates out, Subset subset, const std::uint32_t* 
   if (i >= subset.count * count) return;
   const std::int64_t q = query_of(subset, i / count);
   const std::int64_t j = i % count;
-  out.rows[q * out.room + j] =
+  out.entries[q * out.room + j] =
       listed != nullptr
           ? listed[first + j]
           : static_cast<std::uint32_t>(first + static_cast<std::int64_t>(static_cast<double>(j) * step));
@@ -65,7 +62,7 @@ __global__ void evaluate_kernel(Batch<R> batch, Subset subset) {
   const std::int64_t room = batch.candidates.room;
   const std::int64_t kept = batch.candidates.counts[q];
   const std::int64_t count = kept < room ? kept : room;
-  const std::uint32_t* rows = batch.candidates.rows + q * room;
+  const std::uint64_t* rows = batch.candidates.entries + q * room;
   R* out = batch.distances + q * room;
   const double* query = batch.queries + q * batch.padded;
   const double norm = batch.scalars[q].canonical;
@@ -76,75 +73,12 @@ __global__ void evaluate_kernel(Batch<R> batch, Subset subset) {
   for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * groups; base < count; base += step) {
     const std::int64_t c = base + group;
     const bool active = c < count;
-    const T* row =
-        static_cast<const T*>(batch.data) + static_cast<std::int64_t>(active ? rows[c] : 0) * batch.stride;
+    const T* row = static_cast<const T*>(batch.data) +
+                   static_cast<std::int64_t>(
+                       active && rows[c] != no_candidate ? static_cast<std::uint32_t>(rows[c]) : 0U) *
+                       batch.stride;
     const double distance = canonical_pair<T, metric>(row, query, batch.space.dim, norm, active);
     if (active && threadIdx.x % canonical_lanes == 0) out[c] = static_cast<R>(distance);
-  }
-}
-
-// The k-th key became known or smaller: the query's bound follows.
-template <class R>
-__device__ void tighten(const Batch<R>& batch, std::int64_t q, const Key<R>& worst) {
-  if (worst.is_none()) return;
-  const R distance = worst.distance();
-  if (!(distance < batch.best[q])) return;
-  batch.best[q] = distance;
-  if (batch.scalars[q].kind == QueryKind::regular) {
-    batch.bounds[q] = make_bound(distance, batch.space, batch.scalars[q], batch.largest_residual);
-  }
-}
-
-// What is counted when a query's candidates are done with.
-template <class R>
-__device__ void finish_candidates(const Batch<R>& batch, std::int64_t q) {
-  const std::uint32_t kept = batch.candidates.counts[q];
-  batch.candidates.counts[q] = 0;
-  const bool over = kept > batch.candidates.room;
-  atomicAdd(batch.counters, static_cast<unsigned long long>(over ? batch.candidates.room : kept));
-  if (over && batch.overflow[q] == 0) {
-    batch.overflow[q] = 1;
-    atomicAdd(batch.counters + 1, 1ULL);
-  }
-}
-
-template <class R>
-__global__ void merge_kernel(Batch<R> batch, Subset subset, bool bound_only, int capacity) {
-  extern __shared__ unsigned char shared[];
-  auto* keys = reinterpret_cast<Key<R>*>(shared);
-  __shared__ int filled;
-  const std::int64_t q = query_of(subset, blockIdx.x);
-  const int k = static_cast<int>(batch.k);
-  const std::int64_t room = batch.candidates.room;
-  const std::int64_t kept = batch.candidates.counts[q];
-  const std::int64_t count = kept < room ? kept : room;
-  Key<R>* list = batch.lists + q * k;
-  for (int i = threadIdx.x; i < k; i += blockDim.x) keys[i] = list[i];
-  const R best = batch.best[q];
-  __syncthreads();
-  for (std::int64_t done = 0; done < count; done += capacity - k) {
-    const Key<R> worst = keys[k - 1];
-    if (threadIdx.x == 0) filled = k;
-    __syncthreads();
-    const std::int64_t end = done + capacity - k < count ? done + capacity - k : count;
-    for (std::int64_t i = done + threadIdx.x; i < end; i += blockDim.x) {
-      const R distance = batch.distances[q * room + i];
-      if (isnan(distance) || distance > best) continue;
-      const Key<R> key = Key<R>::make(distance, batch.candidates.rows[q * room + i]);
-      if (key < worst) keys[atomicAdd(&filled, 1)] = key;
-    }
-    __syncthreads();
-    const int total = filled;
-    if (total == k) continue;
-    int padded = 2;
-    while (padded < total) padded *= 2;
-    for (int i = total + threadIdx.x; i < padded; i += blockDim.x) keys[i] = Key<R>::none();
-    sort_block<R>(keys, padded);
-  }
-  for (int i = threadIdx.x; i < k; i += blockDim.x) list[i] = bound_only ? Key<R>::none() : keys[i];
-  if (threadIdx.x == 0) {
-    tighten(batch, q, keys[k - 1]);
-    finish_candidates(batch, q);
   }
 }
 
@@ -163,8 +97,9 @@ __global__ void gather_kernel(Batch<R> batch, Subset subset) {
   } else if (j - batch.k < static_cast<std::int64_t>(batch.candidates.counts[q])) {
     const std::int64_t at = q * room + j - batch.k;
     const R distance = batch.distances[at];
-    if (!isnan(distance) && !(distance > batch.best[q]))
-      key = Key<R>::make(distance, batch.candidates.rows[at]);
+    if (!isnan(distance) && !(distance > batch.best[q]) && batch.candidates.entries[at] != no_candidate) {
+      key = Key<R>::make(distance, static_cast<std::uint32_t>(batch.candidates.entries[at]));
+    }
   }
   batch.scratch[i] = key;
 }
@@ -178,8 +113,44 @@ __global__ void scatter_kernel(Batch<R> batch, Subset subset, bool bound_only) {
   const Key<R> key = batch.scratch[i / batch.k * (batch.k + batch.candidates.room) + j];
   batch.lists[q * batch.k + j] = bound_only ? Key<R>::none() : key;
   if (j != batch.k - 1) return;
+  const std::uint32_t kept = batch.candidates.counts[q];
+  atomicAdd(batch.counters, static_cast<unsigned long long>(min(kept, batch.candidates.room)));
   tighten(batch, q, key);
   finish_candidates(batch, q);
+}
+
+template <class R>
+void evaluate_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, int device,
+                         cudaStream_t stream) {
+  if (subset.count <= 0) return;
+  constexpr int threads = 128;
+  const std::int64_t wanted = (std::int64_t{processors(device)} * 16 + subset.count - 1) / subset.count;
+  const std::int64_t useful = (expected + threads / canonical_lanes - 1) / (threads / canonical_lanes);
+  const auto splits =
+      static_cast<unsigned>(wanted < 1 ? 1 : (wanted > useful ? (useful < 1 ? 1 : useful) : wanted));
+  const dim3 grid(splits, static_cast<unsigned>(subset.count));  // batches are far below 65,535 queries
+  visit_element(batch.space.dtype, [&]<class T>(T /*tag*/) {
+    if constexpr ((sizeof(T) == 8) == (sizeof(R) == 8)) {
+      switch (batch.space.metric) {
+        case Metric::sqeuclidean:
+          evaluate_kernel<T, Metric::sqeuclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::euclidean:
+          evaluate_kernel<T, Metric::euclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::inner_product:
+          evaluate_kernel<T, Metric::inner_product, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::cosine:
+          evaluate_kernel<T, Metric::cosine, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+        case Metric::manhattan:
+          evaluate_kernel<T, Metric::manhattan, R><<<grid, threads, 0, stream>>>(batch, subset);
+          break;
+      }
+    }
+  });
+  check_launch("evaluate_candidates");
 }
 
 struct Less {
@@ -223,16 +194,6 @@ __global__ void restart_kernel(Batch<R> batch) {
 }
 
 template <class R>
-__global__ void list_exact_kernel(Batch<R> batch, bool filtered, std::uint32_t* ids, std::uint32_t* counts) {
-  const std::int64_t q = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (q >= batch.count) return;
-  const QueryKind kind = batch.scalars[q].kind;
-  if (kind == QueryKind::nan) return;
-  if (filtered && kind == QueryKind::regular && batch.overflow[q] == 0) return;
-  ids[atomicAdd(counts, 1U)] = static_cast<std::uint32_t>(q);
-}
-
-template <class R>
 __global__ void clear_kernel(Batch<R> batch, Subset subset) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= subset.count * batch.k) return;
@@ -240,14 +201,19 @@ __global__ void clear_kernel(Batch<R> batch, Subset subset) {
 }
 
 template <class R>
-__global__ void write_kernel(const Key<R>* lists, std::int64_t queries, std::int64_t list_k, std::int64_t k,
-                             std::int64_t base, std::int64_t* indices, R* distances) {
+__global__ void write_kernel(Batch<R> batch, std::int64_t k, std::int64_t base, std::int64_t* indices,
+                             R* distances, bool filtered, std::uint32_t* exact_ids, std::uint32_t* exact) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= queries * k) return;
+  if (i >= batch.count * k) return;
+  const std::int64_t q = i / k;
   const std::int64_t j = i % k;
-  const Key<R> key = j < list_k ? lists[i / k * list_k + j] : Key<R>::none();
+  const Key<R> key = j < batch.k ? batch.lists[q * batch.k + j] : Key<R>::none();
   indices[i] = key.is_none() ? -1 : base + key.row();
   distances[i] = key.is_none() ? static_cast<R>(CUDART_INF) : key.distance();
+  if (j != 0 || exact == nullptr) return;
+  const QueryKind kind = batch.scalars[q].kind;
+  if (kind == QueryKind::nan || (filtered && kind == QueryKind::regular && batch.overflow[q] == 0)) return;
+  exact_ids[atomicAdd(exact, 1U)] = static_cast<std::uint32_t>(q);
 }
 
 constexpr int most_parts = 64;
@@ -328,73 +294,17 @@ void fill_candidates(const Candidates& candidates, const Subset& subset, const s
 }
 
 template <class R>
-void evaluate_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, int device,
-                         cudaStream_t stream) {
+void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
+                 int device, cudaStream_t stream) {
   if (subset.count <= 0) return;
-  int processors = 0;
-  KITH_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-  constexpr int threads = 128;
-  const std::int64_t wanted = (std::int64_t{processors} * 16 + subset.count - 1) / subset.count;
-  const std::int64_t useful = (expected + threads / canonical_lanes - 1) / (threads / canonical_lanes);
-  const auto splits =
-      static_cast<unsigned>(wanted < 1 ? 1 : (wanted > useful ? (useful < 1 ? 1 : useful) : wanted));
-  const dim3 grid(splits, static_cast<unsigned>(subset.count));  // batches are far below 65,535 queries
-  visit_element(batch.space.dtype, [&]<class T>(T /*tag*/) {
-    if constexpr ((sizeof(T) == 8) == (sizeof(R) == 8)) {
-      switch (batch.space.metric) {
-        case Metric::sqeuclidean:
-          evaluate_kernel<T, Metric::sqeuclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
-          break;
-        case Metric::euclidean:
-          evaluate_kernel<T, Metric::euclidean, R><<<grid, threads, 0, stream>>>(batch, subset);
-          break;
-        case Metric::inner_product:
-          evaluate_kernel<T, Metric::inner_product, R><<<grid, threads, 0, stream>>>(batch, subset);
-          break;
-        case Metric::cosine:
-          evaluate_kernel<T, Metric::cosine, R><<<grid, threads, 0, stream>>>(batch, subset);
-          break;
-        case Metric::manhattan:
-          evaluate_kernel<T, Metric::manhattan, R><<<grid, threads, 0, stream>>>(batch, subset);
-          break;
-      }
-    }
-  });
-  check_launch("evaluate_candidates");
-}
-
-template <class R>
-void merge_candidates(const Batch<R>& batch, const Subset& subset, bool bound_only, cudaStream_t stream) {
-  if (subset.count <= 0) return;
-  if (batch.k > tuning::largest_block_k) {
-    merge_long(batch, subset, bound_only, stream);
-    return;
-  }
-  int capacity = 1024;
-  while (capacity < 4 * batch.k) capacity *= 2;
-  const auto bytes = static_cast<std::size_t>(capacity) * sizeof(Key<R>);
-  if (bytes > (48U << 10U)) {
-    KITH_CUDA(cudaFuncSetAttribute(merge_kernel<R>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(bytes)));
-  }
-  const int threads = batch.k <= 128 ? 128 : 256;
-  merge_kernel<R>
-      <<<static_cast<unsigned>(subset.count), threads, bytes, stream>>>(batch, subset, bound_only, capacity);
-  check_launch("merge_candidates");
+  evaluate_candidates(batch, subset, expected, device, stream);
+  merge_long(batch, subset, bound_only, stream);
 }
 
 template <class R>
 void restart_overflown(const Batch<R>& batch, cudaStream_t stream) {
   restart_kernel<R><<<static_cast<unsigned>(batch.count), 64, 0, stream>>>(batch);
   check_launch("restart_overflown");
-}
-
-template <class R>
-void list_exact_queries(const Batch<R>& batch, bool filtered, std::uint32_t* ids, std::uint32_t* counts,
-                        cudaStream_t stream) {
-  KITH_CUDA(cudaMemsetAsync(counts, 0, sizeof(std::uint32_t), stream));
-  list_exact_kernel<R><<<blocks_for(batch.count, 256), 256, 0, stream>>>(batch, filtered, ids, counts);
-  check_launch("list_exact_queries");
 }
 
 template <class R>
@@ -405,11 +315,12 @@ void clear_lists(const Batch<R>& batch, const Subset& subset, cudaStream_t strea
 }
 
 template <class R>
-void write_lists(const Key<R>* lists, std::int64_t queries, std::int64_t list_k, std::int64_t k,
-                 std::int64_t base, std::int64_t* indices, R* distances, cudaStream_t stream) {
-  if (queries <= 0) return;
-  write_kernel<R>
-      <<<blocks_for(queries * k, 256), 256, 0, stream>>>(lists, queries, list_k, k, base, indices, distances);
+void write_lists(const Batch<R>& batch, std::int64_t k, std::int64_t base, std::int64_t* indices,
+                 R* distances, bool filtered, std::uint32_t* exact_ids, std::uint32_t* exact,
+                 cudaStream_t stream) {
+  if (batch.count <= 0) return;
+  write_kernel<R><<<blocks_for(batch.count * k, 256), 256, 0, stream>>>(batch, k, base, indices, distances,
+                                                                        filtered, exact_ids, exact);
   check_launch("write_lists");
 }
 
@@ -430,16 +341,14 @@ void merge_answers(const std::int64_t* const* indices, const R* const* distances
   check_launch("merge_answers");
 }
 
-#define KITH_INSTANTIATE(R)                                                                                 \
-  template void start_lists<R>(const Batch<R>&, const R*, cudaStream_t);                                    \
-  template void evaluate_candidates<R>(const Batch<R>&, const Subset&, std::int64_t, int, cudaStream_t);    \
-  template void merge_candidates<R>(const Batch<R>&, const Subset&, bool, cudaStream_t);                    \
-  template void restart_overflown<R>(const Batch<R>&, cudaStream_t);                                        \
-  template void list_exact_queries<R>(const Batch<R>&, bool, std::uint32_t*, std::uint32_t*, cudaStream_t); \
-  template void clear_lists<R>(const Batch<R>&, const Subset&, cudaStream_t);                               \
-  template void write_lists<R>(const Key<R>*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,       \
-                               std::int64_t*, R*, cudaStream_t);                                            \
-  template void merge_answers<R>(const std::int64_t* const*, const R* const*, int, std::int64_t,            \
+#define KITH_INSTANTIATE(R)                                                                            \
+  template void start_lists<R>(const Batch<R>&, const R*, cudaStream_t);                               \
+  template void settle_long<R>(const Batch<R>&, const Subset&, std::int64_t, bool, int, cudaStream_t); \
+  template void restart_overflown<R>(const Batch<R>&, cudaStream_t);                                   \
+  template void clear_lists<R>(const Batch<R>&, const Subset&, cudaStream_t);                          \
+  template void write_lists<R>(const Batch<R>&, std::int64_t, std::int64_t, std::int64_t*, R*, bool,   \
+                               std::uint32_t*, std::uint32_t*, cudaStream_t);                          \
+  template void merge_answers<R>(const std::int64_t* const*, const R* const*, int, std::int64_t,       \
                                  std::int64_t, std::int64_t*, R*, cudaStream_t);
 KITH_INSTANTIATE(float)
 KITH_INSTANTIATE(double)

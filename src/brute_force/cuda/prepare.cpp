@@ -25,6 +25,7 @@ Part::Part(int device_ordinal, const CudaChoice& choice, const DatasetView& shap
   space.dim = shape.dim;
   space.unit = choice.unit;
   space.step = choice.step;
+  space.residual_cap = choice.residual_cap;
   space.shape = cuda::CodeShape::of(shape.dim);
   const bool integers = shape.dtype == Dtype::u8 || shape.dtype == Dtype::i8;
   space.raw_integers = space.int8() && integers && metric != Metric::cosine;
@@ -37,29 +38,27 @@ Part::Part(int device_ordinal, const CudaChoice& choice, const DatasetView& shap
   const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
   if (space.int8()) {
     codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
-    h = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
+    bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
   } else if (space.form != cuda::Form::none && shape.dtype != Dtype::f32) {
     floats = cuda::Buffer<float>(capacity * shape.dim, stream);
   }
-  tile_scalars = cuda::Buffer<float>(2 * code_tiles + 1, stream);
+  maxima = cuda::Buffer<float>(3, stream);
   special = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1024, capacity / 8), stream);
   counts = cuda::Buffer<unsigned long long>(2, stream);
   stream.synchronize();  // other streams use the memory from here on
 }
 
 std::uint64_t Part::bytes() const {
-  return own_rows.bytes() + mean.bytes() + codes.bytes() + h.bytes() + tile_scalars.bytes() + floats.bytes() +
+  return own_rows.bytes() + mean.bytes() + codes.bytes() + bias.bytes() + maxima.bytes() + floats.bytes() +
          special.bytes() + counts.bytes();
 }
 
 cuda::RowCodes Part::row_codes() const {
-  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
   cuda::RowCodes out;
   out.codes = codes.data();
-  out.h = h.data();
-  out.residual = tile_scalars.data();
-  out.norm = tile_scalars.data() + code_tiles;
-  out.largest_residual = tile_scalars.data() + 2 * code_tiles;
+  out.bias = bias.data();
+  out.largest_residual = maxima.data();
+  out.largest = maxima.data() + 1;
   out.floats = floats.data();
   out.special = special.data();
   out.special_room = static_cast<std::uint32_t>(std::min<std::int64_t>(special.size(), 0xffffffff));
@@ -69,7 +68,7 @@ cuda::RowCodes Part::row_codes() const {
 
 void Part::begin(std::int64_t count, cudaStream_t on) {
   rows = count;
-  KITH_CUDA(cudaMemsetAsync(tile_scalars.data(), 0, tile_scalars.bytes(), on));
+  KITH_CUDA(cudaMemsetAsync(maxima.data(), 0, maxima.bytes(), on));
   KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), on));
 }
 
@@ -78,9 +77,8 @@ void Part::encode_piece(const void* piece_rows, std::int64_t row_stride, std::in
   // The kernel numbers rows from the start of the part: the pointer is moved back accordingly.
   const auto* start = static_cast<const char*>(piece_rows) -
                       first * row_stride * static_cast<std::int64_t>(size_of(space.dtype));
-  const std::int64_t padded = space.int8() && first + count == rows
-                                  ? (count + code_tile_rows - 1) / code_tile_rows * code_tile_rows
-                                  : count;
+  const std::int64_t whole = (rows + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
+  const std::int64_t padded = space.int8() && first + count == rows ? whole - first : count;
   cuda::encode_rows(start, row_stride, first, padded, rows, space, row_codes(), on);
 }
 

@@ -22,6 +22,7 @@ struct CudaChoice {
   std::vector<double> mean;  ///< empty: not centred
   double unit = 1;
   double step = 1;
+  double residual_cap = 1e300;
   double surplus = 1;       ///< candidates a neighbour that int8 is expected to keep
   double int8_seconds = 0;  ///< expected per 10^9 pairs
   double fp32_seconds = 0;
@@ -39,12 +40,13 @@ struct Workspace {
   int device;
   cuda::Stream stream;
   cuda::Uploader uploader;
-  cuda::Buffer<unsigned char> queries, query_codes, lists, distances, best, scratch;
+  cuda::Buffer<unsigned char> queries, query_codes, lists, distances, best, scratch, partial;
   cuda::Buffer<double> values;
   cuda::Buffer<float> floats;
   cuda::Buffer<cuda::QueryScalars> scalars;
   cuda::Buffer<cuda::QueryBound> bounds;
-  cuda::Buffer<std::uint32_t> candidate_rows, counts, exact_ids;
+  cuda::Buffer<std::uint64_t> candidates;
+  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived;
   cuda::Buffer<std::uint8_t> overflow;
   cuda::Buffer<unsigned long long> counters;
   cuda::Buffer<std::int64_t> indices[3];
@@ -80,8 +82,8 @@ struct Part {
   cuda::Space space;
   cuda::Buffer<double> mean;
   cuda::Buffer<std::uint8_t> codes;
-  cuda::Buffer<std::int32_t> h;
-  cuda::Buffer<float> tile_scalars;  ///< residuals, then norms, then the largest residual
+  cuda::Buffer<std::int32_t> bias;
+  cuda::Buffer<float> maxima;  ///< float32 residual; int8 residual in steps, norm
   cuda::Buffer<float> floats;
   cuda::Buffer<std::uint32_t> special;
   cuda::Buffer<unsigned long long> counts;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <future>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -36,60 +37,86 @@ struct Plan {
   std::vector<std::int64_t> stage_ends;  ///< in tiles
   std::int64_t expected = 0;             ///< candidates a query and stage
   std::int64_t room = 0;
-  std::int64_t batch = 0;  ///< queries at once
+  std::int64_t first_room = 1;  ///< what the first stage needs when its bounds are open
+  std::int64_t batch = 0;       ///< queries at once
 };
+
+// The sample and the stages that are expected to be the quickest. int8: the sample is the first stage, whose
+// bounds are open.
+void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_t list_k) {
+  const auto n = static_cast<double>(part.rows);
+  const auto k = static_cast<double>(list_k);
+  const bool int8 = part.space.int8();
+  const std::int64_t tiles = part.tiles();
+  const double row_bytes =
+      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
+  const double evaluated = tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds;
+  const double kept = int8 ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
+  const auto q = static_cast<double>(queries);
+  const std::int64_t least =
+      std::max(int8 ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
+  double least_seconds = std::numeric_limits<double>::infinity();
+  double growth = 1;
+  for (std::int64_t sample = least; sample <= std::max(least, tuning::most_sample); sample *= 2) {
+    const double whole = std::max(1.0, n / static_cast<double>(sample));
+    const double first = static_cast<double>(sample) * (int8 ? tuning::open_seconds : evaluated);
+    for (int s = 1; s <= tuning::most_stages; ++s) {
+      const double g = std::pow(whole, 1.0 / s);
+      const double each = tuning::settle_seconds + k * g * kept + std::min(k * g, 1.3 * k + 32) * evaluated;
+      const double seconds = s * (tuning::stage_seconds + q * each) + q * first;
+      if (seconds >= least_seconds) continue;
+      least_seconds = seconds;
+      growth = g;
+      plan.sample = sample;
+    }
+  }
+  std::int64_t sample_tiles = 0;
+  if (int8) {
+    sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
+    plan.sample = sample_tiles * cuda::code_tile_rows;
+    plan.stage_ends.push_back(sample_tiles);
+  }
+  plan.first_room = plan.sample;
+  plan.sample = std::min(plan.sample, part.rows);
+  const double whole = n / static_cast<double>(plan.sample);
+  double share = 1 / whole;
+  while (sample_tiles < tiles) {
+    share *= std::max(growth, 1.5);
+    const double end = std::ceil(share * static_cast<double>(tiles) * (1 - 1e-9));
+    sample_tiles = std::clamp(static_cast<std::int64_t>(end), sample_tiles + 1, tiles);
+    plan.stage_ends.push_back(sample_tiles);
+  }
+  plan.expected = static_cast<std::int64_t>(k * growth) + 32;
+}
 
 Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit) {
   Plan plan;
-  const auto n = static_cast<double>(std::max<std::int64_t>(1, part.rows));
-  const auto k = static_cast<double>(list_k);
-  const double row_bytes =
-      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
-  const double candidate = tuning::candidate_seconds + row_bytes * tuning::candidate_byte_seconds;
   // With a large share of the rows in the answer there is nothing to filter.
   plan.filtered = part.filtered() && list_k * 8 <= part.rows;
-  plan.sample = std::min(part.rows, std::max(tuning::bootstrap_rows, 2 * list_k));
-  if (plan.filtered) {
-    double least = 0;
-    int stages = 1;
-    for (int s = 1; s <= tuning::most_stages; ++s) {
-      const double growth = std::pow(n / static_cast<double>(plan.sample), 1.0 / s);
-      const double seconds =
-          s * (tuning::stage_seconds + static_cast<double>(queries) * k * growth * candidate);
-      if (s == 1 || seconds < least) {
-        least = seconds;
-        stages = s;
-      }
-    }
-    const double growth = std::pow(n / static_cast<double>(plan.sample), 1.0 / stages);
-    for (int s = 1; s <= stages; ++s) {
-      const double share = s == stages ? 1 : static_cast<double>(plan.sample) * std::pow(growth, s) / n;
-      const auto end = std::min(
-          part.tiles(), static_cast<std::int64_t>(std::ceil(share * static_cast<double>(part.tiles()))));
-      if (plan.stage_ends.empty() || end > plan.stage_ends.back()) plan.stage_ends.push_back(end);
-    }
-    plan.expected = static_cast<std::int64_t>(k * growth) + 32;
-  } else {
-    plan.expected = part.rows;
-  }
-  const std::int64_t wanted = plan.filtered ? std::max({tuning::least_room, 4 * plan.expected, plan.sample})
-                                            : std::max(tuning::least_room, list_k);
+  plan.expected = part.rows;
+  // How many rows a bound from a sample lets through varies the more the smaller k.
+  const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
+  if (plan.filtered) plan_stages(plan, part, queries, list_k);
+  const std::int64_t wanted =
+      std::max({tuning::least_room, plan.filtered ? spread * plan.expected : list_k, plan.sample});
   plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
-  plan.room = std::max(plan.room, plan.sample);
-  // A query's memory: candidates and their distances, its list, for long lists the space they are sorted in.
+  plan.room = std::max({plan.room, plan.sample, plan.first_room});
+  // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
   const std::uint64_t key = 2 * result_bytes;
-  std::uint64_t each = static_cast<std::uint64_t>(plan.room) * (4 + result_bytes) +
-                       static_cast<std::uint64_t>(list_k) * (key + 12) +
+  std::uint64_t each = static_cast<std::uint64_t>(plan.room) * 8 + static_cast<std::uint64_t>(list_k) * key +
                        static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
-  if (list_k > tuning::largest_block_k) each += static_cast<std::uint64_t>(list_k + plan.room) * key * 2;
+  if (list_k > tuning::largest_block_k) {
+    each += static_cast<std::uint64_t>(plan.room) * result_bytes +
+            static_cast<std::uint64_t>(list_k + plan.room) * key * 2;
+  }
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   if (limit > 0 && each > limit) {
-    throw OutOfMemory(
-        fmt::format("a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or "
-                    "ask for fewer neighbours",
-                    list_k, each, limit));
+    throw OutOfMemory(fmt::format(
+        "a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or ask "
+        "for fewer neighbours",
+        list_k, each, limit));
   }
   plan.batch = std::clamp<std::int64_t>(static_cast<std::int64_t>(memory / each), 1, tuning::most_queries);
   const std::int64_t rounds = (queries + plan.batch - 1) / plan.batch;
@@ -111,29 +138,35 @@ class PartSearch {
   PartSearch(Part& part, Workspace& w, const Plan& plan, std::int64_t list_k, const Execution& execution)
       : part_(part), w_(w), plan_(plan), list_k_(list_k), execution_(execution), stream_(w.stream) {}
 
-  void run(const void* queries, std::int64_t stride, std::int64_t count, const R* best) {
+  void run(const void* queries, std::int64_t stride, std::int64_t count, const R* best, std::int64_t k,
+           std::int64_t* indices, R* distances) {
     prepare(queries, stride, count);
+    k_ = k;
+    indices_ = indices;
+    distances_ = distances;
     cuda::start_lists(batch_, best, stream_);
     if (plan_.filtered) {
-      if (best == nullptr) first_bound();
-      evaluate_special();
+      if (best == nullptr && !part_.space.int8()) first_bound();
+      evaluate_special(everyone());
       for (int pass = 0; pass < tuning::most_passes; ++pass) {
         if (pass > 0) {
           cuda::restart_overflown(batch_, stream_);
-          evaluate_special();
+          // Only the lists of queries that are not answered were emptied.
+          evaluate_special({w_.exact_ids.data(), exact_count()});
+          KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
         }
-        filter_all();
+        filter_all(best == nullptr && pass == 0);
         look();
         if (overflown() == 0) break;
       }
     } else {
       look();
     }
-    if (exact_count() > 0) exact({w_.exact_ids.data(), exact_count()});
-  }
-
-  void write(std::int64_t k, std::int64_t* indices, R* distances) {
-    cuda::write_lists(batch_.lists, batch_.count, list_k_, k, part_.base, indices, distances, stream_);
+    if (exact_count() > 0) {
+      exact({w_.exact_ids.data(), exact_count()});
+      write(false, nullptr);
+      KITH_CUDA(cudaStreamSynchronize(stream_));
+    }
   }
 
   std::int64_t candidates() const { return static_cast<std::int64_t>(w_.seen.data()[0]); }
@@ -141,6 +174,12 @@ class PartSearch {
   std::int64_t nan_queries() const { return static_cast<std::int64_t>(w_.seen.data()[2]); }
 
  private:
+  // The answers as they are; with `exact` also which queries are not answered yet.
+  void write(bool filtered, std::uint32_t* exact) {
+    cuda::write_lists(batch_, k_, part_.base, indices_, distances_, filtered, w_.exact_ids.data(), exact,
+                      stream_);
+  }
+
   std::int64_t overflown() const { return static_cast<std::int64_t>(w_.seen.data()[1]); }
   std::int64_t exact_count() const { return static_cast<std::int64_t>(w_.seen.data()[3]); }
 
@@ -156,23 +195,24 @@ class PartSearch {
     w_.overflow.reserve(count, stream_);
     w_.bounds.reserve(count, stream_);
     w_.exact_ids.reserve(count + 1, stream_);
-    w_.candidate_rows.reserve(count * plan_.room, stream_);
-    w_.distances.reserve(count * plan_.room * static_cast<std::int64_t>(sizeof(R)), stream_);
+    w_.candidates.reserve(count * plan_.room, stream_);
+    w_.arrived.reserve(count, stream_);
     w_.lists.reserve(count * list_k_ * cuda::key_bytes<R>, stream_);
     w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
     w_.seen.reserve(4);
     if (list_k_ > tuning::largest_block_k) {
+      w_.distances.reserve(count * plan_.room * static_cast<std::int64_t>(sizeof(R)), stream_);
       w_.scratch.reserve(count * (list_k_ + plan_.room) * cuda::key_bytes<R>, stream_);
+    } else {
+      w_.partial.reserve(cuda::most_shared_lists * list_k_ * cuda::key_bytes<R>, stream_);
     }
     KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, w_.counters.bytes(), stream_));
     codes.nan_queries = w_.counters.data() + 2;
     if (plan_.filtered && space.int8()) {
       query_tile_ = cuda::choose_query_tile(space.shape, count, part_.device);
       codes.tile = query_tile_;
-      const std::int64_t bytes =
-          (count + query_tile_ - 1) / query_tile_ * query_tile_ * space.shape.row_bytes();
-      codes.codes = w_.query_codes.reserve(bytes, stream_);
-      KITH_CUDA(cudaMemsetAsync(codes.codes, 0, static_cast<std::size_t>(bytes), stream_));
+      const std::int64_t tiles = (count + query_tile_ - 1) / query_tile_;
+      codes.codes = w_.query_codes.reserve(tiles * query_tile_ * space.shape.row_bytes(), stream_);
     } else if (space.int8()) {
       // Without the filter the codes of the queries are of no use, but the kernel writes them.
       codes.tile = 16;
@@ -191,12 +231,14 @@ class PartSearch {
                       codes.scalars,
                       count,
                       part_.row_codes().largest_residual,
-                      {w_.candidate_rows.data(), w_.counts.data(), static_cast<std::uint32_t>(plan_.room)},
+                      {w_.candidates.data(), w_.counts.data(), static_cast<std::uint32_t>(plan_.room)},
                       reinterpret_cast<R*>(w_.distances.data()),
                       reinterpret_cast<cuda::Key<R>*>(w_.lists.data()),
                       reinterpret_cast<R*>(w_.best.data()),
                       list_k_,
                       reinterpret_cast<cuda::Key<R>*>(w_.scratch.data()),
+                      reinterpret_cast<cuda::Key<R>*>(w_.partial.data()),
+                      w_.arrived.data(),
                       w_.bounds.data(),
                       w_.overflow.data(),
                       w_.counters.data()};
@@ -205,8 +247,11 @@ class PartSearch {
   Subset everyone() const { return {nullptr, batch_.count}; }
 
   void settle(const Subset& subset, std::int64_t expected, bool bound_only) {
-    cuda::evaluate_candidates(batch_, subset, expected, part_.device, stream_);
-    cuda::merge_candidates(batch_, subset, bound_only, stream_);
+    if (list_k_ > tuning::largest_block_k) {
+      cuda::settle_long(batch_, subset, expected, bound_only, part_.device, stream_);
+    } else {
+      cuda::settle_candidates(batch_, subset, expected, bound_only, part_.device, stream_);
+    }
   }
 
   void first_bound() {
@@ -215,16 +260,18 @@ class PartSearch {
     settle(everyone(), plan_.sample, true);
   }
 
-  void evaluate_special() {
+  // Rows that no filter speaks for, for queries whose lists do not have them yet.
+  void evaluate_special(const Subset& subset) {
     for (std::int64_t at = 0; at < part_.special_rows; at += plan_.room) {
       const std::int64_t count = std::min(plan_.room, part_.special_rows - at);
-      cuda::fill_candidates(batch_.candidates, everyone(), part_.special.data(), at, 1, count, stream_);
-      settle(everyone(), count, false);
+      cuda::fill_candidates(batch_.candidates, subset, part_.special.data(), at, 1, count, stream_);
+      settle(subset, count, false);
       stop_if_asked(execution_);
     }
   }
 
-  void filter_all() {
+  // `open`: nothing is known yet, the first stage keeps all its rows.
+  void filter_all(bool open) {
     std::int64_t done = 0;
     const std::int64_t tiles = part_.tiles();
     for (const std::int64_t end : plan_.stage_ends) {
@@ -233,7 +280,8 @@ class PartSearch {
       if (part_.space.int8()) {
         cuda::run_int8_filter(
             {part_.row_codes(), part_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
-             part_.space.shape, part_.space.form == cuda::Form::triangle, stage, batch_.candidates},
+             part_.space.shape, part_.space.form == cuda::Form::triangle, open && done == 0, stage,
+             batch_.candidates},
             part_.device, stream_);
       } else {
         cuda::run_float_filter(
@@ -242,7 +290,7 @@ class PartSearch {
              part_.space.form == cuda::Form::squared, stage, batch_.candidates},
             part_.device, stream_);
       }
-      settle(everyone(), plan_.expected, false);
+      settle(everyone(), done == 0 && part_.space.int8() ? plan_.sample : plan_.expected, false);
       done = end;
     }
   }
@@ -250,8 +298,7 @@ class PartSearch {
   // Which queries are not answered yet, and the counters.
   void look() {
     auto* exact = reinterpret_cast<std::uint32_t*>(w_.counters.data() + 3);
-    KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
-    cuda::list_exact_queries(batch_, plan_.filtered, w_.exact_ids.data(), exact, stream_);
+    write(plan_.filtered, exact);  // most searches are done by now
     KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 4 * sizeof(unsigned long long),
                               cudaMemcpyDeviceToHost, stream_));
     KITH_CUDA(cudaStreamSynchronize(stream_));
@@ -278,6 +325,9 @@ class PartSearch {
   const Execution& execution_;
   cudaStream_t stream_;
   int query_tile_ = 16;
+  std::int64_t k_ = 0;
+  std::int64_t* indices_ = nullptr;
+  R* distances_ = nullptr;
   Batch<R> batch_{};
 };
 
@@ -294,8 +344,8 @@ void search_part(Part& part, Workspace& w, const void* queries, std::int64_t que
     PartSearch<R> search(part, w, plan, list_k, execution);
     search.run(static_cast<const char*>(queries) +
                    first * query_stride * static_cast<std::int64_t>(size_of(part.space.dtype)),
-               query_stride, n, best == nullptr ? nullptr : best + first);
-    search.write(k, indices + first * k, distances + first * k);
+               query_stride, n, best == nullptr ? nullptr : best + first, k, indices + first * k,
+               distances + first * k);
     statistics.candidates += search.candidates();
     statistics.fallbacks += search.fallbacks();
     statistics.nan_queries += search.nan_queries();
@@ -311,7 +361,11 @@ class Borrowed {
   explicit Borrowed(Part& part) : part_(part), workspace_(part.take_workspace()) {}
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed() { part_.give_workspace(std::move(workspace_)); }
+  ~Borrowed() {
+    // After a failure or a cancel kernels may still be on their way.
+    (void)cudaStreamSynchronize(workspace_->stream);
+    part_.give_workspace(std::move(workspace_));
+  }
   Workspace& operator*() const { return *workspace_; }
   Workspace* operator->() const { return workspace_.get(); }
 
@@ -512,6 +566,8 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
   s.index = "brute_force";
   s.filter = std::string(name(p.filter()));
   s.instruction_set = "cuda";
+  // A streamed search counts rows, and says itself when it is done.
+  const bool streamed = p.mode == CudaPrepared::Mode::streamed;
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
   for (const auto& part : p.parts) {
     s.nan_rows += part->nan_rows;
@@ -524,7 +580,7 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
       search_as<float>(p, data, queries, out, execution, s);
     }
   }
-  progress.finish();
+  if (!streamed || queries.rows == 0) progress.finish();
   s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return s;
 }
@@ -652,6 +708,7 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
     copy_out(out, 0, to_indices.data(), to_distances.data(), queries.rows, stream);
     stream.synchronize();
   }
+  progress.finish();
   final_indices.clear();  // before the streams in `keep`
   final_distances.clear();
 }

@@ -8,8 +8,10 @@ namespace kith::brute_force::tuning {
 /// Rows of a block of the float32 kernels.
 inline constexpr int float_tile_rows = 1024;
 
-/// Rows of the sample that gives the first bound, at least.
-inline constexpr std::int64_t bootstrap_rows = 512;
+/// Rows of the sample that gives the first bound.
+inline constexpr std::int64_t least_float_sample = 512;
+inline constexpr std::int64_t least_int8_sample = 1024;
+inline constexpr std::int64_t most_sample = 16384;
 
 /// Candidates a query may keep in one stage, at least and at most (what is over it is searched again).
 inline constexpr std::int64_t least_room = 4096;
@@ -18,12 +20,17 @@ inline constexpr std::int64_t most_room = std::int64_t{1} << 22;
 /// Largest k whose lists are merged in shared memory.
 inline constexpr std::int64_t largest_block_k = 1024;
 
-/// Cost of a stage (its launches) and of evaluating a candidate exactly: a fixed part, and a part a byte of
-/// the row.
-inline constexpr double stage_seconds = 14e-6;
-inline constexpr double candidate_seconds = 0.15e-9;
-inline constexpr double candidate_byte_seconds = 0.6e-12;
-inline constexpr int most_stages = 5;
+/// What a search is made of, in seconds (measured on an H200; see docs/gpu.md): a stage's launches, a query's
+/// share of settling it, a candidate that a filter keeps, a row that the open first stage keeps, and an exact
+/// evaluation, a fixed part and a part a byte of the row.
+inline constexpr double stage_seconds = 15e-6;
+inline constexpr double settle_seconds = 18e-9;
+inline constexpr double kept_int8_seconds = 0.7e-9;
+inline constexpr double kept_float_seconds = 0.1e-9;
+inline constexpr double open_seconds = 18e-12;
+inline constexpr double evaluated_seconds = 0.15e-9;
+inline constexpr double evaluated_byte_seconds = 0.6e-12;
+inline constexpr int most_stages = 8;
 
 /// Passes over the rows before queries that keep too many leave the filter.
 inline constexpr int most_passes = 3;

@@ -3,7 +3,7 @@
 // int8: one step (scale) for all rows, c = round(y / step) clamped to +-127, in tiles of 256 rows. A tile's
 // chunk of `width` bytes a row is stored exactly as the kernels hold it in shared memory: rows one after the
 // other, 16-byte units exchanged by the row number so that eight rows of one column never share a bank. Two
-// integers a row would be enough for any bound: the product of the codes, exact in int32, and h below. The
+// integers a row would be enough for any bound: the product of the codes, exact in int32, and a bias. The
 // residuals |y - step c| enter as their maximum over a tile, in units of the step, so that the test of a pair
 // is one integer comparison.
 //
@@ -23,10 +23,14 @@ namespace kith::cuda {
 
 /// Rows of a tile of int8 codes.
 inline constexpr int code_tile_rows = 256;
+/// Row j of tile t is row t + j * tiles of the part: every tile is a sample spread over all rows.
+KITH_HOST_DEVICE inline std::int64_t row_of(std::int64_t tile, std::int64_t j, std::int64_t tiles) {
+  return tile + j * tiles;
+}
 /// Longest row with int8 codes: the queries of a block must fit into shared memory.
 inline constexpr std::int64_t longest_code = 6144;
-/// h of a row that no filter may keep (padding, NaN, special): below every threshold, far from overflow.
-inline constexpr std::int32_t no_row = 1 << 30;
+/// Bias of a row that no filter may keep (padding, NaN, special): below every threshold, far from overflow.
+inline constexpr std::int32_t no_row = -(1 << 30);
 /// Smallest threshold: keeps every row but those.
 inline constexpr std::int32_t keep_all = -(1 << 29);
 /// Entries beyond these in code space make a row (or query) special; see codes/transform.hpp.
@@ -78,6 +82,8 @@ struct Space {
   const double* mean = nullptr;  ///< device memory, or null
   double unit = 1;
   double step = 1;
+  double residual_cap =
+      1e300;  ///< int8 rows with a larger residual (in steps) are special: they would loosen all bounds
   bool raw_integers = false;  ///< u8 (minus 128) and i8 rows are their own codes
   CodeShape shape;
 
@@ -90,11 +96,11 @@ struct Space {
 
 /// What coding the rows writes; all device memory.
 struct RowCodes {
-  std::uint8_t* codes = nullptr;      ///< int8 image
-  std::int32_t* h = nullptr;          ///< a row: floor(|c|^2 / 2), -128 sum(c), or 0; see bound.cuh
-  float* residual = nullptr;          ///< a tile: largest residual in steps, rounded up
-  float* norm = nullptr;              ///< a tile: largest |y|, rounded up
-  float* floats = nullptr;            ///< float32 rows, or null where the rows are used as they are
+  std::uint8_t* codes = nullptr;  ///< int8 image
+  std::int32_t* bias =
+      nullptr;  ///< a row: -floor(|c|^2 / 2), 128 sum(c), or 0: added to the product; see bound.cuh
+  float* largest = nullptr;  ///< [0]: largest residual in steps, [1]: largest |y|, of all rows, rounded up
+  float* floats = nullptr;   ///< float32 rows, or null where the rows are used as they are
   float* largest_residual = nullptr;  ///< one value: float32 rows of float64 data
   std::uint32_t* special = nullptr;   ///< rows to evaluate exactly, `special_room` of them
   std::uint32_t special_room = 0;

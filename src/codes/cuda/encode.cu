@@ -14,24 +14,33 @@ namespace {
 constexpr double sum_error = 0x1p-30;
 constexpr int block_threads = 256;
 
+// The threads of this thread's group, which come and go together.
 template <int G>
-__device__ double group_sum(double value) {
+__device__ unsigned group_mask() {
+  return G == 32 ? 0xffffffffU : 0xffU << (threadIdx.x % 32 / 8 * 8);
+}
+template <int G, class V>
+__device__ V group_sum(V value) {
+  const unsigned mask = group_mask<G>();
 #pragma unroll
-  for (int step = G / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffU, value, step);
+  for (int step = G / 2; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
   return value;
 }
 template <int G>
 __device__ double group_max(double value) {
+  const unsigned mask = group_mask<G>();
 #pragma unroll
-  for (int step = G / 2; step > 0; step /= 2) {
-    value = fmax(value, __shfl_xor_sync(0xffffffffU, value, step));
-  }
+  for (int step = G / 2; step > 0; step /= 2) value = fmax(value, __shfl_xor_sync(mask, value, step));
   return value;
 }
 
 // Largest float below 2^31 bits compare like integers when both are positive.
 __device__ void raise(float* where, double value) {
-  atomicMax(reinterpret_cast<int*>(where), __float_as_int(__double2float_ru(value)));
+  const float up = __double2float_ru(value);
+  // Most values are no news: a read is cheaper than an atomic.
+  if (up > *reinterpret_cast<volatile float*>(where)) {
+    atomicMax(reinterpret_cast<int*>(where), __float_as_int(up));
+  }
 }
 
 struct Look {
@@ -84,7 +93,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   if (group >= rows) return;  // whole warps: `rows` is a multiple of the tile
   const std::int64_t at = first + group;
   const bool exists = at < part_rows;
-  const T* row = data + (exists ? at : 0) * stride;
+  const T* row = data + (exists ? at : first) * stride;
+  const std::int64_t tiles = (part_rows + code_tile_rows - 1) / code_tile_rows;
+  const std::int64_t tile = at % tiles;
+  const std::int64_t position = tile * code_tile_rows + at / tiles;
   const int width = static_cast<int>(space.shape.row_bytes());
 
   Look look{};
@@ -136,17 +148,18 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
       code_sum += code;
       packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
     }
-    *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(at, base, code_tile_rows)) = packed;
+    *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(position, base, code_tile_rows)) =
+        packed;
   }
   residual_sq = group_sum<G>(residual_sq);
-#pragma unroll
-  for (int step = G / 2; step > 0; step /= 2) {
-    code_sq += __shfl_xor_sync(0xffffffffU, code_sq, step);
-    code_sum += __shfl_xor_sync(0xffffffffU, code_sum, step);
-  }
+  code_sq = group_sum<G>(code_sq);
+  code_sum = group_sum<G>(code_sum);
   if (lane != 0) return;
-  if (!regular) {
-    out.h[at] = no_row;
+  const double norm = sqrt(norm_sq);
+  const double error = space_error(space, norm);
+  const double residual = (sqrt(residual_sq) * (1 + sum_error) + error) / space.step * (1 + sum_error);
+  if (!regular || (!space.raw_integers && !(residual <= space.residual_cap))) {
+    out.bias[position] = no_row;
     if (!exists) return;
     if (look.nan) {
       atomicAdd(out.counts, 1ULL);
@@ -156,14 +169,12 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
     }
     return;
   }
-  out.h[at] = space.form == Form::triangle ? code_sq / 2
-                                           : (space.form == Form::integer ? -space.offset() * code_sum : 0);
+  out.bias[position] = space.form == Form::triangle
+                           ? -(code_sq / 2)
+                           : (space.form == Form::integer ? space.offset() * code_sum : 0);
   if (space.raw_integers) return;
-  const double norm = sqrt(norm_sq);
-  const double error = space_error(space, norm);
-  raise(out.residual + at / code_tile_rows,
-        (sqrt(residual_sq) * (1 + sum_error) + error) / space.step * (1 + sum_error));
-  raise(out.norm + at / code_tile_rows, norm * (1 + sum_error) + error);
+  raise(out.largest, residual);
+  raise(out.largest + 1, norm * (1 + sum_error) + error);
 }
 
 // float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.
@@ -229,7 +240,14 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
   constexpr int G = 32;
   const int lane = static_cast<int>(threadIdx.x) % G;
   const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
-  if (q >= queries) return;
+  if (q >= queries) {  // the rest of the last tile
+    if (space.int8() && q < (queries + out.tile - 1) / out.tile * out.tile) {
+      for (int base = lane * 4; base < space.shape.row_bytes(); base += G * 4) {
+        *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(q, base, out.tile)) = 0;
+      }
+    }
+    return;
+  }
   const T* row = data + q * stride;
   double* values = out.values + q * out.padded;
   for (std::int64_t i = lane; i < out.padded; i += G) values[i] = i < space.dim ? widen(row[i]) : 0;
@@ -269,7 +287,8 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
   s.kind = look.nan ? QueryKind::nan : (special ? QueryKind::special : QueryKind::regular);
   const double error = space_error(space, norm);
 
-  if (space.int8() && s.kind == QueryKind::regular) {
+  const bool regular = s.kind == QueryKind::regular;
+  if (space.int8()) {
     double step = space.step;
     if (space.form == Form::cauchy) {
       step = static_cast<double>(static_cast<float>(largest / 127));
@@ -285,7 +304,7 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int i = base + j;
-        if (i >= space.dim) continue;
+        if (i >= space.dim || !regular) continue;
         int code = 0;
         if (space.raw_integers) {
           code = static_cast<int>(widen(row[i])) - space.offset();
@@ -363,7 +382,8 @@ void encode_queries(const void* data, std::int64_t stride, std::int64_t queries,
                     const QueryCodes& out, cudaStream_t stream) {
   if (queries <= 0) return;
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
-    const auto blocks = static_cast<unsigned>((queries + block_threads / 32 - 1) / (block_threads / 32));
+    const std::int64_t padded = (queries + out.tile - 1) / out.tile * out.tile;
+    const auto blocks = static_cast<unsigned>((padded + block_threads / 32 - 1) / (block_threads / 32));
     encode_queries_kernel<T>
         <<<blocks, block_threads, 0, stream>>>(static_cast<const T*>(data), stride, queries, space, out);
     check_launch("encode_queries");

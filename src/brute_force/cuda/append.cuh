@@ -1,0 +1,78 @@
+// How the int8 kernels hand on what they keep: a small buffer a warp in shared memory, emptied 32 entries at
+// a time, so that a warp waits for the atomics of 32 candidates at once and not for each.
+#pragma once
+
+#include <cstdint>
+
+#include "brute_force/cuda/bound.cuh"
+#include "brute_force/cuda/kernels.hpp"
+
+namespace kith::cuda {
+
+struct WarpBuffer {
+  static constexpr int capacity = 64;
+  std::uint64_t entries[capacity];
+  std::uint32_t queries[capacity];
+};
+
+/// A stage that keeps everything: a row has its place.
+__device__ inline void keep_in_place(const Candidates& out, std::int64_t queries, const Stage& stage,
+                                     std::int64_t q, std::int64_t position, int column, std::uint32_t row,
+                                     std::int32_t score) {
+  if (q >= queries) return;
+  const std::int64_t place = position * code_tile_rows + column;
+  if (place == 0) out.counts[q] = static_cast<std::uint32_t>(stage.count * code_tile_rows);
+  out.entries[q * out.room + place] = score < keep_all ? no_candidate : make_candidate(score, row);
+}
+
+/// Owned by one warp, whose threads call together; `filled` is the same in all of them.
+class Appender {
+ public:
+  __device__ Appender(WarpBuffer* buffer, const Candidates& out) : buffer_(buffer), out_(out) {}
+
+  /// Every thread may bring one candidate.
+  __device__ void add(bool hit, std::int64_t query, std::uint64_t entry) {
+    const unsigned hits = __ballot_sync(0xffffffffU, hit);
+    if (hits == 0) return;
+    const unsigned lane = threadIdx.x % 32;
+    if (hit) {
+      const int at = filled_ + __popc(hits & ((1U << lane) - 1U));
+      buffer_->entries[at] = entry;
+      buffer_->queries[at] = static_cast<std::uint32_t>(query);
+    }
+    filled_ += __popc(hits);
+    if (filled_ >= 32) {
+      __syncwarp();
+      write(true);
+      // What is beyond the first 32 moves to the front.
+      const bool moves = static_cast<int>(lane) < filled_ - 32;
+      const std::uint64_t kept = moves ? buffer_->entries[32 + lane] : 0;
+      const std::uint32_t whose = moves ? buffer_->queries[32 + lane] : 0;
+      __syncwarp();
+      if (moves) {
+        buffer_->entries[lane] = kept;
+        buffer_->queries[lane] = whose;
+      }
+      filled_ -= 32;
+    }
+  }
+  __device__ void flush() {
+    __syncwarp();
+    write(static_cast<int>(threadIdx.x % 32) < filled_);
+    filled_ = 0;
+  }
+
+ private:
+  __device__ void write(bool mine) {
+    if (!mine) return;
+    const unsigned lane = threadIdx.x % 32;
+    const std::int64_t q = buffer_->queries[lane];
+    const std::uint32_t at = atomicAdd(out_.counts + q, 1U);
+    if (at < out_.room) out_.entries[q * out_.room + at] = buffer_->entries[lane];
+  }
+  WarpBuffer* buffer_;
+  const Candidates& out_;
+  int filled_ = 0;
+};
+
+}  // namespace kith::cuda
