@@ -154,7 +154,7 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
   }
   // Strides that never come into play may hold anything.
   if (rows <= 1) row_stride = dim;
-  if (dim <= 1) column_stride = 1;
+  if (dim <= 1 || rows == 0) column_stride = 1;
 
   const bool aligned = reinterpret_cast<std::uintptr_t>(array.data()) % size_of(*dtype) == 0;
   if (aligned && column_stride == 1 && row_stride >= dim) {
