@@ -1,7 +1,10 @@
 // Exact search on GPUs: the cases of docs/benchmarks.md with data made on the device, medians of whole calls
 // (queries and answers in GPU memory), each answer checked against an unfiltered search of some of its
 // queries.
-//   gpu_search [--repeat N] [--devices cuda:0,1] [--json FILE] [CASE...]      CASE: d,queries,rows,k[,dtype]
+//   gpu_search [--repeat N] [--devices cuda:0,1] [--filter F] [--json FILE] [CASE...]   CASE:
+//   d,queries,rows,k[,dtype]
+//   --host            rows and queries in pageable host memory, one-shot searches, all copies included
+//   --memory-limit N  MiB of GPU memory; rows then stay in host memory
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,6 +70,17 @@ struct Rows {
   ~Rows() { (void)cudaFree(data); }
 };
 
+// A copy in pageable host memory.
+struct HostRows {
+  std::vector<unsigned char> data;
+  kith::DatasetView view;
+  explicit HostRows(const Rows& rows)
+      : data(static_cast<std::size_t>(rows.view.rows * rows.view.dim) * kith::size_of(rows.view.dtype)) {
+    check(cudaMemcpy(data.data(), rows.data, data.size(), cudaMemcpyDeviceToHost));
+    view = kith::DatasetView(data.data(), rows.view.dtype, rows.view.rows, rows.view.dim, rows.view.dim);
+  }
+};
+
 struct Answer {
   std::int64_t* indices = nullptr;
   float* distances = nullptr;
@@ -115,6 +130,8 @@ int main(int argc, char** argv) {
   std::string devices = "cuda:0";
   std::string json;
   kith::Filter filter = kith::Filter::automatic;
+  bool host = false;
+  long long memory_mib = 0;
   std::vector<Case> cases;
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
@@ -124,6 +141,10 @@ int main(int argc, char** argv) {
       devices = argv[++i];
     } else if (text == "--json" && i + 1 < argc) {
       json = argv[++i];
+    } else if (text == "--host") {
+      host = true;
+    } else if (text == "--memory-limit" && i + 1 < argc) {
+      memory_mib = std::atoll(argv[++i]);
     } else if (text == "--filter" && i + 1 < argc) {
       filter = kith::parse_filter(argv[++i]);
     } else {
@@ -159,17 +180,28 @@ int main(int argc, char** argv) {
   for (const Case& c : cases) {
     const Rows rows(c.rows, c.dim, c.dtype, 0x1234567);
     const Rows queries(c.queries, c.dim, c.dtype, 0x76543210);
+    const bool from_host = host || memory_mib > 0;
+    const std::unique_ptr<HostRows> host_rows = from_host ? std::make_unique<HostRows>(rows) : nullptr;
+    const std::unique_ptr<HostRows> host_queries = from_host ? std::make_unique<HostRows>(queries) : nullptr;
+    const kith::DatasetView data = from_host ? host_rows->view : rows.view;
+    const kith::DatasetView asked = from_host ? host_queries->view : queries.view;
+    kith::Execution limited = execution;
+    limited.memory_limit = static_cast<std::uint64_t>(memory_mib) << 20U;
     const auto begin = std::chrono::steady_clock::now();
-    const auto index = kith::BruteForce::build(rows.view, {kith::Metric::sqeuclidean, filter}, execution);
+    const auto index = kith::BruteForce::build(data, {kith::Metric::sqeuclidean, filter}, limited);
     const double build =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     const Answer answer(c.queries, c.k);
     kith::SearchStatistics s;
-    for (int i = 0; i < 3; ++i) s = index.search_into(queries.view, answer.view(), execution);
+    const auto search = [&] {
+      return host ? kith::knn_into(data, asked, answer.view(), {kith::Metric::sqeuclidean, filter}, limited)
+                  : index.search_into(asked, answer.view(), limited);
+    };
+    for (int i = 0; i < (from_host ? 1 : 3); ++i) s = search();
     std::vector<double> times;
     for (int i = 0; i < repeat; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      s = index.search_into(queries.view, answer.view(), execution);
+      s = search();
       times.push_back(
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     }
@@ -192,7 +224,9 @@ int main(int argc, char** argv) {
           << "\", \"median_ms\": " << median << ", \"min_ms\": " << times.front()
           << ", \"max_ms\": " << times.back() << ", \"build_ms\": " << build << ", \"filter\": \"" << s.filter
           << "\", \"candidates\": " << s.candidates << ", \"fallbacks\": " << s.fallbacks
-          << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices << "\"}";
+          << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices
+          << "\", \"from_host\": " << (from_host ? "true" : "false")
+          << ", \"memory_limit_mib\": " << memory_mib << "}";
       first = false;
     }
   }

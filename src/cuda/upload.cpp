@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
@@ -18,20 +20,58 @@ constexpr std::int64_t small_bytes = std::int64_t{64} << 10;   // below it the d
 }  // namespace
 
 struct Uploader::State {
+  int device = 0;
   PinnedBuffer<unsigned char> memory;
   Event free[slots];
   bool used[slots] = {};
   int next = 0;
+
+  // Page-locked memory takes long to get: it is kept for the next search.
+  static std::unique_ptr<State> take() {
+    int device = 0;
+    KITH_CUDA(cudaGetDevice(&device));
+    {
+      const std::scoped_lock lock(mutex());
+      auto& list = idle();
+      for (auto at = list.begin(); at != list.end(); ++at) {
+        if ((*at)->device != device) continue;
+        auto state = std::move(*at);
+        list.erase(at);
+        return state;
+      }
+    }
+    auto state = std::make_unique<State>();
+    state->device = device;
+    return state;
+  }
+  static void give(std::unique_ptr<State> state) {
+    const std::scoped_lock lock(mutex());
+    if (idle().size() < most_idle) idle().push_back(std::move(state));
+  }
+
+ private:
+  static constexpr std::size_t most_idle = 8;
+  static std::mutex& mutex() {
+    static std::mutex held;
+    return held;
+  }
+  // Never freed: at the end of the program the driver may be gone before it.
+  static std::vector<std::unique_ptr<State>>& idle() {
+    static auto* list = new std::vector<std::unique_ptr<State>>;
+    return *list;
+  }
 };
 
 Uploader::Uploader() = default;
-Uploader::~Uploader() = default;
+Uploader::~Uploader() {
+  if (state_) State::give(std::move(state_));
+}
 
 void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, const Execution& execution) {
   const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
   const std::int64_t total = rows.rows * row_bytes;
   if (total == 0) return;
-  if (!state_) state_ = std::make_unique<State>();
+  if (!state_) state_ = State::take();
   State& s = *state_;
   const std::int64_t wanted = std::min(total, slot_bytes * slots);
   if (s.memory.size() < wanted) {

@@ -18,7 +18,10 @@ namespace {
 namespace tuning = kith::brute_force::tuning;
 
 constexpr int tile_rows = tuning::float_tile_rows;
-constexpr int threads = 256;
+constexpr int threads = 256;  // of the kernel for high dimension
+// Threads of the kernel for dimension D: few that hold many rows, as long as the registers allow it.
+template <int D>
+constexpr int low_threads = D <= 4 ? 128 : 256;
 constexpr int query_batch = 128;
 
 template <bool squared>
@@ -36,8 +39,9 @@ __device__ inline void keep(const Candidates& out, std::int64_t q, std::int64_t 
 
 // D: dimension rounded up to 1, 2, 3, 4, 8 or 16; `queries` are padded to it with zeros.
 template <int D, bool squared>
-__global__ void __launch_bounds__(threads) low_dimension_kernel(FloatFilter f) {
-  constexpr int R = tile_rows / threads;
+__global__ void __launch_bounds__(low_threads<D>) low_dimension_kernel(FloatFilter f) {
+  constexpr int T = low_threads<D>;
+  constexpr int R = tile_rows / T;
   constexpr int Q = D + 1 <= 4 ? 4 : (D + 1 <= 8 ? 8 : (D == 8 ? 12 : 20));  // values, threshold, padding
   __shared__ __align__(16) float queries[query_batch][Q];
   const std::int64_t tile = f.stage.tile(blockIdx.x);
@@ -45,7 +49,7 @@ __global__ void __launch_bounds__(threads) low_dimension_kernel(FloatFilter f) {
   float x[R][D];
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    const std::int64_t row = base + r * threads;
+    const std::int64_t row = base + r * T;
     const float* from = f.rows + row * f.row_stride;
     if (D >= 4 && f.dim == D && f.row_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(f.rows) % 16 == 0) {
 #pragma unroll
@@ -67,7 +71,7 @@ __global__ void __launch_bounds__(threads) low_dimension_kernel(FloatFilter f) {
   for (std::int64_t first = from; first < to; first += query_batch) {
     const int count = static_cast<int>(to - first < query_batch ? to - first : query_batch);
     __syncthreads();
-    for (int i = threadIdx.x; i < count * (D + 1); i += threads) {
+    for (int i = threadIdx.x; i < count * (D + 1); i += T) {
       const int q = i / (D + 1);
       const int j = i % (D + 1);
       queries[q][j] =
@@ -97,7 +101,7 @@ __global__ void __launch_bounds__(threads) low_dimension_kernel(FloatFilter f) {
       if (smallest <= value[D]) {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-          if (sum[r] <= value[D]) keep(f.out, first + q, base + r * threads, sum[r]);
+          if (sum[r] <= value[D]) keep(f.out, first + q, base + r * T, sum[r]);
         }
       }
     }
@@ -177,12 +181,12 @@ void launch(const FloatFilter& f, int device, cudaStream_t stream) {
     const std::int64_t most = (f.query_count + 15) / 16;
     const dim3 grid(tiles, static_cast<unsigned>(wanted < most ? wanted : most));
     switch (float_query_stride(f.dim)) {
-      case 1: low_dimension_kernel<1, squared><<<grid, threads, 0, stream>>>(f); break;
-      case 2: low_dimension_kernel<2, squared><<<grid, threads, 0, stream>>>(f); break;
-      case 3: low_dimension_kernel<3, squared><<<grid, threads, 0, stream>>>(f); break;
-      case 4: low_dimension_kernel<4, squared><<<grid, threads, 0, stream>>>(f); break;
-      case 8: low_dimension_kernel<8, squared><<<grid, threads, 0, stream>>>(f); break;
-      default: low_dimension_kernel<16, squared><<<grid, threads, 0, stream>>>(f);
+      case 1: low_dimension_kernel<1, squared><<<grid, low_threads<1>, 0, stream>>>(f); break;
+      case 2: low_dimension_kernel<2, squared><<<grid, low_threads<2>, 0, stream>>>(f); break;
+      case 3: low_dimension_kernel<3, squared><<<grid, low_threads<3>, 0, stream>>>(f); break;
+      case 4: low_dimension_kernel<4, squared><<<grid, low_threads<4>, 0, stream>>>(f); break;
+      case 8: low_dimension_kernel<8, squared><<<grid, low_threads<8>, 0, stream>>>(f); break;
+      default: low_dimension_kernel<16, squared><<<grid, low_threads<16>, 0, stream>>>(f);
     }
   }
   check_launch("float32 filter");

@@ -202,9 +202,9 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
     const int bias_slot = turn % bias_slots;
     wait(bias_full + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1));
     const std::int32_t* h = ring_h + bias_slot * BN + lane % 4 * 2;
-    unsigned found[4];
-    int scores[128];  // of what was found: in local memory, so that the code below stays short
-    unsigned some = 0;
+    unsigned found[4] = {};
+    int scores[128];    // of what was found: in local memory, so that the code below stays short
+    bool some = false;  // the same in the whole warp
 #pragma unroll
     for (int g = 0; g < 4; ++g) {  // 64 rows at once
       int largest0 = -2147483647;
@@ -218,21 +218,28 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
         largest1 = __viaddmax_s32(acc[i + 2], bias.x, largest1);
         largest1 = __viaddmax_s32(acc[i + 3], bias.y, largest1);
       }
-      found[g] = 0;
       if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
+      some = true;
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < 8; ++n) {  // 8 rows at once
         const int2 bias = *reinterpret_cast<const int2*>(h + g * 64 + n * 8);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int score = acc[(g * 8 + n) * 4 + c] + (c % 2 == 0 ? bias.x : bias.y);
-          scores[(g * 8 + n) * 4 + c] = score;
-          found[g] |= (a.all || score >= (c < 2 ? t0 : t1) ? 1U : 0U) << (n * 4 + c);
-        }
+        const int i = (g * 8 + n) * 4;
+        const int s0 = acc[i] + bias.x;
+        const int s1 = acc[i + 1] + bias.y;
+        const int s2 = acc[i + 2] + bias.x;
+        const int s3 = acc[i + 3] + bias.y;
+        const unsigned hits =
+            a.all ? 15U
+                  : (s0 >= t0 ? 1U : 0U) | (s1 >= t0 ? 2U : 0U) | (s2 >= t1 ? 4U : 0U) | (s3 >= t1 ? 8U : 0U);
+        if (!__any_sync(0xffffffffU, hits != 0)) continue;
+        scores[i] = s0;
+        scores[i + 1] = s1;
+        scores[i + 2] = s2;
+        scores[i + 3] = s3;
+        found[g] |= hits << (n * 4);
       }
-      some |= found[g];
     }
-    if (__any_sync(0xffffffffU, some != 0)) {
+    if (some) {
 #pragma unroll 1
       for (int g = 0; g < 4; ++g) {
         const unsigned here = g < 2 ? (g == 0 ? found[0] : found[1]) : (g == 2 ? found[2] : found[3]);

@@ -137,12 +137,14 @@ void fill_candidates(const Candidates& candidates, const Subset& subset, const s
 /// Evaluates the candidates and merges them into the lists, the nearest by the filter's estimate first, so
 /// that most of the others need not be evaluated; forgets the candidates and tightens the bounds. `expected`
 /// a query decides how the work is cut. With `bound_only` the lists are left empty: the candidates were a
-/// sample whose rows come again. For k up to tuning::largest_block_k.
+/// sample whose rows come again. With `more` another stage follows: what the bound so far does not rule out
+/// may stay unevaluated among the candidates until then. For k up to tuning::largest_block_k.
 template <class R>
 void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
-                       int device, cudaStream_t stream);
+                       bool more, int device, cudaStream_t stream);
 /// Blocks that share a query in settle_candidates; Batch::partial has room for most_shared_lists lists.
-inline constexpr int most_shared_lists = 256;  ///< of all queries together
+inline constexpr int most_settled_at_once = 8192;  ///< candidates a block looks at together
+inline constexpr int most_shared_lists = 256;      ///< of all queries together
 int settle_blocks(std::int64_t queries, std::int64_t expected, int device);
 /// The same for any k, all candidates evaluated.
 template <class R>

@@ -55,15 +55,24 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
   const auto q = static_cast<double>(queries);
   const std::int64_t least =
       std::max(int8 ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
+  // How long a block, or the few that share a query, are at so many candidates.
+  const auto latency = [&](double candidates) {
+    const int blocks = cuda::settle_blocks(queries, static_cast<std::int64_t>(candidates), part.device);
+    return candidates / blocks * tuning::settle_candidate_seconds;
+  };
   double least_seconds = std::numeric_limits<double>::infinity();
   double growth = 1;
   for (std::int64_t sample = least; sample <= std::max(least, tuning::most_sample); sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
-    const double first = static_cast<double>(sample) * (int8 ? tuning::open_seconds : evaluated);
+    const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_settled_at_once);
+    const double first =
+        int8 ? static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated
+             : static_cast<double>(sample) * evaluated;
     for (int s = 1; s <= tuning::most_stages; ++s) {
       const double g = std::pow(whole, 1.0 / s);
-      const double each = tuning::settle_seconds + k * g * kept + std::min(k * g, 1.3 * k + 32) * evaluated;
-      const double seconds = s * (tuning::stage_seconds + q * each) + q * first;
+      const double each = tuning::settle_seconds + k * g * kept + std::min(k * g, 1.2 * k + 16) * evaluated;
+      const double seconds = s * (tuning::stage_seconds + latency(k * g) + q * each) + q * first +
+                             latency(static_cast<double>(sample));
       if (seconds >= least_seconds) continue;
       least_seconds = seconds;
       growth = g;
@@ -246,11 +255,11 @@ class PartSearch {
 
   Subset everyone() const { return {nullptr, batch_.count}; }
 
-  void settle(const Subset& subset, std::int64_t expected, bool bound_only) {
+  void settle(const Subset& subset, std::int64_t expected, bool bound_only, bool more = false) {
     if (list_k_ > tuning::largest_block_k) {
       cuda::settle_long(batch_, subset, expected, bound_only, part_.device, stream_);
     } else {
-      cuda::settle_candidates(batch_, subset, expected, bound_only, part_.device, stream_);
+      cuda::settle_candidates(batch_, subset, expected, bound_only, more, part_.device, stream_);
     }
   }
 
@@ -290,7 +299,8 @@ class PartSearch {
              part_.space.form == cuda::Form::squared, stage, batch_.candidates},
             part_.device, stream_);
       }
-      settle(everyone(), done == 0 && part_.space.int8() ? plan_.sample : plan_.expected, false);
+      settle(everyone(), done == 0 && part_.space.int8() ? plan_.sample : 2 * plan_.expected, false,
+             end != plan_.stage_ends.back());
       done = end;
     }
   }
@@ -605,6 +615,7 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
     const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
     std::unique_ptr<Part> slot[2];
     cuda::Uploader uploader;
+    const cuda::Stream copies;
     for (auto& part : slot) {
       part = std::make_unique<Part>(device, p.choice, data, p.metric, p.stream_rows);
       part->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, part->stream);
@@ -617,15 +628,29 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
       Part& part = *slot[s];
       part.base = piece * p.stream_rows;
       const DatasetView rows = data.slice(part.base, std::min(p.stream_rows, data.rows - part.base));
-      if (p.registered.known()) {
-        KITH_CUDA(cudaMemcpy2DAsync(part.own_rows.data(), static_cast<std::size_t>(row_bytes), rows.data,
-                                    static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
-                                    static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(rows.rows),
-                                    cudaMemcpyHostToDevice, part.stream));
-      } else {
-        uploader.copy(rows, part.own_rows.data(), part.stream, execution);
+      // In quarters, so that coding runs beside copying.
+      const std::int64_t quarter = (rows.rows + 3) / 4;
+      part.begin(rows.rows, part.stream);
+      for (std::int64_t at = 0; at < rows.rows; at += quarter) {
+        const DatasetView some = rows.slice(at, std::min(quarter, rows.rows - at));
+        unsigned char* to = part.own_rows.data() + at * row_bytes;
+        if (!p.registered.known()) {
+          uploader.copy(some, to, copies, execution);
+        } else if (some.contiguous()) {
+          KITH_CUDA(cudaMemcpyAsync(to, some.data, static_cast<std::size_t>(some.rows * row_bytes),
+                                    cudaMemcpyHostToDevice, copies));
+        } else {
+          KITH_CUDA(cudaMemcpy2DAsync(to, static_cast<std::size_t>(row_bytes), some.data,
+                                      static_cast<std::size_t>(some.row_stride) * size_of(some.dtype),
+                                      static_cast<std::size_t>(row_bytes),
+                                      static_cast<std::size_t>(some.rows), cudaMemcpyHostToDevice, copies));
+        }
+        const cuda::Event copied;
+        KITH_CUDA(cudaEventRecord(copied, copies));
+        KITH_CUDA(cudaStreamWaitEvent(part.stream, copied, 0));
+        part.encode_piece(to, data.dim, at, some.rows, part.stream);
       }
-      part.encode(part.data, part.stride, rows.rows, part.stream);
+      part.finish(part.stream);
     };
     Workspace w(device);
     wait_for(execution, w.stream);

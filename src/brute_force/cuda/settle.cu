@@ -184,7 +184,7 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
 
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
-    settle_kernel(Batch<R> batch, Subset subset, bool bound_only, int capacity, int chunk) {
+    settle_kernel(Batch<R> batch, Subset subset, bool bound_only, bool more, int capacity, int chunk) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto* keys = reinterpret_cast<Key<R>*>(shared);
   auto* entries =
@@ -207,6 +207,7 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
 
   unsigned long long evaluated = 0;
+  int deferred = 0;
   const bool cuts = batch.space.form != Form::none && batch.scalars[q].kind == QueryKind::regular;
   const std::int64_t mine = blockIdx.x < count ? (count - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
   for (std::int64_t done = 0; done < mine; done += chunk) {
@@ -232,6 +233,14 @@ __global__ void __launch_bounds__(threads)
       }
       __syncthreads();
       const int picked = histogram.picked;
+      if (part == 1 && more && gridDim.x == 1 && count <= chunk) {
+        // The next stage's bound rules most of these out.
+        for (int i = threadIdx.x; i < picked; i += threads) {
+          batch.candidates.entries[q * room + i] = entries[picks[i]];
+        }
+        deferred = picked;
+        break;
+      }
       evaluate<T, metric>(batch, q, entries, picks, picked, list);
       evaluated += static_cast<unsigned long long>(picked);
       if (first == 0xffffffffU) break;
@@ -275,16 +284,18 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) {
     tighten(batch, q, keys[k - 1]);
     finish_candidates(batch, q);
+    batch.candidates.counts[q] = static_cast<std::uint32_t>(deferred);
   }
 }
 
 template <class T, Metric metric, class R>
-void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, bool bound_only, int capacity, int chunk,
-            int device, cudaStream_t stream) {
+void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, bool bound_only, bool more, int capacity,
+            int chunk, int device, cudaStream_t stream) {
   const std::size_t bytes = static_cast<std::size_t>(capacity) * sizeof(Key<R>) +
                             static_cast<std::size_t>(chunk) * (sizeof(std::uint64_t) + sizeof(std::uint16_t));
   allow_shared(settle_kernel<T, metric, R>, threads, bytes, device);
-  settle_kernel<T, metric, R><<<grid, threads, bytes, stream>>>(batch, subset, bound_only, capacity, chunk);
+  settle_kernel<T, metric, R>
+      <<<grid, threads, bytes, stream>>>(batch, subset, bound_only, more, capacity, chunk);
   check_launch("settle_candidates");
 }
 
@@ -300,18 +311,18 @@ int settle_blocks(std::int64_t queries, std::int64_t expected, int device) {
 
 template <class R>
 void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
-                       int device, cudaStream_t stream) {
+                       bool more, int device, cudaStream_t stream) {
   if (subset.count <= 0) return;
   int capacity = 512;  // a power of two: lists are sorted with what comes behind them
   while (capacity < 4 * batch.k) capacity *= 2;
   int chunk = 512;
-  while (chunk < expected && chunk < 4096) chunk *= 2;
+  while (chunk < expected && chunk < most_settled_at_once) chunk *= 2;
   const dim3 grid(static_cast<unsigned>(settle_blocks(subset.count, expected, device)),
                   static_cast<unsigned>(subset.count));
   visit_element(batch.space.dtype, [&]<class T>(T /*tag*/) {
     if constexpr ((sizeof(T) == 8) == (sizeof(R) == 8)) {
       const auto with = [&]<Metric metric>() {
-        launch<T, metric, R>(batch, subset, grid, bound_only, capacity, chunk, device, stream);
+        launch<T, metric, R>(batch, subset, grid, bound_only, more, capacity, chunk, device, stream);
       };
       switch (batch.space.metric) {
         case Metric::sqeuclidean: with.template operator()<Metric::sqeuclidean>(); break;
@@ -324,9 +335,9 @@ void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   });
 }
 
-template void settle_candidates<float>(const Batch<float>&, const Subset&, std::int64_t, bool, int,
+template void settle_candidates<float>(const Batch<float>&, const Subset&, std::int64_t, bool, bool, int,
                                        cudaStream_t);
-template void settle_candidates<double>(const Batch<double>&, const Subset&, std::int64_t, bool, int,
+template void settle_candidates<double>(const Batch<double>&, const Subset&, std::int64_t, bool, bool, int,
                                         cudaStream_t);
 
 }  // namespace kith::cuda

@@ -25,7 +25,8 @@ inline constexpr std::int64_t largest_block_k = 1024;
 /// evaluation, a fixed part and a part a byte of the row.
 inline constexpr double stage_seconds = 15e-6;
 inline constexpr double settle_seconds = 18e-9;
-inline constexpr double kept_int8_seconds = 0.7e-9;
+inline constexpr double settle_candidate_seconds = 40e-9;  // in one block
+inline constexpr double kept_int8_seconds = 0.6e-9;
 inline constexpr double kept_float_seconds = 0.1e-9;
 inline constexpr double open_seconds = 18e-12;
 inline constexpr double evaluated_seconds = 0.15e-9;
@@ -34,6 +35,9 @@ inline constexpr int most_stages = 8;
 
 /// Passes over the rows before queries that keep too many leave the filter.
 inline constexpr int most_passes = 3;
+
+/// What the device's memory pool keeps between searches.
+inline constexpr std::uint64_t kept_pool_bytes = std::uint64_t{2} << 30U;
 
 /// Queries of one batch, and memory for its candidates.
 inline constexpr std::int64_t most_queries = 16384;
