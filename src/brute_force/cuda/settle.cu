@@ -288,11 +288,17 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+// Shared memory: the list and what is offered to it; candidates and which of them are picked.
+template <class R>
+std::size_t bytes_for(int capacity, int chunk) {
+  return static_cast<std::size_t>(capacity) * sizeof(Key<R>) +
+         static_cast<std::size_t>(chunk) * (sizeof(std::uint64_t) + sizeof(std::uint16_t));
+}
+
 template <class T, Metric metric, class R>
 void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, bool bound_only, bool more, int capacity,
             int chunk, int device, cudaStream_t stream) {
-  const std::size_t bytes = static_cast<std::size_t>(capacity) * sizeof(Key<R>) +
-                            static_cast<std::size_t>(chunk) * (sizeof(std::uint64_t) + sizeof(std::uint16_t));
+  const std::size_t bytes = bytes_for<R>(capacity, chunk);
   allow_shared(settle_kernel<T, metric, R>, threads, bytes, device);
   settle_kernel<T, metric, R>
       <<<grid, threads, bytes, stream>>>(batch, subset, bound_only, more, capacity, chunk);
@@ -317,6 +323,9 @@ void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   while (capacity < 4 * batch.k) capacity *= 2;
   int chunk = 512;
   while (chunk < expected && chunk < most_settled_at_once) chunk *= 2;
+  // Chips with little shared memory take more rounds.
+  while (chunk > 512 && bytes_for<R>(capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
+    chunk /= 2;
   const dim3 grid(static_cast<unsigned>(settle_blocks(subset.count, expected, device)),
                   static_cast<unsigned>(subset.count));
   visit_element(batch.space.dtype, [&]<class T>(T /*tag*/) {
