@@ -4,7 +4,7 @@
 // chunk of `width` bytes a row is stored exactly as the kernels hold it in shared memory: rows one after the
 // other, 16-byte units exchanged by the row number so that eight rows of one column never share a bank. Two
 // integers a row would be enough for any bound: the product of the codes, exact in int32, and a bias. The
-// residuals |y - step c| enter as their maximum over a tile, in units of the step, so that the test of a pair
+// residuals |y - step c| enter as their maximum over all rows, in units of the step, so that the test of a pair
 // is one integer comparison.
 //
 // float32: the rows themselves where the element type is exact in float32; for float64 rows (y - mean) *
@@ -124,7 +124,7 @@ struct QueryScalars {
 struct QueryCodes {
   double* values = nullptr;  ///< [queries, padded to 8]
   std::int64_t padded = 0;
-  std::uint8_t* codes = nullptr;  ///< int8 image in tiles of `tile` queries, zeroed before
+  std::uint8_t* codes = nullptr;  ///< int8 image in tiles of `tile` queries
   int tile = 16;
   float* floats = nullptr;  ///< [queries, float_stride]
   std::int64_t float_stride = 0;
