@@ -53,6 +53,7 @@ for program in "${programs[@]}"; do ldd "$program"; done | awk '/=> \//{print $3
 chmod u+w "$bundle"/lib/*
 
 cp tools/gpu_bundle_tests.sh "$bundle/run-tests.sh"
+cp benchmarks/brute_force/gpu_torch.py "$bundle/"
 cat >"$bundle/README.txt" <<TEXT
 Kith $("$bundle/bin/kith" --version | awk '{print $NF}') with its GPU backend, compiled for CUDA architectures $architectures.
 Needs an NVIDIA driver for CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p') and a Linux with glibc $(ldd --version | awk 'NR==1{print $NF}') or newer; nothing is installed.
@@ -61,7 +62,8 @@ Needs an NVIDIA driver for CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*
   bin/kith knn BASE QUERIES --device cuda
   ./run-tests.sh                the conformance suite and the unit tests on the GPU
   ./run-tests.sh memcheck       the same under compute-sanitizer, in the reduced form; racecheck, initcheck, synccheck
-  bin/gpu_search                the benchmark
+  bin/gpu_search                the benchmark; --json FILE keeps its figures
+  python3 gpu_torch.py FILE     its peers, where Python has torch
 TEXT
 [[ ! -d $bundle/python ]] || cat >>"$bundle/README.txt" <<TEXT
   PYTHONPATH=python python3 -c 'import kith'      for Python $("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') with NumPy

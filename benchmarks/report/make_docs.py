@@ -5,6 +5,9 @@ from pathlib import Path
 
 from benchmarks.cases import CASES
 
+from .gpu import render_gpu
+from .text import duration, figure, mebibytes, table
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
 DOCUMENT = ROOT / "docs/benchmarks.md"
@@ -33,31 +36,6 @@ build/venv-peers/bin/python -m benchmarks.report                                
 The datasets are made on first use and kept in `~/.cache/kith/datasets` (`python -m benchmarks.datasets --help`
 lists them, and the Debian packages they need). `kith bench --help` explains how to measure anything else.
 """
-
-
-def figure(value):
-    """Three digits: 0.0123, 1.23, 12.3, 1,234."""
-    if value >= 1000:
-        return f"{value:,.0f}"
-    if value >= 100:
-        return f"{value:.0f}"
-    if value >= 10:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
-
-
-def duration(seconds):
-    return f"{figure(seconds)} s" if seconds >= 1 else f"{figure(seconds * 1000)} ms"
-
-
-def mebibytes(count):
-    return f"{count / 2**20:,.0f} MiB"
-
-
-def table(rows):
-    """A Markdown table; the first row is the head, the first column is text, the others are numbers."""
-    rule = ["---"] + ["---:"] * (len(rows[0]) - 1)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
 
 
 def setting(result):
@@ -132,4 +110,8 @@ def render(results=RESULTS):
             parts.append(render_case(name, json.loads(path.read_text())))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
+    for path in sorted(results.glob("*.json")):
+        result = json.loads(path.read_text())
+        if result.get("kind") == "gpu":
+            parts.append(render_gpu(result))
     return "\n".join([*parts, FOOT])
