@@ -4,8 +4,8 @@
 // chunk of `width` bytes a row is stored exactly as the kernels hold it in shared memory: rows one after the
 // other, 16-byte units exchanged by the row number so that eight rows of one column never share a bank. Two
 // integers a row would be enough for any bound: the product of the codes, exact in int32, and a bias. The
-// residuals |y - step c| enter as their maximum over all rows, in units of the step, so that the test of a pair
-// is one integer comparison.
+// residuals |y - step c| enter as their maximum over all rows, in units of the step, so that the test of a
+// pair is one integer comparison.
 //
 // float32: the rows themselves where the element type is exact in float32; for float64 rows (y - mean) *
 // unit, rounded, with one residual bound for all.
