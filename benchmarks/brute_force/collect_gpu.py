@@ -2,7 +2,7 @@
 
     python benchmarks/brute_force/collect_gpu.py benchmarks/results/gpu-brute-force.json \\
         --machine TEXT --commit SHA --date DATE [--resident FILE] [--host FILE] [--streamed FILE ...]
-        [--multi FILE ...] [--torch FILE] [--repeat N]
+        [--multi FILE ...] [--torch FILE] [--repeat MODE=N ...]
 
 Files that hold another kind of run than their option says, or answers that are wrong, are refused.
 """
@@ -53,7 +53,10 @@ def command_line(cases, repeat):
         line.append("--host")
     if first["memory_limit_mib"]:
         line += ["--memory-limit", str(first["memory_limit_mib"])]
-    return " ".join([*line, *(f"{c['dim']},{c['queries']},{c['rows']},{c['k']},{c['dtype']}" for c in cases)])
+    for c in cases:
+        dtype = [] if c["dtype"] == "f32" else [c["dtype"]]
+        line.append(",".join(map(str, [c["dim"], c["queries"], c["rows"], c["k"], *dtype])))
+    return " ".join(line)
 
 
 def section(mode, path, repeat):
@@ -68,12 +71,24 @@ def section(mode, path, repeat):
     return {"mode": mode, "command": command_line(cases, repeat), "cases": cases}
 
 
+def repeats(words):
+    """{mode: number} of MODE=N words."""
+    out = {}
+    for word in words:
+        mode, _, number = word.partition("=")
+        if mode not in MODES or not number.isdigit():
+            raise BadResults(f"--repeat {word}: write MODE=N with a mode of {', '.join(MODES)}")
+        out[mode] = int(number)
+    return out
+
+
 def collect(arguments):
     sections = []
+    repeat = repeats(arguments.repeat)
     for mode in MODES:
         paths = getattr(arguments, mode) or []
         for path in [paths] if isinstance(paths, str) else paths:
-            sections.append(section(mode, path, arguments.repeat))
+            sections.append(section(mode, path, repeat.get(mode)))
     return {
         "format": "kith-gpu-search",
         "format_version": 1,
@@ -97,7 +112,9 @@ def main(argv=None):
     parser.add_argument("--streamed", nargs="+", help="with --memory-limit")
     parser.add_argument("--multi", nargs="+", help="the same cases on 1, 2, ... devices")
     parser.add_argument("--torch", help="what gpu_torch.py wrote")
-    parser.add_argument("--repeat", type=int, help="the --repeat of these runs, for the command lines")
+    parser.add_argument(
+        "--repeat", nargs="+", default=[], metavar="MODE=N", help="the runs' --repeat, for the command lines: host=7"
+    )
     arguments = parser.parse_args(argv)
     if not any(getattr(arguments, mode) for mode in MODES):
         parser.error("name at least one file of gpu_search: --resident, --host, --streamed or --multi")

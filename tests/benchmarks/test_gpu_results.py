@@ -54,21 +54,21 @@ def test_every_option_shows_in_the_results(tmp_path, write):
     result = collect(
         tmp_path,
         "--resident", write("a", case(), low()),
-        "--host", write("b", case(from_host=True, median_ms=60.0)),
+        "--host", write("b", case(from_host=True, dtype="u8")),
         "--streamed", *[write(str(m), case(from_host=True, memory_limit_mib=m)) for m in (2000, 3500)],
         "--multi", write("e", case()), write("f", case(devices="cuda:0,1")),
         "--torch", write("g", peer),
-        "--repeat", "7",
+        "--repeat", "resident=15", "multi=5",
     )  # fmt: skip
     assert (result["kind"], result["machine"], result["commit"]) == ("gpu", "One NVIDIA H200", "abc123")
     assert result["date"] == "2026-01-02" and result["peers"] == [peer]
     assert [s["mode"] for s in result["sections"]] == ["resident", "host", "streamed", "streamed", "multi", "multi"]
     assert result["sections"][0]["cases"] == [case(), low()]
-    words = "128,10000,1000000,10,f32"
+    words = "128,10000,1000000,10"
     assert [s["command"] for s in result["sections"]] == [
-        f"gpu_search --repeat 7 {words} 3,1024,1048576,1,f32", f"gpu_search --repeat 7 --host {words}",
-        f"gpu_search --repeat 7 --memory-limit 2000 {words}", f"gpu_search --repeat 7 --memory-limit 3500 {words}",
-        f"gpu_search --repeat 7 {words}", f"gpu_search --repeat 7 --devices cuda:0,1 {words}",
+        f"gpu_search --repeat 15 {words} 3,1024,1048576,1", f"gpu_search --host {words},u8",
+        f"gpu_search --memory-limit 2000 {words}", f"gpu_search --memory-limit 3500 {words}",
+        f"gpu_search --repeat 5 {words}", f"gpu_search --repeat 5 --devices cuda:0,1 {words}",
     ]  # fmt: skip
 
 
@@ -89,6 +89,12 @@ def test_files_of_another_kind_are_refused(tmp_path, write, option, cases, messa
     with pytest.raises(SystemExit, match=message):
         collect(tmp_path, option, write("a", *cases))
     assert not (tmp_path / "results/gpu.json").exists()
+
+
+@pytest.mark.parametrize("word", ["7", "host=x", "nobody=7"])
+def test_repeats_are_of_a_mode(tmp_path, write, word):
+    with pytest.raises(SystemExit, match="--repeat"):
+        collect(tmp_path, "--resident", write("a", case()), "--repeat", word)
 
 
 def test_the_page_shows_the_figures(tmp_path, write):
@@ -116,7 +122,7 @@ def test_the_page_shows_the_figures(tmp_path, write):
     # 512 MB in 20 ms, and four times that.
     streamed = (parts["streamed"], *shape, "f32", "int8", "488 MiB")
     assert cells(*streamed, "2,000 MiB")[9:12] == ["25.6 GB/s", "47 %", "1.00"]
-    assert cells(*streamed, "3,500 MiB")[9:12] == ["102 GB/s", "186 %", "4.00"]
+    assert cells(*streamed, "3,500 MiB")[9:12] == ["102 GB/s", "", "4.00"]
     assert cells(parts["multi"], *shape, "f32", "int8", "2")[7:10] == ["**4.10 ms**", "2,439,024", "1.95"]
 
 
