@@ -67,6 +67,16 @@ void check_space(const DatasetView& view, const char* what, const brute_force::B
   }
 }
 
+// A failed allocation anywhere in `work` becomes an error that says what was asked for.
+template <class Message, class Work>
+auto or_out_of_memory(Message&& what, Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory("the machine has no memory left for " + what());
+  }
+}
+
 BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
                              std::int64_t expected_queries, const Execution& execution) {
   validate(dataset.view(), "dataset");
@@ -80,7 +90,13 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   if (dataset.view().space == MemorySpace::cuda && execution.stream != nullptr) {
     cuda::wait_for_stream(execution.stream);
   }
-  state.prepared = state.backend->prepare(dataset.view(), parameters, expected_queries, execution);
+  state.prepared = or_out_of_memory(
+      [&] {
+        return fmt::format(
+            "the codes of {} rows of dimension {}; use --filter none, which needs none, or fewer rows",
+            dataset.rows(), dataset.view().dim);
+      },
+      [&] { return state.backend->prepare(dataset.view(), parameters, expected_queries, execution); });
   return state;
 }
 
@@ -109,14 +125,12 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
     cuda::wait_for_stream(execution.stream);
     execution.stream = nullptr;
   }
-  try {
-    return search(execution);
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory(
-        fmt::format("the machine has no memory left for {} queries with k = {}; ask for fewer neighbours, "
-                    "or search the queries in parts",
-                    queries.rows, k));
-  }
+  return or_out_of_memory(
+      [&] {
+        return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
+                           queries.rows, k);
+      },
+      [&] { return search(execution); });
 }
 
 Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
