@@ -37,6 +37,10 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
 /// Everything one search needs on one device; reused by the next one.
 struct Workspace {
   explicit Workspace(int device_ordinal) : device(device_ordinal) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  /// After a failure or a cancel kernels may still be on their way, into memory that is freed next.
+  ~Workspace() { (void)cudaStreamSynchronize(stream); }
   int device;
   cuda::Stream stream;
   cuda::Uploader uploader;

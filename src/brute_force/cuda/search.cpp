@@ -615,7 +615,11 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
     const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
     std::unique_ptr<Part> slot[2];
     cuda::Uploader uploader;
-    const cuda::Stream copies;
+    // Stopped half way, copies end before the memory goes that they write to.
+    struct Copies : cuda::Stream {
+      ~Copies() { (void)cudaStreamSynchronize(*this); }
+    };
+    const Copies copies;
     for (auto& part : slot) {
       part = std::make_unique<Part>(device, p.choice, data, p.metric, p.stream_rows);
       part->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, part->stream);
