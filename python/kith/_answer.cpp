@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "_gil.hpp"
 #include "kith/error.hpp"
 #include "kith/evaluate.hpp"
 
@@ -79,7 +80,7 @@ void bind_answer(nb::module_& module) {
         const Neighbors truth = from_python(true_distances, true_indices);
         Evaluation e;
         {
-          const nb::gil_scoped_release release;
+          const FreeGil free_gil;
           e = evaluate(result, truth, k);
         }
         nb::dict out;

@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include "_answer.hpp"
+#include "_gil.hpp"
 #include "core/int128.hpp"
 #include "cuda/device_memory.hpp"
 #include "cuda/devices.hpp"
@@ -55,7 +56,7 @@ nb::object copy_as(const GpuArray& a) {
   auto* values = new T[static_cast<std::size_t>(std::max<std::int64_t>(1, a.rows * a.columns))];
   const nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<T*>(p); });
   {
-    const nb::gil_scoped_release release;
+    const FreeGil free_gil;
     cuda::copy_to_host(a.data, a.device, values, static_cast<std::uint64_t>(bytes_of(a)));
   }
   return nb::cast(nb::ndarray<nb::numpy, T>(

@@ -10,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
+#include "_gil.hpp"
 #include "_rows.hpp"
 #include "kith/error.hpp"
 #include "kith/io.hpp"
@@ -72,7 +73,7 @@ void bind_io(nb::module_& module) {
          std::int64_t first_row, std::int64_t max_rows) {
         Dataset dataset;
         {
-          const nb::gil_scoped_release release;
+          const FreeGil free_gil;
           dataset = read_dataset(path, {parse_format(format), member, first_row, max_rows});
         }
         const char* dtype = numpy_name(dataset.dtype());
@@ -83,7 +84,7 @@ void bind_io(nb::module_& module) {
   module.def(
       "write",
       [](const std::filesystem::path& path, const Rows& rows, const std::string& format) {
-        const nb::gil_scoped_release release;
+        const FreeGil free_gil;
         write_dataset(path, rows.dataset, {parse_format(format)});
       },
       nb::arg("path"), nb::arg("rows"), nb::arg("format"), "Writes vectors, the whole file or nothing.");
@@ -92,7 +93,7 @@ void bind_io(nb::module_& module) {
       [](const std::filesystem::path& path) {
         Neighbors neighbors;
         {
-          const nb::gil_scoped_release release;
+          const FreeGil free_gil;
           neighbors = read_neighbors(path);
         }
         return to_python(std::move(neighbors));
@@ -103,7 +104,7 @@ void bind_io(nb::module_& module) {
       [](const std::filesystem::path& path, const Distances& distances, const Indices& indices,
          const std::string& format) {
         const Neighbors neighbors = from_python(distances, indices);
-        const nb::gil_scoped_release release;
+        const FreeGil free_gil;
         return write_neighbors(path, neighbors, {parse_format(format)});
       },
       nb::arg("path"), nb::arg("distances"), nb::arg("indices"), nb::arg("format"),

@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
+#include "_gil.hpp"
 #include "_gpu.hpp"
 #include "_io.hpp"
 #include "_rows.hpp"
@@ -201,6 +202,7 @@ NB_MODULE(_kith, module) {
   using namespace kith::python;
   // An index that a thread still searches at the interpreter's end is no fault: nothing is printed.
   nb::set_leak_warnings(false);
+  watch_the_interpreters_end();
   module.doc() = "The compiled part of kith. Use the package kith.";
   nb::register_exception_translator(&translate);
   module.def(

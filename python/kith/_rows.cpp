@@ -10,6 +10,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include "_gil.hpp"
 #include "_gpu.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
@@ -68,7 +69,7 @@ void gather(const T* from, std::int64_t rows, std::int64_t dim, std::int64_t row
 std::shared_ptr<const void> keep(Array array) {
   return {new Array(std::move(array)), [](Array* held) {
             if (!nb::is_alive()) return;  // after the interpreter's end there is nobody to give it back to
-            const nb::gil_scoped_acquire gil;
+            const TakeGil gil;
             delete held;
           }};
 }
@@ -82,7 +83,7 @@ std::string place_of(const DatasetView& view) {
 std::shared_ptr<const void> keep_object(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
             if (!nb::is_alive()) return;
-            const nb::gil_scoped_acquire gil;
+            const TakeGil gil;
             delete held;
           }};
 }
@@ -176,7 +177,7 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
         "must follow each other: pass a contiguous copy, for example x.contiguous()",
         what, row_stride, column_stride));
   }
-  const nb::gil_scoped_release release;
+  const FreeGil free_gil;
   Dataset copy = Dataset::allocate(*dtype, rows, dim);
   visit_dtype(*dtype, [&]<class T>(T) {
     gather(static_cast<const T*>(static_cast<const void*>(array.data())), rows, dim, row_stride,
@@ -203,7 +204,7 @@ Rows widen(const Rows& rows, Dtype to) {
                     numpy_name(from.dtype), from.device, numpy_name(to), numpy_name(to), numpy_name(to))
             .c_str());
   }
-  const nb::gil_scoped_release release;
+  const FreeGil free_gil;
   Dataset wide = Dataset::allocate(to, from.rows, from.dim);
   visit_dtype(from.dtype, [&]<class From>(From) {
     visit_dtype(to, [&]<class To>(To) {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include "_gil.hpp"
 #include "kith/error.hpp"
 
 namespace nb = nanobind;
@@ -38,31 +38,6 @@ struct Shared {
   std::vector<Report> reports;  // not yet delivered; the latest of each stage
   std::atomic<bool> stop{false};
   std::exception_ptr error;  // of the work; read after finished
-};
-
-bool interpreter_is_ending() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing() != 0;
-#else
-  return _Py_IsFinalizing() != 0;
-#endif
-}
-
-// Frees the GIL while it lives. A daemon thread that asks for the GIL while the interpreter ends would be
-// unwound by pthread_exit, which C++ frames answer with std::terminate (up to Python 3.13): park it instead,
-// as Python 3.14 does itself. The process is about to end.
-class FreeGil {
- public:
-  FreeGil() : state_(PyEval_SaveThread()) {}
-  FreeGil(const FreeGil&) = delete;
-  FreeGil& operator=(const FreeGil&) = delete;
-  ~FreeGil() {
-    while (interpreter_is_ending()) ::pause();
-    PyEval_RestoreThread(state_);
-  }
-
- private:
-  PyThreadState* state_;
 };
 
 // Delivers reports and runs signal handlers; needs the GIL. Throws nb::python_error.
@@ -130,9 +105,9 @@ void run(Execution execution, nb::object report, bool quick,
         finished = shared.finished;
         reports.swap(shared.reports);
       }
-      if (interpreter_is_ending()) shared.stop = true;
+      if (gate_is_closed()) shared.stop = true;
       if (shared.stop || (finished && reports.empty())) continue;
-      const nb::gil_scoped_acquire acquire;
+      const TakeGil gil;
       try {
         attend(report, reports);
       } catch (nb::python_error&) {

@@ -138,8 +138,10 @@ def test_a_signal_handler_that_returns_lets_the_search_go_on():
     assert out.split() == ["True", "True"]
 
 
-@pytest.mark.parametrize("queries", [1, 2000])
-def test_the_interpreter_may_end_while_a_daemon_thread_searches(queries):
+@pytest.mark.parametrize("threads", [1, 6])
+@pytest.mark.parametrize("queries, progress", [(1, "False"), (2000, "False"), (2000, "lambda done, total: None")])
+def test_the_interpreter_may_end_while_daemon_threads_search(queries, progress, threads):
+    # Several threads make it likely that one of them waits for the GIL just when the interpreter ends.
     code, out, err = run_python(
         f"""
         import threading, time, numpy as np, kith
@@ -147,8 +149,9 @@ def test_the_interpreter_may_end_while_a_daemon_thread_searches(queries):
         Q = np.zeros(({queries}, 64), np.float32)
         def forever():
             while True:
-                index.search(Q, 3, threads=1)
-        threading.Thread(target=forever, daemon=True).start()
+                index.search(Q, 3, threads=1, progress={progress})
+        for _ in range({threads}):
+            threading.Thread(target=forever, daemon=True).start()
         time.sleep(0.3)
         print("leaving")
         """

@@ -1,0 +1,73 @@
+#include "_gil.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include <unistd.h>
+
+namespace nb = nanobind;
+
+namespace kith::python {
+namespace {
+
+// A report function that Python code runs while the interpreter ends is waited for, but not for ever.
+constexpr std::chrono::seconds longest_wait{5};
+
+std::atomic<bool> closed{false};
+std::atomic<int> at_the_gate{0};
+// The thread that ends the interpreter: it holds the GIL until the end and is never parked. Written before
+// `closed`, read after it.
+std::thread::id ends_the_interpreter;
+
+bool may_not_pass() {
+  return closed.load() && std::this_thread::get_id() != ends_the_interpreter;
+}
+
+void come_to_the_gate() {
+  at_the_gate.fetch_add(1);
+  if (!may_not_pass()) return;
+  at_the_gate.fetch_sub(1);
+  while (true) ::pause();
+}
+
+void close_the_gate() {
+  ends_the_interpreter = std::this_thread::get_id();
+  closed.store(true);
+  PyThreadState* const state = PyEval_SaveThread();
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
+  while (at_the_gate.load() != 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  PyEval_RestoreThread(state);
+}
+
+}  // namespace
+
+void watch_the_interpreters_end() {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_the_gate));
+}
+
+bool gate_is_closed() {
+  return may_not_pass();
+}
+
+FreeGil::~FreeGil() {
+  come_to_the_gate();
+  PyEval_RestoreThread(state_);
+  at_the_gate.fetch_sub(1);
+}
+
+TakeGil::TakeGil() : had_it_(PyGILState_Check() != 0) {
+  if (had_it_) return;
+  come_to_the_gate();
+  state_ = PyGILState_Ensure();
+}
+
+TakeGil::~TakeGil() {
+  if (had_it_) return;
+  PyGILState_Release(state_);
+  at_the_gate.fetch_sub(1);
+}
+
+}  // namespace kith::python
