@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes go down only: core, io, cuda < distance, select_k, codes < algorithms <
+"""Checks that includes go down only: core, io, cuda < distance, select_k, codes, point_tree < algorithms <
 any_index, knn < cli, python. Never up, never sideways between algorithms.
 
 usage: check_tiers.py [ROOT]
@@ -11,7 +11,7 @@ from pathlib import Path
 # Rooms of src/ by tier; rooms of one tier in `siblings` may include each other.
 TIERS = [
     {"core", "io", "cuda"},
-    {"distance", "select_k", "codes", "evaluate", "generate"},
+    {"distance", "select_k", "codes", "point_tree", "evaluate", "generate"},
     {"brute_force", "kd_tree", "octree", "vamana", "hybrid_graph", "point_tiles"},
     {"any_index", "knn", "sharded"},
 ]

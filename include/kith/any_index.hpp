@@ -10,8 +10,22 @@
 #include <vector>
 
 #include "kith/brute_force.hpp"
+#include "kith/kd_tree.hpp"
+#include "kith/octree.hpp"
 
 namespace kith {
+
+/// Parameters of any type of index; each type takes those it knows.
+struct IndexParameters {
+  Metric metric = Metric::sqeuclidean;
+  Filter filter = Filter::automatic;  ///< brute_force
+  std::int64_t leaf_size = 0;         ///< kd_tree, octree: most points a leaf; 0: the default
+
+  IndexParameters() = default;
+  IndexParameters(Metric m, Filter f, std::int64_t leaf = 0) : metric(m), filter(f), leaf_size(leaf) {}
+  IndexParameters(const BruteForceParameters& p)  // NOLINT(google-explicit-constructor)
+      : metric(p.metric), filter(p.filter) {}
+};
 
 /// A type-erased index. Cheap to copy; copies share the index.
 class AnyIndex {
@@ -21,9 +35,9 @@ class AnyIndex {
   AnyIndex(std::string_view type, Index index)
       : self_(std::make_shared<Model<Index>>(std::string(type), std::move(index))) {}
 
-  /// @param type "brute_force"; index_types() lists them
-  /// @throws InvalidArgument for an unknown type
-  static AnyIndex build(std::string_view type, const Dataset& dataset, const BruteForceParameters& parameters,
+  /// @param type "brute_force", "kd_tree", "octree"; index_types() lists them
+  /// @throws InvalidArgument for an unknown type, and what the type's build throws
+  static AnyIndex build(std::string_view type, const Dataset& dataset, const IndexParameters& parameters,
                         const Execution& execution = {});
 
   /// Opens a saved index of whatever type its header names.
@@ -46,6 +60,12 @@ class AnyIndex {
   Dtype dtype() const noexcept { return self_->dtype(); }
   Metric metric() const noexcept { return self_->metric(); }
   std::uint64_t memory_bytes() const noexcept { return self_->memory_bytes(); }
+
+  /// What the trees offer beyond search, when it is one of them; else nullptr. Lives as long as this AnyIndex.
+  const PointTree* point_tree() const noexcept {
+    if (const auto* tree = get_if<KdTree>()) return tree;
+    return get_if<Octree>();
+  }
 
   /// The index itself when it is of that class, else nullptr; lives as long as this AnyIndex.
   template <class Index>
@@ -92,5 +112,16 @@ class AnyIndex {
 
 /// Names that AnyIndex::build accepts.
 std::vector<std::string> index_types();
+
+/// An index type and why it is the one.
+struct IndexChoice {
+  std::string index;
+  std::string reason;
+};
+
+/// The type that answers a task soonest, its build included, by costs measured on one machine (docs/which-index.md).
+/// @param queries how many are expected; 0: many
+IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, Metric metric,
+                         const Execution& execution = {});
 
 }  // namespace kith

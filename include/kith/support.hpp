@@ -25,14 +25,30 @@ struct Support {
   Device::Kind backend;
 };
 
+/// Metrics that bound distances by boxes: those of the trees.
+inline constexpr std::array tree_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
+
+/// Whether an index type takes rows of a dimension.
+constexpr bool supports_dim(std::string_view index, std::int64_t dim) {
+  return dim >= 1 && (index != "octree" || dim == 2 || dim == 3);
+}
+
 namespace detail {
 constexpr auto make_support() {
   constexpr std::array backends = {Device::Kind::cpu, Device::Kind::cuda};
-  std::array<Support, backends.size() * all_dtypes.size() * all_metrics.size()> list{};
+  constexpr std::array trees = {std::string_view("kd_tree"), std::string_view("octree")};
+  std::array<Support, backends.size() * all_dtypes.size() * all_metrics.size() +
+                          trees.size() * all_dtypes.size() * tree_metrics.size()>
+      list{};
   std::size_t at = 0;
   for (Device::Kind backend : backends) {
     for (Dtype dtype : all_dtypes) {
       for (Metric metric : all_metrics) list[at++] = Support{"brute_force", dtype, metric, backend};
+    }
+  }
+  for (std::string_view tree : trees) {
+    for (Dtype dtype : all_dtypes) {
+      for (Metric metric : tree_metrics) list[at++] = Support{tree, dtype, metric, Device::Kind::cpu};
     }
   }
   return list;

@@ -20,11 +20,14 @@ class Conformance : public testing::TestWithParam<Support> {
     if (!backend_usable(GetParam())) GTEST_SKIP() << "no usable CUDA device here";
   }
 
+  static bool is_tree() { return GetParam().index != "brute_force"; }
+
   void check(const std::string& what, const Values& values, std::vector<std::int64_t> ks) {
     std::sort(ks.begin(), ks.end());
     ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
     ks.erase(std::remove_if(ks.begin(), ks.end(), [](std::int64_t k) { return k < 1; }), ks.end());
     const Support& entry = GetParam();
+    if (!supports_dim(entry.index, values.data.dim)) return;
     const Problem problem = make_problem(what, values, entry.dtype, entry.metric, ks.back());
     check_everywhere(problem, entry, ks);
   }
@@ -51,7 +54,7 @@ TEST_P(Conformance, Rows) {
        thinned({0,   1,   2,   3,   4,   5,   6,   7,   8,   9,   15,   16,   17,   31,   32,   33,  47,
                 48,  49,  63,  64,  65,  66,  95,  96,  97,  127, 128,  129,  191,  192,  193,  255, 256,
                 257, 383, 384, 385, 511, 512, 513, 639, 640, 641, 1023, 1024, 1025, 2047, 2048, 2049})) {
-    check("rows", gaussian(n, n % 2 == 0 ? 20 : 5, 5, 200 + static_cast<std::uint64_t>(n)), {1, 7, n, n + 1});
+    check("rows", gaussian(n, is_tree() ? 2 + n % 2 : n % 2 == 0 ? 20 : 5, 5, 200 + static_cast<std::uint64_t>(n)), {1, 7, n, n + 1});
   }
 }
 
@@ -59,7 +62,7 @@ TEST_P(Conformance, Queries) {
   for (const std::int64_t q :
        thinned({0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19, 23,
                 24, 25, 31, 32, 33, 48, 63, 64, 65, 66, 71, 72, 73, 95, 96, 97, 127, 128, 129, 257})) {
-    check("queries", gaussian(130, q % 2 == 0 ? 33 : 3, q, 300 + static_cast<std::uint64_t>(q)), {5});
+    check("queries", gaussian(130, q % 2 == 0 && !is_tree() ? 33 : 3, q, 300 + static_cast<std::uint64_t>(q)), {5});
   }
 }
 
@@ -77,6 +80,7 @@ TEST_P(Conformance, Kinds) {
     std::vector<std::int64_t> ks;
   };
   std::vector<Shape> shapes = {{150, 3, 7, {1, 10, 65}},
+                               {400, 2, 7, {3, 33}},
                                {63, 1, 5, {4, 64}},
                                {321, 17, 6, {2, 64}},
                                {700, 64, 13, {1, 10}},
@@ -100,9 +104,11 @@ TEST_P(Conformance, Kinds) {
 TEST_P(Conformance, ZeroPadding) {
   const Support& entry = GetParam();
   for (const std::int64_t d : {1, 3, 8, 13, 30}) {
+    if (!supports_dim(entry.index, d)) continue;
     const Values plain = gaussian(200, d, 6, 600 + static_cast<std::uint64_t>(d));
     Problem problem = make_problem("zero_padding", plain, entry.dtype, entry.metric, 20);
     for (const std::int64_t padded : {d + 1, d + 2, d + 8, d + 61}) {
+      if (!supports_dim(entry.index, padded)) continue;
       for (reference::Matrix* matrix : {&problem.data, &problem.queries}) {
         reference::Matrix wide{matrix->rows, padded, {}};
         wide.values.assign(static_cast<std::size_t>(wide.rows * padded), 0.0);
@@ -127,7 +133,7 @@ TEST_P(Conformance, ManyRows) {
     const std::string_view what = kind.name;
     if (what == "shell_1e-7" || what == "duplicates" || what == "lattice" || what == "descending" ||
         what == "near_duplicates_1e-6" || what == "outlier") {
-      check(kind.name, kind.make(n / 2, 20, 2, random), {10, 100});
+      check(kind.name, kind.make(n / 2, is_tree() ? 3 : 20, 2, random), {10, 100});
     }
   }
 }
@@ -135,6 +141,7 @@ TEST_P(Conformance, ManyRows) {
 // Rows that no filter tells apart, enough of them for an engine to give its filter up half-way.
 TEST_P(Conformance, UselessFilter) {
   const Support& entry = GetParam();
+  if (entry.index != "brute_force") GTEST_SKIP() << "trees have no filter to give up";
   const std::int64_t n = size() == Size::reduced ? 3000 : 44'000;
   Random random(705);
   std::int64_t fallbacks = 0;
@@ -165,6 +172,7 @@ TEST_P(Conformance, UselessFilter) {
 // Sums of products that need more than 31 bits, and the last dimension before.
 TEST_P(Conformance, LongVectors) {
   const Support& entry = GetParam();
+  if (!supports_dim(entry.index, 32768)) GTEST_SKIP() << "not for this dimension";
   constexpr std::int64_t longest_int8 = 32768;
   for (const std::int64_t d : thinned({longest_int8, longest_int8 + 1})) {
     for (const Kind& kind : kinds()) {

@@ -1,0 +1,142 @@
+/// @file
+/// What KdTree and Octree share: exact search in low dimension over a tree of bounding boxes, and what is
+/// built on top of it (self-join, radius search, normals, outliers). Answers are the same bits as those of
+/// BruteForce (docs/exact-contract.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/metric.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith {
+
+namespace point_tree {
+struct Tree;
+}
+
+/// The rows within a radius of each query, as compressed sparse rows: those of query i are
+/// [offsets[i], offsets[i + 1]).
+struct RadiusNeighbors {
+  std::int64_t queries = 0;
+  std::vector<std::int64_t> offsets;  ///< queries + 1; offsets[0] is 0
+  std::vector<std::int64_t> indices;
+  /// float for f32, f16, bf16, i8, u8 data; double for f64 data
+  std::variant<std::vector<float>, std::vector<double>> distances;
+  SearchStatistics statistics;
+
+  Dtype distance_dtype() const noexcept { return distances.index() == 0 ? Dtype::f32 : Dtype::f64; }
+
+  std::span<const std::int64_t> indices_of(std::int64_t query) const {
+    const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)]);
+    const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query) + 1]);
+    return {indices.data() + first, last - first};
+  }
+  /// One distance, whatever the type held; `rank` counts from the query's first.
+  double distance(std::int64_t query, std::int64_t rank) const {
+    const auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)] + rank);
+    return std::visit([at](const auto& held) { return static_cast<double>(held[at]); }, distances);
+  }
+};
+
+struct RadiusOptions {
+  bool sorted = true;              ///< ascending by (distance, index); else in no particular order
+  std::int64_t max_neighbors = 0;  ///< only this many of the nearest rows a query (then sorted); 0: all
+};
+
+/// Which rows are a point's neighbours: the k nearest, all within a radius, or the k nearest of those.
+struct Neighborhood {
+  std::int64_t k = 0;  ///< 0: no limit, a radius must be given
+  double radius = std::numeric_limits<double>::infinity();  ///< in units of the tree's metric
+};
+
+/// Normals of the surface that points were measured on (Hoppe et al., SIGGRAPH 1992): the direction of least
+/// variance of each point's neighbourhood, the point itself included.
+struct Normals {
+  std::vector<double> normals;    ///< [rows, dim], unit length; NaN with fewer than `dim` neighbours
+  std::vector<double> curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
+};
+
+/// Distances of a point's neighbours, itself excluded.
+struct Outliers {
+  std::vector<double> mean_distance;  ///< [rows], in units of the metric's distance; NaN without neighbours
+  std::vector<bool> outlier;          ///< [rows]
+  double mean = 0;                    ///< of mean_distance over all points
+  double deviation = 0;               ///< its standard deviation (of the sample)
+  double threshold = 0;               ///< mean + ratio * deviation; farther points are outliers
+};
+
+/// A tree over rows; see KdTree and Octree. Keeps its own copy of the rows, in its own order; the caller's
+/// array is neither changed nor needed after the build, and every index returned is a row of it.
+///
+/// Thread-safe: any number of threads may search one tree. Copies share it. Distances, radii included, are in
+/// units of the metric: squared for sqeuclidean.
+class PointTree {
+ public:
+  /// The k nearest rows of each query, none farther than `radius`.
+  /// @param queries [q, dim] of the rows' dtype
+  /// @param k at least 1; where fewer rows are found, -1 and +inf
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
+                   double radius = std::numeric_limits<double>::infinity()) const;
+
+  /// The same into memory of the caller's; complete when the call returns.
+  SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
+                               const Execution& execution = {}) const;
+
+  /// The k nearest other rows of every row; with `include_self` a row counts among its own neighbours.
+  /// @return [rows, k]; -1 and +inf for rows with a NaN
+  Neighbors all_knn(std::int64_t k, bool include_self = false, const Execution& execution = {},
+                    double radius = std::numeric_limits<double>::infinity()) const;
+
+  /// All rows within `radius` (inclusive) of each query.
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+  RadiusNeighbors radius_search(const DatasetView& queries, double radius, const RadiusOptions& options = {},
+                                const Execution& execution = {}) const;
+
+  /// How many rows are within `radius` (inclusive) of each query.
+  std::vector<std::int64_t> count_within(const DatasetView& queries, double radius,
+                                         const Execution& execution = {}) const;
+
+  /// @param viewpoint [dim] normals are flipped to point towards it; none: the largest component is positive
+  /// @throws InvalidArgument when dim is not 2 or 3, or the metric is manhattan
+  Normals normals(const Neighborhood& neighborhood, const std::optional<std::vector<double>>& viewpoint = {},
+                  const Execution& execution = {}) const;
+
+  /// Statistical outlier removal (Rusu et al. 2008): points whose mean distance to their neighbours is more
+  /// than `ratio` standard deviations above the mean of all points. Points without a neighbour are outliers.
+  Outliers outliers(const Neighborhood& neighborhood, double ratio = 2, const Execution& execution = {}) const;
+
+  /// Rows a unit of length, area or volume (for euclidean distances, of any dim) around each row: with a
+  /// radius, the rows within it, itself included; with k alone, k over the ball that reaches the k-th other row.
+  std::vector<double> density(const Neighborhood& neighborhood, const Execution& execution = {}) const;
+
+  /// Writes one file, whole or not at all.
+  /// @throws IoError
+  void save(const std::filesystem::path& path, const Execution& execution = {}) const;
+
+  std::int64_t rows() const noexcept;
+  std::int64_t dim() const noexcept;
+  Dtype dtype() const noexcept;
+  Metric metric() const noexcept;
+  std::int64_t leaf_size() const noexcept;
+  /// Bytes of the tree, its copy of the rows included.
+  std::uint64_t memory_bytes() const noexcept;
+
+ protected:
+  explicit PointTree(std::shared_ptr<const point_tree::Tree> tree) : tree_(std::move(tree)) {}
+  std::shared_ptr<const point_tree::Tree> tree_;
+};
+
+}  // namespace kith

@@ -1,0 +1,361 @@
+// Building a k-d tree: points are records that move as they are divided.
+//
+// A large node takes a sample of its points, divides the sample at medians of the widest axis four times over
+// and sends every point down these 15 comparisons to one of 16 children: one pass to look, one to move, for
+// four levels (the sieve of the Pkd-tree: Men et al., SIGMOD 2025). A small one is divided by exact medians, in
+// cache, at places that fill the leaves. So the expected cost is O(n log n) with a small constant, and equal
+// values cannot make it worse: where a sample divides badly, exact medians, which divide by count, take over.
+#include "kd_tree/cpu/build.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/parallel.hpp"
+#include "core/sample.hpp"
+#include "point_tree/builder.hpp"
+#include "point_tree/tuning.hpp"
+
+namespace kith::kd_tree {
+namespace {
+
+using point_tree::Arrays;
+using point_tree::Branch;
+using point_tree::node_width;
+using point_tree::Points;
+namespace tuning = point_tree::tuning;
+
+// A point on the move: its coordinates go with it in low dimension, else it is only a number.
+template <class T, class Id, int D>
+struct Record {
+  T x[D];
+  Id row;
+};
+template <class T, class Id>
+struct Record<T, Id, 0> {
+  Id row;
+};
+
+// Of a leaf size, the multiple that medians are moved to, so that leaves fill whole registers.
+constexpr std::int64_t register_points = 16;
+
+template <class T, class Id, int D>
+class Builder {
+  using R = Record<T, Id, D>;
+  struct Range {
+    std::int64_t begin;
+    std::int64_t count;
+    bool identical = false;
+  };
+  using Ranges = std::vector<Range>;
+
+ public:
+  Builder(const Points<T>& points, std::int64_t leaf_size, const Execution& execution)
+      : points_(points),
+        dim_(points.dim),
+        leaf_(leaf_size),
+        execution_(execution),
+        threads_(resolve_threads(execution)),
+        arrays_(points.count, points.dim),
+        records_(points.count),
+        other_(points.count),
+        buckets_(points.count) {}
+
+  point_tree::Tree run(const DatasetView& rows) {
+    load(rows.rows);
+    if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
+    ProgressCounter progress(execution_, "build", points_.count);
+    progress_ = &progress;
+    // The root is divided by all threads; its children, and theirs, go to one thread each.
+    auto root = std::make_unique<Branch<T>>(dim_);
+    struct Job {
+      Branch<T>* parent;
+      std::int64_t child;
+      Range range;
+    };
+    std::vector<Job> jobs;
+    const std::int64_t shared = std::max(tuning::smallest_shared_node, points_.count / (4 * threads_));
+    std::vector<std::pair<Branch<T>*, Range>> large = {{root.get(), {0, points_.count}}};
+    std::vector<std::tuple<Branch<T>*, std::int64_t, std::unique_ptr<Branch<T>>>> middle;
+    while (!large.empty()) {
+      auto [branch, range] = large.back();
+      large.pop_back();
+      const Ranges ranges = divide(range, true);
+      link(*branch, ranges);
+      for (std::size_t c = 0; c < ranges.size(); ++c) {
+        const auto child = static_cast<std::int64_t>(c);
+        if (!ranges[c].identical && ranges[c].count > shared && threads_ > 1) {
+          middle.emplace_back(branch, child, std::make_unique<Branch<T>>(dim_));
+          large.emplace_back(std::get<2>(middle.back()).get(), ranges[c]);
+        } else {
+          jobs.push_back({branch, child, ranges[c]});
+        }
+      }
+    }
+    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+      return a.range.count != b.range.count ? a.range.count > b.range.count : a.range.begin < b.range.begin;
+    });
+    parallel_for(threads_, static_cast<std::int64_t>(jobs.size()), [&](std::int64_t i) {
+      const Job& job = jobs[static_cast<std::size_t>(i)];
+      grow(*job.parent, job.child, job.range);
+    });
+    // Children before their parents: a box needs those below it.
+    for (auto at = middle.rbegin(); at != middle.rend(); ++at) {
+      std::get<0>(*at)->adopt(std::get<1>(*at), std::move(std::get<2>(*at)), dim_);
+    }
+    progress.finish();
+    return arrays_.finish(root.get(), points_, rows);
+  }
+
+ private:
+  T value(const R& record, std::int64_t axis) const {
+    if constexpr (D > 0) {
+      return record.x[axis];
+    } else {
+      return points_.row(static_cast<std::int64_t>(record.row))[axis];
+    }
+  }
+
+  void load(std::int64_t rows) {
+    constexpr std::int64_t block = 1 << 16;
+    parallel_for(threads_, (rows + block - 1) / block, [&](std::int64_t b) {
+      const std::int64_t first = b * block;
+      auto out = std::lower_bound(points_.left_out.begin(), points_.left_out.end(), first);
+      std::int64_t to = first - (out - points_.left_out.begin());
+      for (std::int64_t i = first; i < std::min(rows, first + block); ++i) {
+        if (out != points_.left_out.end() && *out == i) {
+          ++out;
+          continue;
+        }
+        R& record = records_[to++];
+        record.row = static_cast<Id>(i);
+        if constexpr (D > 0) std::copy_n(points_.row(i), D, record.x);
+      }
+    });
+  }
+
+  void link(Branch<T>& branch, const Ranges& ranges) const {
+    branch.links.count = static_cast<std::int64_t>(ranges.size());
+    for (std::size_t c = 0; c < ranges.size(); ++c) branch.links.begin[c] = ranges[c].begin;
+    branch.links.begin[ranges.size()] = ranges.back().begin + ranges.back().count;
+  }
+
+  void grow(Branch<T>& parent, std::int64_t child, const Range& range) {
+    if (range.identical || range.count <= leaf_) {
+      arrays_.write_leaf(parent, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
+        const R& record = records_[range.begin + i];
+        if constexpr (D > 0) {
+          return std::pair<const T*, Id>(record.x, record.row);
+        } else {
+          return std::pair<const T*, Id>(points_.row(static_cast<std::int64_t>(record.row)), record.row);
+        }
+      });
+      if (range.count > register_points * 64) progress_->advance(range.count);
+      return;
+    }
+    auto branch = std::make_unique<Branch<T>>(dim_);
+    const Ranges ranges = divide(range, false);
+    link(*branch, ranges);
+    for (std::size_t c = 0; c < ranges.size(); ++c) {
+      grow(*branch, static_cast<std::int64_t>(c), ranges[c]);
+    }
+    parent.adopt(child, std::move(branch), dim_);
+    if (range.count <= tuning::split_by_sample) progress_->advance(range.count);
+  }
+
+  // Cuts a range that is too large for a leaf into 1 to 16 parts, moving its records.
+  Ranges divide(const Range& range, bool together) {
+    Ranges ranges;
+    if (range.count > std::max(tuning::split_by_sample, node_width * leaf_) &&
+        divide_by_sample(range, together, ranges)) {
+      return ranges;
+    }
+    divide_exactly(range, node_width, ranges);
+    return ranges;
+  }
+
+  struct Box {
+    std::vector<T> lower, upper;
+    std::int64_t widest = 0;
+    bool point = false;
+  };
+
+  Box box_of(const R* records, std::int64_t count) const {
+    std::array<T, 32> fixed_lower;
+    std::array<T, 32> fixed_upper;
+    Box box;
+    T* lower = fixed_lower.data();
+    T* upper = fixed_upper.data();
+    if (dim_ > 32) {
+      box.lower.resize(static_cast<std::size_t>(dim_));
+      box.upper.resize(static_cast<std::size_t>(dim_));
+      lower = box.lower.data();
+      upper = box.upper.data();
+    }
+    const std::int64_t dim = D > 0 ? D : dim_;
+    for (std::int64_t j = 0; j < dim; ++j) lower[j] = upper[j] = value(records[0], j);
+    for (std::int64_t i = 1; i < count; ++i) {
+      for (std::int64_t j = 0; j < dim; ++j) {
+        const T v = value(records[i], j);
+        lower[j] = v < lower[j] ? v : lower[j];
+        upper[j] = v > upper[j] ? v : upper[j];
+      }
+    }
+    // Halves, so that the widest of all cannot overflow.
+    T widest = 0;
+    for (std::int64_t j = 0; j < dim; ++j) {
+      const T extent = upper[j] / 2 - lower[j] / 2;
+      if (extent > widest) {
+        widest = extent;
+        box.widest = j;
+      }
+    }
+    if (widest == 0) {  // halves of neighbouring subnormals may be equal
+      box.point = true;
+      for (std::int64_t j = 0; j < dim; ++j) {
+        if (lower[j] != upper[j]) {
+          box.point = false;
+          box.widest = j;
+        }
+      }
+    }
+    return box;
+  }
+
+  // Medians of the widest axis, until `parts` parts are there or all are leaves.
+  void divide_exactly(const Range& range, std::int64_t parts, Ranges& ranges) {
+    R* records = records_.data() + range.begin;
+    if (range.count <= leaf_ || parts == 1) {
+      ranges.push_back(range);
+      return;
+    }
+    const Box box = box_of(records, range.count);
+    if (box.point) {
+      ranges.push_back({range.begin, range.count, true});
+      return;
+    }
+    std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
+    if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
+    std::nth_element(records, records + middle, records + range.count, [&](const R& a, const R& b) {
+      return value(a, box.widest) < value(b, box.widest);
+    });
+    divide_exactly({range.begin, middle}, parts / 2, ranges);
+    divide_exactly({range.begin + middle, range.count - middle}, parts / 2, ranges);
+  }
+
+  // 15 comparisons as a heap: node i has children 2i and 2i + 1.
+  struct Sieve {
+    std::int64_t axis[node_width] = {};
+    T value[node_width] = {};
+  };
+
+  void fill(Sieve& sieve, std::int64_t node, R* sample, std::int64_t count) const {
+    if (node >= node_width) return;
+    if (count == 0) {
+      fill(sieve, 2 * node, sample, 0);
+      fill(sieve, 2 * node + 1, sample, 0);
+      return;
+    }
+    const Box box = box_of(sample, count);
+    const std::int64_t middle = count / 2;
+    std::nth_element(sample, sample + middle, sample + count, [&](const R& a, const R& b) {
+      return value(a, box.widest) < value(b, box.widest);
+    });
+    sieve.axis[node] = box.widest;
+    sieve.value[node] = value(sample[middle], box.widest);
+    fill(sieve, 2 * node, sample, middle);
+    fill(sieve, 2 * node + 1, sample + middle, count - middle);
+  }
+
+  // False when the sample divides badly; nothing has moved then.
+  bool divide_by_sample(const Range& range, bool together, Ranges& ranges) {
+    R* from = records_.data() + range.begin;
+    R* to = other_.data() + range.begin;
+    unsigned char* bucket = buckets_.data() + range.begin;
+    std::vector<R> sample;
+    sample.reserve(static_cast<std::size_t>(tuning::sample));
+    for (const std::int64_t i : sample_rows(range.count, tuning::sample)) sample.push_back(from[i]);
+    if (box_of(sample.data(), tuning::sample).point) return false;
+    Sieve sieve;
+    fill(sieve, 1, sample.data(), tuning::sample);
+
+    const int threads = together ? threads_ : 1;
+    const std::int64_t blocks = threads == 1 ? 1 : 4 * threads;
+    std::vector<std::array<std::int64_t, node_width>> counts(static_cast<std::size_t>(blocks));
+    const auto part = [&](std::int64_t b) { return range.count * b / blocks; };
+    parallel_for(threads, blocks, [&](std::int64_t b) {
+      std::array<std::int64_t, node_width> seen{};
+      for (std::int64_t i = part(b); i < part(b + 1); ++i) {
+        std::int64_t node = 1;
+        for (int step = 0; step < 4; ++step) {
+          node = 2 * node + (value(from[i], sieve.axis[node]) >= sieve.value[node] ? 1 : 0);
+        }
+        bucket[i] = static_cast<unsigned char>(node - node_width);
+        ++seen[static_cast<std::size_t>(node - node_width)];
+      }
+      counts[static_cast<std::size_t>(b)] = seen;
+      progress_->advance(0);
+    });
+    std::int64_t at = 0;
+    for (std::size_t c = 0; c < node_width; ++c) {
+      const std::int64_t first = at;
+      for (auto& block : counts) at += std::exchange(block[c], at);
+      if (at > first) ranges.push_back({range.begin + first, at - first});
+    }
+    const auto most = std::max_element(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+      return a.count < b.count;
+    });
+    if (most->count > range.count / 2) {
+      ranges.clear();
+      return false;
+    }
+    parallel_for(threads, blocks, [&](std::int64_t b) {
+      auto place = counts[static_cast<std::size_t>(b)];
+      for (std::int64_t i = part(b); i < part(b + 1); ++i) to[place[bucket[i]]++] = from[i];
+    });
+    parallel_for(threads, blocks, [&](std::int64_t b) { std::copy(to + part(b), to + part(b + 1), from + part(b)); });
+    return true;
+  }
+
+  const Points<T>& points_;
+  std::int64_t dim_;
+  std::int64_t leaf_;
+  const Execution& execution_;
+  int threads_;
+  ProgressCounter* progress_ = nullptr;
+  Arrays<T, Id> arrays_;
+  AlignedBuffer<R> records_, other_;
+  AlignedBuffer<unsigned char> buckets_;
+};
+
+template <class T, class Id>
+point_tree::Tree build_as(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution) {
+  const Points<T> points = point_tree::read_points<T>(rows, execution);
+  switch (rows.dim) {
+    case 2: return Builder<T, Id, 2>(points, leaf_size, execution).run(rows);
+    case 3: return Builder<T, Id, 3>(points, leaf_size, execution).run(rows);
+    default: return Builder<T, Id, 0>(points, leaf_size, execution).run(rows);
+  }
+}
+
+}  // namespace
+
+std::uint64_t build_bytes_a_point(const DatasetView& rows) {
+  const std::uint64_t id = rows.rows > point_tree::largest_narrow_tree() ? 8 : 4;
+  const std::uint64_t element = rows.dtype == Dtype::f64 ? 8 : 4;
+  const std::uint64_t record = rows.dim == 2 || rows.dim == 3 ? static_cast<std::uint64_t>(rows.dim) * element : 0;
+  return 2 * ((record + id + element - 1) / element * element) + 1;
+}
+
+point_tree::Tree build(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution) {
+  const bool wide = rows.rows > point_tree::largest_narrow_tree();
+  if (rows.dtype == Dtype::f64) {
+    return wide ? build_as<double, std::int64_t>(rows, leaf_size, execution)
+                : build_as<double, std::uint32_t>(rows, leaf_size, execution);
+  }
+  return wide ? build_as<float, std::int64_t>(rows, leaf_size, execution)
+              : build_as<float, std::uint32_t>(rows, leaf_size, execution);
+}
+
+}  // namespace kith::kd_tree

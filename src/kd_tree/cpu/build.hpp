@@ -1,0 +1,16 @@
+// Building a k-d tree on the CPU.
+#pragma once
+
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "point_tree/tree.hpp"
+
+namespace kith::kd_tree {
+
+/// Bytes a point beyond its copy in the tree: two records.
+std::uint64_t build_bytes_a_point(const DatasetView& rows);
+
+/// @throws Cancelled, OutOfMemory
+point_tree::Tree build(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution);
+
+}  // namespace kith::kd_tree

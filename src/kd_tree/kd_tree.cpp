@@ -1,0 +1,20 @@
+// KdTree: checks, dispatch to a backend, load.
+#include "kith/kd_tree.hpp"
+
+#include "kd_tree/cpu/build.hpp"
+#include "point_tree/build.hpp"
+#include "point_tree/file.hpp"
+
+namespace kith {
+
+KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters, const Execution& execution) {
+  return KdTree(point_tree::build_checked({"kd_tree", parameters.metric, parameters.leaf_size}, dataset, execution,
+                                          kd_tree::build_bytes_a_point, kd_tree::build));
+}
+
+KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {
+  point_tree::check_devices("kd_tree", execution);
+  return KdTree(point_tree::load(path, "kd_tree"));
+}
+
+}  // namespace kith

@@ -1,0 +1,80 @@
+// Checks and estimates before a tree is built.
+#include "point_tree/build.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+#include "point_tree/tuning.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+// Bytes that building takes at its peak beyond the caller's rows.
+std::uint64_t estimate(const DatasetView& rows, std::int64_t leaf_size, std::uint64_t bytes_a_point) {
+  const std::uint64_t element = rows.dtype == Dtype::f64 ? 8 : 4;
+  const auto n = static_cast<std::uint64_t>(rows.rows);
+  const auto dim = static_cast<std::uint64_t>(rows.dim);
+  const std::uint64_t id = rows.rows > largest_narrow_tree() ? 8 : 4;
+  const bool converted = rows.dtype != Dtype::f32 && rows.dtype != Dtype::f64;
+  const auto node = static_cast<std::uint64_t>(rows.dtype == Dtype::f64 ? node_bytes<double>(rows.dim)
+                                                                        : node_bytes<float>(rows.dim));
+  // Leaves are half full or more, nodes likewise; a node exists twice while the tree is laid out.
+  const std::uint64_t nodes = n / static_cast<std::uint64_t>(leaf_size) / 4 + 1;
+  return n * (dim * element * (converted ? 2 : 1) + id + bytes_a_point) + 2 * nodes * node;
+}
+
+}  // namespace
+
+void check_devices(const char* index, const Execution& execution) {
+  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
+  for (const Device& device : execution.devices) {
+    if (device.kind == Device::Kind::cpu) continue;
+    throw DeviceError(fmt::format("a {} runs on the CPU, not on {}; use cpu, or the index brute_force", index,
+                                  name(device)));
+  }
+}
+
+std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, const DatasetView& rows,
+                                          const Execution& execution, BytesAPoint bytes_a_point,
+                                          BuildFunction build) {
+  validate(rows, "dataset");
+  check_devices(parameters.index, execution);
+  const Metric metric = parameters.metric;
+  if (metric != Metric::sqeuclidean && metric != Metric::euclidean && metric != Metric::manhattan) {
+    throw InvalidArgument(fmt::format("the metric {} has no bounding boxes, which a {} needs; use the index "
+                                      "brute_force, or sqeuclidean, euclidean or manhattan",
+                                      name(metric), parameters.index));
+  }
+  if (parameters.leaf_size < 0 || parameters.leaf_size > tuning::largest_leaf) {
+    throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default", parameters.leaf_size,
+                                      tuning::largest_leaf));
+  }
+  if (rows.space == MemorySpace::cuda) {
+    throw InvalidArgument(fmt::format("the rows lie in the memory of cuda:{}, a {} is built on the CPU; copy them "
+                                      "to the host",
+                                      rows.device, parameters.index));
+  }
+  const std::int64_t leaf_size = parameters.leaf_size > 0 ? parameters.leaf_size : tuning::leaf_size;
+  const std::uint64_t need = estimate(rows, leaf_size, bytes_a_point(rows));
+  if (execution.memory_limit > 0 && need > execution.memory_limit) {
+    throw OutOfMemory(fmt::format("a {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
+                                  "the limit, or use fewer rows",
+                                  parameters.index, rows.rows, need, execution.memory_limit));
+  }
+  try {
+    auto tree = std::make_shared<Tree>(build(rows, leaf_size, execution));
+    tree->index = parameters.index;
+    tree->metric = metric;
+    tree->leaf_size = leaf_size;
+    return tree;
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(fmt::format("the machine has no memory left for a {} of {} rows, about {} bytes; use fewer "
+                                  "rows",
+                                  parameters.index, rows.rows, need));
+  }
+}
+
+}  // namespace kith::point_tree

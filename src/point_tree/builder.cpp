@@ -1,0 +1,171 @@
+// Reading rows for a tree, and laying out what a builder made.
+#include "point_tree/builder.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "core/parallel.hpp"
+#include "core/visit_dtype.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+std::int64_t& narrow_limit() {
+  static std::int64_t limit = std::numeric_limits<std::uint32_t>::max() - 1;
+  return limit;
+}
+
+// What a block of rows adds to Points.
+template <class T>
+struct Block {
+  std::vector<std::int64_t> left_out;
+  std::vector<T> lower, upper;
+};
+
+template <class T>
+std::int64_t flatten(const Branch<T>& branch, std::int64_t dim, std::byte* nodes, std::int64_t stride,
+                     std::int64_t& used, std::int64_t& levels, std::int64_t level) {
+  const std::int64_t number = used++;
+  levels = std::max(levels, level);
+  std::byte* at = nodes + number * stride;
+  std::memcpy(at, branch.boxes.data(), branch.boxes.size() * sizeof(T));
+  NodeLinks links = branch.links;
+  for (std::int64_t c = 0; c < links.count; ++c) {
+    const auto& below = branch.below[static_cast<std::size_t>(c)];
+    if (below != nullptr) {
+      links.child[c] = flatten(*below, dim, nodes, stride, used, levels, level + 1);
+    }
+  }
+  std::memcpy(at + branch.boxes.size() * sizeof(T), &links, sizeof links);
+  return number;
+}
+
+template <class T>
+std::int64_t count_nodes(const Branch<T>& branch) {
+  std::int64_t count = 1;
+  for (const auto& below : branch.below) count += below == nullptr ? 0 : count_nodes(*below);
+  return count;
+}
+
+}  // namespace
+
+std::int64_t largest_narrow_tree() {
+  return narrow_limit();
+}
+
+void set_largest_narrow_tree(std::int64_t rows) {
+  narrow_limit() = rows;
+}
+
+template <class T>
+Points<T> read_points(const DatasetView& rows, const Execution& execution) {
+  Points<T> points;
+  points.dim = rows.dim;
+  if (rows.dtype == dtype_of<T>) {
+    points.data = static_cast<const T*>(rows.data);
+    points.stride = rows.row_stride;
+  } else {
+    points.converted.resize(static_cast<std::size_t>(rows.rows * rows.dim));
+    points.data = points.converted.data();
+    points.stride = rows.dim;
+  }
+  constexpr std::int64_t block_rows = 1 << 16;
+  const std::int64_t blocks = (rows.rows + block_rows - 1) / block_rows;
+  std::vector<Block<T>> found(static_cast<std::size_t>(blocks));
+  ProgressCounter progress(execution, "build", std::max<std::int64_t>(1, blocks));
+  parallel_for(resolve_threads(execution), blocks, [&](std::int64_t b) {
+    Block<T>& block = found[static_cast<std::size_t>(b)];
+    const auto d = static_cast<std::size_t>(rows.dim);
+    block.lower.assign(d, std::numeric_limits<T>::infinity());
+    block.upper.assign(d, -std::numeric_limits<T>::infinity());
+    for (std::int64_t i = b * block_rows; i < std::min(rows.rows, (b + 1) * block_rows); ++i) {
+      if (rows.dtype != dtype_of<T>) {
+        T* to = points.converted.data() + i * rows.dim;
+        visit_dtype(rows.dtype, [&]<class From>(From /*tag*/) {
+          const auto* from = static_cast<const From*>(rows.row(i));
+          for (std::int64_t j = 0; j < rows.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
+        });
+      }
+      const T* x = points.row(i);
+      bool finite = true;
+      for (std::int64_t j = 0; j < rows.dim; ++j) finite = finite && std::isfinite(x[j]);
+      if (!finite) {
+        block.left_out.push_back(i);
+        continue;
+      }
+      for (std::size_t j = 0; j < d; ++j) {
+        block.lower[j] = std::min(block.lower[j], x[j]);
+        block.upper[j] = std::max(block.upper[j], x[j]);
+      }
+    }
+    progress.advance(0);
+  });
+  points.count = rows.rows;
+  points.lower.assign(static_cast<std::size_t>(rows.dim), std::numeric_limits<double>::infinity());
+  points.upper.assign(static_cast<std::size_t>(rows.dim), -std::numeric_limits<double>::infinity());
+  for (const Block<T>& block : found) {
+    points.left_out.insert(points.left_out.end(), block.left_out.begin(), block.left_out.end());
+    for (std::size_t j = 0; j < points.lower.size(); ++j) {
+      points.lower[j] = std::min(points.lower[j], static_cast<double>(block.lower[j]));
+      points.upper[j] = std::max(points.upper[j], static_cast<double>(block.upper[j]));
+    }
+  }
+  points.count -= static_cast<std::int64_t>(points.left_out.size());
+  return points;
+}
+
+template <class T, class Id>
+Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows) {
+  struct Held {
+    AlignedBuffer<std::byte> nodes;
+    AlignedBuffer<T> coordinates;
+    AlignedBuffer<Id> rows;
+    std::vector<std::int64_t> infinite;
+    std::vector<double> infinite_values;
+  };
+  auto held = std::make_shared<Held>();
+  Tree tree;
+  tree.dtype = rows.dtype;
+  tree.rows = rows.rows;
+  tree.dim = rows.dim;
+  tree.points = points.count;
+  tree.wide_rows = sizeof(Id) == 8;
+  const std::int64_t stride = node_bytes<T>(dim_);
+  tree.nodes = root == nullptr ? 0 : count_nodes(*root);
+  held->nodes = AlignedBuffer<std::byte>(std::max<std::int64_t>(1, tree.nodes * stride));
+  std::memset(held->nodes.data(), 0, static_cast<std::size_t>(held->nodes.size()));
+  if (root != nullptr) {
+    std::int64_t used = 0;
+    flatten(*root, dim_, held->nodes.data(), stride, used, tree.levels, 1);
+    tree.lower = points.lower;
+    tree.upper = points.upper;
+  }
+  for (const std::int64_t i : points.left_out) {
+    const T* x = points.row(i);
+    if (std::any_of(x, x + dim_, [](T v) { return std::isnan(v); })) {
+      ++tree.nan_rows;
+      continue;
+    }
+    held->infinite.push_back(i);
+    held->infinite_values.insert(held->infinite_values.end(), x, x + dim_);
+  }
+  held->coordinates = std::move(coordinates_);
+  held->rows = std::move(rows_);
+  tree.node_data = {held->nodes.data(), static_cast<std::size_t>(tree.nodes * stride)};
+  tree.coordinates = std::as_bytes(
+      std::span(held->coordinates.data(), static_cast<std::size_t>(held->coordinates.size())));
+  tree.row_numbers = std::as_bytes(std::span(held->rows.data(), static_cast<std::size_t>(held->rows.size())));
+  tree.infinite = held->infinite;
+  tree.infinite_values = held->infinite_values;
+  tree.keep_alive = held;
+  return tree;
+}
+
+template Points<float> read_points(const DatasetView&, const Execution&);
+template Points<double> read_points(const DatasetView&, const Execution&);
+template class Arrays<float, std::uint32_t>;
+template class Arrays<float, std::int64_t>;
+template class Arrays<double, std::uint32_t>;
+template class Arrays<double, std::int64_t>;
+
+}  // namespace kith::point_tree

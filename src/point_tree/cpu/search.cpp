@@ -1,0 +1,489 @@
+// Queries are sorted along a space-filling curve first: the next walk then finds its boxes and points in cache,
+// and the neighbours of one query bound those of the next (Task::chained). The tree's own rows come in tree
+// order, which is as good.
+//
+// Rows with an infinity are in no box. They, and queries with one, are infinitely far from everything, so an
+// answer among them is a matter of row numbers alone.
+#include "point_tree/cpu/search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "core/aligned_buffer.hpp"
+#include "core/instruction_set.hpp"
+#include "core/parallel.hpp"
+#include "core/radix_sort.hpp"
+#include "core/visit_dtype.hpp"
+#include "point_tree/tuning.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+const TreeKernels& kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return tree_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return tree_kernels_avx2;
+#endif
+    default: return tree_kernels_portable;
+  }
+}
+
+template <class T, class Id>
+TreeFunctionFor<T, Id> functions() {
+  const TreeKernels& set = kernels();
+  if constexpr (sizeof(T) == 4) {
+    if constexpr (sizeof(Id) == 4) return set.f32;
+    else return set.f32_wide;
+  } else {
+    if constexpr (sizeof(Id) == 4) return set.f64;
+    else return set.f64_wide;
+  }
+}
+
+template <class T>
+void select(Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort) {
+  const auto before = [](const Entry<T>& a, const Entry<T>& b) {
+    return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
+  };
+  if (k == 0) return;
+  std::nth_element(entries, entries + k - 1, entries + count, before);
+  if (sort) std::sort(entries, entries + k, before);
+}
+
+// The largest T that is not above a radius.
+template <class T>
+T round_down(double radius) {
+  const auto value = static_cast<T>(radius);
+  if (static_cast<double>(value) <= radius) return value;
+  return std::nextafter(value, -std::numeric_limits<T>::infinity());
+}
+
+// A leaf's place in the order of points.
+struct Leaf {
+  std::int64_t begin;
+  std::int64_t count;
+};
+
+template <class T, class Id>
+std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
+  std::vector<Leaf> leaves;
+  for (std::int64_t n = 0; n < tree.nodes; ++n) {
+    const auto* links = reinterpret_cast<const NodeLinks*>(tree.node_data + n * tree.node_stride +
+                                                           2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
+    for (std::int64_t c = 0; c < links->count; ++c) {
+      if (links->child[c] < 0) leaves.push_back({links->begin[c], links->begin[c + 1] - links->begin[c]});
+    }
+  }
+  std::sort(leaves.begin(), leaves.end(), [](const Leaf& a, const Leaf& b) { return a.begin < b.begin; });
+  return leaves;
+}
+
+// One call: its queries in order, and the scratch memory of its tasks.
+template <class T, class Id>
+class Batch {
+ public:
+  Batch(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius, const Execution& execution,
+        const char* stage, const std::function<void(const Part<T>&)>& take)
+      : tree_(tree),
+        view_(tree.view<T, Id>()),
+        asked_(asked),
+        kind_(kind),
+        list_k_(std::min(k, std::max<std::int64_t>(1, tree.rows))),
+        radius_(radius),
+        execution_(execution),
+        threads_(resolve_threads(execution)),
+        function_(functions<T, Id>()(kind, list_k_, tree.dim, tree.metric == Metric::manhattan)),
+        stage_(stage),
+        take_(take) {}
+
+  SearchStatistics run() {
+    const auto started = std::chrono::steady_clock::now();
+    if (asked_.queries != nullptr) {
+      order_queries();
+    } else {
+      leaves_ = leaves_of(view_);
+      sorted_ = true;
+    }
+    const std::int64_t count = asked_.queries != nullptr ? static_cast<std::int64_t>(order_.size()) : tree_.points;
+    std::int64_t part = std::clamp<std::int64_t>((count + 4 * threads_ - 1) / (4 * threads_), 1,
+                                                 tuning::queries_a_task);
+    if (kind_ == Kind::nearest) part = std::clamp<std::int64_t>((1 << 17) / list_k_, 1, part);
+    const std::int64_t parts = (count + part - 1) / part;
+    ProgressCounter progress(execution_, stage_, std::max<std::int64_t>(1, count + static_cast<std::int64_t>(endless_.size())));
+    parallel_for(threads_, parts, [&](std::int64_t p) {
+      const std::int64_t first = p * part;
+      const std::int64_t queries = std::min(part, count - first);
+      walk(first, queries);
+      progress.advance(queries);
+    });
+    answer_endless(progress);
+    progress.finish();
+
+    SearchStatistics s;
+    s.index = tree_.index;
+    s.filter = sizeof(T) == 4 ? "fp32" : "none";
+    s.instruction_set = std::string(name(active_instruction_set()));
+    s.pairs = tested_;
+    s.candidates = candidates_;
+    s.nan_rows = tree_.nan_rows;
+    s.nan_queries = nan_queries_;
+    s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return s;
+  }
+
+ private:
+  // A query's coordinates as T; `order` is what they are sorted by.
+  void read_query(std::int64_t i, T* to) const {
+    visit_dtype(asked_.queries->dtype, [&]<class From>(From /*tag*/) {
+      const auto* from = static_cast<const From*>(asked_.queries->row(i));
+      for (std::int64_t j = 0; j < tree_.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
+    });
+  }
+
+  enum class Sort : std::uint8_t { finite, endless, nan };
+
+  Sort kind_of(const T* values) const {
+    Sort kind = Sort::finite;
+    for (std::int64_t j = 0; j < tree_.dim; ++j) {
+      if (std::isnan(values[j])) return Sort::nan;
+      if (std::isinf(values[j])) kind = Sort::endless;
+    }
+    return kind;
+  }
+
+  // A place on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve well.
+  class Curve {
+   public:
+    explicit Curve(const Tree& tree) : axes_(std::min<std::int64_t>(tree.dim, 10)), bits_(30 / axes_) {
+      for (std::int64_t j = 0; j < tree.dim; ++j) widest_.push_back(j);
+      const auto extent = [&](std::int64_t j) {
+        const auto at = static_cast<std::size_t>(j);
+        return tree.upper.empty() ? 0 : tree.upper[at] - tree.lower[at];
+      };
+      std::stable_sort(widest_.begin(), widest_.end(), [&](auto a, auto b) { return extent(a) > extent(b); });
+      for (std::int64_t a = 0; a < axes_; ++a) {
+        const std::int64_t j = widest_[static_cast<std::size_t>(a)];
+        lower_.push_back(tree.lower.empty() ? 0 : tree.lower[static_cast<std::size_t>(j)]);
+        const double wide = extent(j);
+        scale_.push_back(wide > 0 && std::isfinite(wide) ? static_cast<double>(1 << bits_) / wide : 0);
+      }
+    }
+    std::uint32_t place(const T* values) const {
+      std::uint32_t code = 0;
+      for (std::size_t a = 0; a < lower_.size(); ++a) {
+        const double at = (static_cast<double>(values[widest_[a]]) - lower_[a]) * scale_[a];
+        const auto cell = static_cast<std::uint32_t>(std::clamp(at, 0.0, static_cast<double>((1 << bits_) - 1)));
+        for (std::int64_t b = 0; b < bits_; ++b) {
+          code |= ((cell >> b) & 1U) << (static_cast<std::size_t>(b) * lower_.size() + a);
+        }
+      }
+      return code;
+    }
+
+   private:
+    std::int64_t axes_, bits_;
+    std::vector<std::int64_t> widest_;
+    std::vector<double> lower_, scale_;
+  };
+
+  void order_queries() {
+    const std::int64_t count = asked_.queries->rows;
+    constexpr std::int64_t block = 1 << 14;
+    const std::int64_t blocks = (count + block - 1) / block;
+    const Curve curve(tree_);
+    AlignedBuffer<Keyed<std::uint32_t, std::uint32_t>> narrow;
+    AlignedBuffer<Keyed<std::uint64_t, std::int64_t>> wide;
+    const bool is_narrow = count < (std::int64_t{1} << 32);
+    if (is_narrow) {
+      narrow = AlignedBuffer<Keyed<std::uint32_t, std::uint32_t>>(count);
+    } else {
+      wide = AlignedBuffer<Keyed<std::uint64_t, std::int64_t>>(count);
+    }
+    std::mutex mutex;
+    parallel_for(threads_, blocks, [&](std::int64_t b) {
+      std::vector<T> values(static_cast<std::size_t>(tree_.dim));
+      for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
+        read_query(i, values.data());
+        const Sort kind = kind_of(values.data());
+        const std::uint32_t key = kind == Sort::finite ? curve.place(values.data()) : 1U << 31U;
+        if (kind != Sort::finite) {
+          const std::scoped_lock lock(mutex);
+          if (kind == Sort::nan) ++nan_queries_;
+          else endless_.push_back(i);
+        }
+        if (is_narrow) narrow[i] = {key, static_cast<std::uint32_t>(i)};
+        else wide[i] = {key, i};
+      }
+    });
+    sorted_ = count >= tuning::unsorted_queries;
+    if (is_narrow) keep_order(narrow);
+    else keep_order(wide);
+    std::sort(endless_.begin(), endless_.end());
+  }
+
+  template <class Key, class Value>
+  void keep_order(AlignedBuffer<Keyed<Key, Value>>& items) {
+    const std::int64_t kept =
+        items.size() - static_cast<std::int64_t>(endless_.size()) - nan_queries_;
+    if (sorted_) radix_sort(items, 32, threads_);
+    order_.reserve(static_cast<std::size_t>(kept));
+    for (std::int64_t i = 0; i < items.size(); ++i) {
+      if (items[i].key < (Key{1} << 31U)) order_.push_back(static_cast<std::int64_t>(items[i].value));
+    }
+  }
+
+  // Scratch memory of one task.
+  struct Scratch {
+    std::vector<T> values;
+    std::vector<std::int64_t> numbers;
+    std::vector<Pending> stack;
+    std::vector<std::int64_t> rows;
+    std::vector<T> distances;
+    std::vector<Entry<T>> entries;
+    std::vector<std::int64_t> ends, counts;
+  };
+
+  void gather(std::int64_t first, std::int64_t count, Scratch& scratch) const {
+    scratch.values.resize(static_cast<std::size_t>(count * tree_.dim));
+    scratch.numbers.resize(static_cast<std::size_t>(count));
+    T* values = scratch.values.data();
+    if (asked_.queries != nullptr) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        scratch.numbers[static_cast<std::size_t>(i)] = order_[static_cast<std::size_t>(first + i)];
+        read_query(order_[static_cast<std::size_t>(first + i)], values + i * tree_.dim);
+      }
+      return;
+    }
+    auto leaf = std::upper_bound(leaves_.begin(), leaves_.end(), first,
+                                 [](std::int64_t at, const Leaf& l) { return at < l.begin; }) -
+                1;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (first + i == leaf->begin + leaf->count) ++leaf;
+      const T* x = view_.coordinates + leaf->begin * tree_.dim + (first + i - leaf->begin);
+      for (std::int64_t j = 0; j < tree_.dim; ++j) values[i * tree_.dim + j] = x[j * leaf->count];
+      scratch.numbers[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(view_.rows[first + i]);
+    }
+  }
+
+  void walk(std::int64_t first, std::int64_t count) {
+    Scratch scratch;
+    gather(first, count, scratch);
+    scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 1)));
+    Task<T> task{};
+    task.queries = scratch.values.data();
+    task.count = count;
+    task.exclude = excludes() ? scratch.numbers.data() : nullptr;
+    task.rooted = tree_.metric == Metric::euclidean;
+    task.radius = round_down<T>(radius_);
+    task.chained = sorted_;
+    task.stack = scratch.stack.data();
+    task.k = list_k_;
+    task.select = select<T>;
+    task.owner = &scratch;
+    task.grow = [](Task<T>& t) {
+      auto& held = *static_cast<Scratch*>(t.owner);
+      held.entries.resize(std::max<std::size_t>(1024, 2 * held.entries.size()));
+      t.entries = held.entries.data();
+      t.capacity = static_cast<std::int64_t>(held.entries.size());
+    };
+    if (kind_ == Kind::nearest) {
+      scratch.rows.resize(static_cast<std::size_t>(count * list_k_));
+      scratch.distances.resize(static_cast<std::size_t>(count * list_k_));
+      if (list_k_ > largest_short_list) scratch.entries.resize(static_cast<std::size_t>(2 * list_k_ + 64));
+    } else if (kind_ == Kind::collect) {
+      scratch.ends.resize(static_cast<std::size_t>(count));
+    } else {
+      scratch.counts.resize(static_cast<std::size_t>(count));
+    }
+    task.out_rows = scratch.rows.data();
+    task.out_distances = scratch.distances.data();
+    task.entries = scratch.entries.data();
+    task.ends = scratch.ends.data();
+    task.counts = scratch.counts.data();
+    function_(view_, task);
+    tested_ += task.tested;
+    candidates_ += task.candidates;
+    if (!tree_.infinite.empty() && radius_ == infinity) add_infinite(count, scratch);
+    deliver(count, scratch);
+  }
+
+  void deliver(std::int64_t count, const Scratch& scratch) const {
+    Part<T> part;
+    part.count = count;
+    part.queries = scratch.numbers.data();
+    part.values = scratch.values.data();
+    part.k = list_k_;
+    part.rows = scratch.rows.data();
+    part.distances = scratch.distances.data();
+    part.entries = scratch.entries.data();
+    part.ends = scratch.ends.data();
+    part.counts = scratch.counts.data();
+    take_(part);
+  }
+
+  bool excludes() const { return asked_.queries == nullptr && !asked_.include_self; }
+
+  // Every row with an infinity is at +inf from a finite query: behind all others, in order of rows among what
+  // else is at +inf.
+  void add_infinite(std::int64_t count, Scratch& scratch) const {
+    const auto& extra = tree_.infinite;
+    if (kind_ == Kind::count) {
+      for (auto& c : scratch.counts) c += static_cast<std::int64_t>(extra.size());
+      return;
+    }
+    if (kind_ == Kind::collect) {
+      std::vector<Entry<T>> all;
+      std::int64_t from = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        auto& end = scratch.ends[static_cast<std::size_t>(i)];
+        all.insert(all.end(), scratch.entries.begin() + from, scratch.entries.begin() + end);
+        from = end;
+        for (const std::int64_t row : extra) all.push_back({std::numeric_limits<T>::infinity(), row});
+        end = static_cast<std::int64_t>(all.size());
+      }
+      scratch.entries = std::move(all);
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t* rows = scratch.rows.data() + i * list_k_;
+      T* distances = scratch.distances.data() + i * list_k_;
+      std::int64_t near = 0;
+      while (near < list_k_ && distances[near] < std::numeric_limits<T>::infinity()) ++near;
+      if (near == list_k_) continue;
+      std::vector<std::int64_t> far(extra.begin(), extra.end());
+      for (std::int64_t j = near; j < list_k_ && rows[j] >= 0; ++j) far.push_back(rows[j]);
+      std::sort(far.begin(), far.end());
+      for (std::int64_t j = near; j < list_k_; ++j) {
+        const auto at = static_cast<std::size_t>(j - near);
+        rows[j] = at < far.size() ? far[at] : -1;
+      }
+    }
+  }
+
+  // Queries with an infinity: every row is at +inf, or at NaN where both have the same infinity.
+  void answer_endless(ProgressCounter& progress) {
+    if (asked_.queries == nullptr) endless_.assign(tree_.infinite.begin(), tree_.infinite.end());
+    if (endless_.empty()) return;
+    std::vector<bool> in_tree;
+    if (radius_ == infinity && kind_ != Kind::count) {
+      in_tree.assign(static_cast<std::size_t>(tree_.rows), false);
+      for (std::int64_t i = 0; i < tree_.points; ++i) in_tree[static_cast<std::size_t>(view_.rows[i])] = true;
+    }
+    for (std::size_t e = 0; e < endless_.size(); ++e) {
+      const std::int64_t query = endless_[e];
+      Scratch scratch;
+      scratch.numbers = {query};
+      scratch.values.resize(static_cast<std::size_t>(tree_.dim));
+      if (asked_.queries != nullptr) {
+        read_query(query, scratch.values.data());
+      } else {
+        std::transform(tree_.infinite_values.begin() + static_cast<std::ptrdiff_t>(e) * tree_.dim,
+                       tree_.infinite_values.begin() + static_cast<std::ptrdiff_t>(e + 1) * tree_.dim,
+                       scratch.values.begin(), [](double v) { return static_cast<T>(v); });
+      }
+      answer_one_endless(query, in_tree, scratch);
+      deliver(1, scratch);
+      progress.advance(1);
+    }
+  }
+
+  void answer_one_endless(std::int64_t query, const std::vector<bool>& in_tree, Scratch& scratch) const {
+    std::vector<bool> apart;  // rows with an infinity, but not the same
+    for (std::size_t e = 0; e < tree_.infinite.size(); ++e) {
+      bool same = false;
+      for (std::int64_t j = 0; j < tree_.dim; ++j) {
+        const double v = tree_.infinite_values[e * static_cast<std::size_t>(tree_.dim) + static_cast<std::size_t>(j)];
+        same = same || (std::isinf(v) && v == static_cast<double>(scratch.values[static_cast<std::size_t>(j)]));
+      }
+      apart.push_back(!same && !(excludes() && tree_.infinite[e] == query));
+    }
+    if (kind_ == Kind::count) {
+      scratch.counts = {radius_ == infinity
+                            ? tree_.points + static_cast<std::int64_t>(std::count(apart.begin(), apart.end(), true))
+                            : 0};
+      return;
+    }
+    const std::int64_t most = kind_ == Kind::nearest ? list_k_ : tree_.rows;
+    if (radius_ == infinity) {
+      auto next = tree_.infinite.begin();
+      for (std::int64_t row = 0; row < tree_.rows && static_cast<std::int64_t>(scratch.rows.size()) < most; ++row) {
+        const bool infinite = next != tree_.infinite.end() && *next == row;
+        const auto at = static_cast<std::size_t>(next - tree_.infinite.begin());
+        if (infinite ? apart[at] : in_tree[static_cast<std::size_t>(row)]) scratch.rows.push_back(row);
+        if (infinite) ++next;
+      }
+    }
+    if (kind_ == Kind::nearest) {
+      scratch.rows.resize(static_cast<std::size_t>(list_k_), -1);
+      scratch.distances.assign(static_cast<std::size_t>(list_k_), std::numeric_limits<T>::infinity());
+    } else {
+      for (const std::int64_t row : scratch.rows) scratch.entries.push_back({std::numeric_limits<T>::infinity(), row});
+      scratch.ends = {static_cast<std::int64_t>(scratch.rows.size())};
+    }
+  }
+
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Tree& tree_;
+  const TreeView<T, Id> view_;
+  const Asked& asked_;
+  Kind kind_;
+  std::int64_t list_k_;
+  double radius_;
+  const Execution& execution_;
+  int threads_;
+  TreeFunction<T, Id> function_;
+  const char* stage_;
+  const std::function<void(const Part<T>&)>& take_;
+  std::vector<std::int64_t> order_, endless_;
+  std::vector<Leaf> leaves_;
+  bool sorted_ = false;
+  std::int64_t nan_queries_ = 0;
+  std::atomic<std::int64_t> tested_{0}, candidates_{0};
+};
+
+}  // namespace
+
+template <class T>
+SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
+                     const Execution& execution, const char* stage,
+                     const std::function<void(const Part<T>&)>& take) {
+  return tree.wide_rows
+             ? Batch<T, std::int64_t>(tree, asked, kind, k, radius, execution, stage, take).run()
+             : Batch<T, std::uint32_t>(tree, asked, kind, k, radius, execution, stage, take).run();
+}
+
+template <class T>
+void copy_points(const Tree& tree, T* to, const Execution& execution) {
+  visit_tree(tree, [&]<class Stored, class Id>() {
+    if constexpr (std::is_same_v<Stored, T>) {
+      const auto view = tree.view<T, Id>();
+      const std::vector<Leaf> leaves = leaves_of(view);
+      constexpr std::int64_t block = 1024;
+      const auto count = static_cast<std::int64_t>(leaves.size());
+      parallel_for(resolve_threads(execution), (count + block - 1) / block, [&](std::int64_t b) {
+        for (std::int64_t l = b * block; l < std::min(count, (b + 1) * block); ++l) {
+          const Leaf& leaf = leaves[static_cast<std::size_t>(l)];
+          const T* x = view.coordinates + leaf.begin * tree.dim;
+          for (std::int64_t i = 0; i < leaf.count; ++i) {
+            T* row = to + static_cast<std::int64_t>(view.rows[leaf.begin + i]) * tree.dim;
+            for (std::int64_t j = 0; j < tree.dim; ++j) row[j] = x[j * leaf.count + i];
+          }
+        }
+      });
+    }
+  });
+}
+template void copy_points<float>(const Tree&, float*, const Execution&);
+template void copy_points<double>(const Tree&, double*, const Execution&);
+
+template SearchStatistics run<float>(const Tree&, const Asked&, Kind, std::int64_t, double, const Execution&,
+                                     const char*, const std::function<void(const Part<float>&)>&);
+template SearchStatistics run<double>(const Tree&, const Asked&, Kind, std::int64_t, double, const Execution&,
+                                      const char*, const std::function<void(const Part<double>&)>&);
+
+}  // namespace kith::point_tree

@@ -1,0 +1,49 @@
+// Running the tree kernels over many queries: order, threads, and the rows no tree holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kith/execution.hpp"
+#include "kith/neighbors.hpp"
+#include "kith/point_tree.hpp"
+#include "point_tree/tree.hpp"
+
+namespace kith::point_tree {
+
+/// Whose neighbours are asked for: those of `queries`, or of the tree's own rows.
+struct Asked {
+  const DatasetView* queries = nullptr;  ///< null: every row of the tree, in the caller's order
+  bool include_self = true;              ///< without queries: whether a row is its own neighbour
+  std::int64_t count(const Tree& tree) const { return queries == nullptr ? tree.rows : queries->rows; }
+};
+
+/// Results of some queries: those of queries[i] are rows [i * k, (i + 1) * k) (nearest) or
+/// [ends[i - 1], ends[i]) (within a radius).
+template <class T>
+struct Part {
+  std::int64_t count = 0;
+  const std::int64_t* queries = nullptr;  ///< numbers of the queries
+  const T* values = nullptr;              ///< [count, dim] coordinates
+  std::int64_t k = 0;
+  const std::int64_t* rows = nullptr;  ///< padded with -1
+  const T* distances = nullptr;
+  const Entry<T>* entries = nullptr;
+  const std::int64_t* ends = nullptr;
+  const std::int64_t* counts = nullptr;
+};
+
+/// Runs the kernel over all queries but those with a NaN, and calls `take` for each part, from any thread.
+/// `stage` names the work in progress reports.
+/// @throws Cancelled
+template <class T>
+SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
+                     const Execution& execution, const char* stage,
+                     const std::function<void(const Part<T>&)>& take);
+
+/// Copies every point in the tree to to[row * dim].
+template <class T>
+void copy_points(const Tree& tree, T* to, const Execution& execution);
+
+}  // namespace kith::point_tree

@@ -1,0 +1,77 @@
+// A finished tree in memory, whoever built it and whoever holds its bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kith/dtype.hpp"
+#include "kith/metric.hpp"
+#include "point_tree/cpu/kernels.hpp"
+
+namespace kith::point_tree {
+
+/// Points are held as float, those of f64 rows as double; both hold every element exactly.
+struct Tree {
+  std::string index;  ///< "kd_tree", "octree"
+  Metric metric = Metric::sqeuclidean;
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 0;  ///< of the caller's, including those left out
+  std::int64_t dim = 0;
+  std::int64_t leaf_size = 0;
+  std::int64_t points = 0;    ///< rows in the tree: all but those with a NaN or an infinity
+  std::int64_t nan_rows = 0;  ///< rows with a NaN: never returned
+  std::int64_t levels = 0;    ///< nodes on the longest way down
+  std::int64_t nodes = 0;
+  bool wide_rows = false;  ///< row numbers take 8 bytes, not 4
+
+  std::span<const std::byte> node_data;
+  std::span<const std::byte> coordinates;
+  std::span<const std::byte> row_numbers;
+  std::span<const std::int64_t> infinite;  ///< rows with an infinity and no NaN, ascending
+  std::span<const double> infinite_values;  ///< [infinite, dim]
+  std::vector<double> lower, upper;         ///< [dim]: the box of all points; empty without points
+
+  std::shared_ptr<const void> keep_alive;  ///< of the spans
+
+  bool is_double() const noexcept { return dtype == Dtype::f64; }
+  std::uint64_t bytes() const noexcept {
+    return node_data.size() + coordinates.size() + row_numbers.size() + infinite.size_bytes() +
+           infinite_values.size_bytes();
+  }
+
+  template <class T, class Id>
+  TreeView<T, Id> view() const noexcept {
+    return {points,
+            dim,
+            nodes,
+            node_bytes<T>(dim),
+            reinterpret_cast<const unsigned char*>(node_data.data()),
+            reinterpret_cast<const T*>(coordinates.data()),
+            reinterpret_cast<const Id*>(row_numbers.data())};
+  }
+};
+
+/// Calls f.operator()<T, Id>() with the tree's types.
+template <class F>
+decltype(auto) visit_tree(const Tree& tree, F&& f) {
+  if (tree.is_double()) {
+    return tree.wide_rows ? f.template operator()<double, std::int64_t>()
+                          : f.template operator()<double, std::uint32_t>();
+  }
+  return tree.wide_rows ? f.template operator()<float, std::int64_t>()
+                        : f.template operator()<float, std::uint32_t>();
+}
+
+/// Bytes that a reader may touch behind the coordinates and the row numbers.
+constexpr std::size_t read_past = 64;
+
+/// Most points whose rows are numbered in 4 bytes. Tests lower it to reach the other kind.
+std::int64_t largest_narrow_tree();
+void set_largest_narrow_tree(std::int64_t rows);
+
+}  // namespace kith::point_tree

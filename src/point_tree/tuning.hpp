@@ -1,0 +1,25 @@
+// Numbers that depend on the machine, in one place.
+#pragma once
+
+#include <cstdint>
+
+namespace kith::point_tree::tuning {
+
+/// Points a leaf, by default.
+inline constexpr std::int64_t leaf_size = 32;
+inline constexpr std::int64_t largest_leaf = 4096;
+
+/// Queries a task: one progress report and one cancel poll each.
+inline constexpr std::int64_t queries_a_task = 1024;
+
+/// Above this many points a node of a k-d tree is split at medians of a sample of `sample` of them.
+inline constexpr std::int64_t split_by_sample = 4096;
+inline constexpr std::int64_t sample = 1024;
+
+/// Points a task of a build; larger nodes are split by all threads together.
+inline constexpr std::int64_t smallest_shared_node = 1 << 16;
+
+/// Fewer queries than this are searched in the order they come in.
+inline constexpr std::int64_t unsorted_queries = 64;
+
+}  // namespace kith::point_tree::tuning
