@@ -12,6 +12,13 @@ inline constexpr std::int64_t largest_leaf = 4096;
 /// Queries a task: one progress report and one cancel poll each.
 inline constexpr std::int64_t queries_a_task = 1024;
 
+/// Neighbours a task finds: fewer are not worth a thread, more would take too much memory.
+inline constexpr std::int64_t smallest_task = 4096;
+inline constexpr std::int64_t largest_task = 1 << 17;
+
+/// Points that are worth more than one thread in a build.
+inline constexpr std::int64_t parallel_build = 1 << 14;
+
 /// Above this many points a node of a k-d tree is split at medians of a sample of `sample` of them.
 inline constexpr std::int64_t split_by_sample = 4096;
 inline constexpr std::int64_t sample = 1024;

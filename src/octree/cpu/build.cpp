@@ -63,7 +63,7 @@ class Builder {
         dim_(points.dim),
         leaf_(leaf_size),
         execution_(execution),
-        threads_(resolve_threads(execution)),
+        threads_(points.count < tuning::parallel_build ? 1 : resolve_threads(execution)),
         arrays_(points.count, points.dim),
         items_(points.count) {}
 

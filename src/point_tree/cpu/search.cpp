@@ -110,9 +110,10 @@ class Batch {
       sorted_ = true;
     }
     const std::int64_t count = asked_.queries != nullptr ? static_cast<std::int64_t>(order_.size()) : tree_.points;
-    std::int64_t part = std::clamp<std::int64_t>((count + 4 * threads_ - 1) / (4 * threads_), 1,
-                                                 tuning::queries_a_task);
-    if (kind_ == Kind::nearest) part = std::clamp<std::int64_t>((1 << 17) / list_k_, 1, part);
+    // At most what a task's results may take, at least what is worth a task.
+    std::int64_t part = std::min((count + 4 * threads_ - 1) / (4 * threads_), tuning::queries_a_task);
+    const std::int64_t a_query = kind_ == Kind::nearest ? list_k_ : 1;
+    part = std::clamp<std::int64_t>(part, tuning::smallest_task / (a_query + 16) + 1, tuning::largest_task / a_query + 1);
     const std::int64_t parts = (count + part - 1) / part;
     ProgressCounter progress(execution_, stage_, std::max<std::int64_t>(1, count + static_cast<std::int64_t>(endless_.size())));
     parallel_for(threads_, parts, [&](std::int64_t p) {
