@@ -11,11 +11,14 @@
 from ._devices import DeviceInfo, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
 from ._evaluate import Evaluation, evaluate
-from ._index import BruteForce, Index, knn, load
+from ._index import BruteForce, Index, IndexChoice, choose_index, knn, load
 from ._io import read, read_neighbors, write, write_neighbors
 from ._kith import GpuArray
 from ._kith import version as _version
+from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
+from ._point_tree import PointTree
+from ._trees import KdTree, Octree
 
 __version__: str = _version()
 
@@ -28,12 +31,20 @@ __all__ = [
     "Evaluation",
     "GpuArray",
     "Index",
+    "IndexChoice",
     "InvalidArgument",
     "IoError",
+    "KdTree",
     "Neighbors",
+    "Normals",
+    "Octree",
     "OutOfMemory",
+    "Outliers",
+    "PointTree",
+    "RadiusNeighbors",
     "SearchStatistics",
     "__version__",
+    "choose_index",
     "devices",
     "evaluate",
     "knn",

@@ -12,15 +12,6 @@ namespace nb = nanobind;
 namespace kith::python {
 namespace {
 
-// A NumPy array over the vector's own memory: the vector moves behind a capsule that the array holds.
-template <class T>
-nb::object own(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
-  auto* held = new std::vector<T>(std::move(values));
-  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(
-      held->data(), {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)}, owner));
-}
-
 template <class T>
 std::vector<T> copy(const Distances& array) {
   const T* values = static_cast<const T*>(array.data());
@@ -45,9 +36,14 @@ nb::dict statistics_dict(const SearchStatistics& s) {
 }
 
 nb::tuple to_python(Neighbors&& neighbors) {
+  const auto queries = static_cast<std::size_t>(neighbors.queries);
+  const auto k = static_cast<std::size_t>(neighbors.k);
   nb::object distances = std::visit(
-      [&](auto& held) { return own(std::move(held), neighbors.queries, neighbors.k); }, neighbors.distances);
-  nb::object indices = own(std::move(neighbors.indices), neighbors.queries, neighbors.k);
+      [&](auto& held) {
+        return own(std::move(held), {queries, k});
+      },
+      neighbors.distances);
+  nb::object indices = own(std::move(neighbors.indices), {queries, k});
   return nb::make_tuple(distances, indices, statistics_dict(neighbors.statistics));
 }
 

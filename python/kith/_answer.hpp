@@ -1,12 +1,25 @@
 // Answers of the library as NumPy arrays, and back.
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
 #include "kith/neighbors.hpp"
 
 namespace kith::python {
+
+/// A NumPy array over the vector's own memory: the vector moves behind a capsule that the array holds.
+template <class T>
+nanobind::object own(std::vector<T>&& values, std::initializer_list<std::size_t> shape) {
+  auto* held = new std::vector<T>(std::move(values));
+  const nanobind::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nanobind::cast(nanobind::ndarray<nanobind::numpy, T>(held->data(), shape, owner));
+}
 
 /// (distances [q, k], indices [q, k], statistics dict); the arrays own the library's memory, nothing is
 /// copied.

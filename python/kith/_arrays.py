@@ -40,18 +40,18 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "f
             return _kith.Rows(array, what, "", one_row_allowed)
         if hasattr(array, "tocsr"):
             raise TypeError(f"{what}: a sparse matrix; Kith searches dense rows, use x.toarray()")
-        array = _from_list(array, like) if _is_list_of_numbers(array) else np.asarray(array)
+        array = from_list(array, like) if is_list_of_numbers(array) else np.asarray(array)
     return _numpy_rows(array, what, one_row_allowed)
 
 
-def _is_list_of_numbers(values: Any) -> bool:
+def is_list_of_numbers(values: Any) -> bool:
     first = values
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     return first is not values and type(first) in (int, float)
 
 
-def _from_list(values: Any, like: str) -> NDArray[Any]:
+def from_list(values: Any, like: str) -> NDArray[Any]:
     """The list as an array of ``like``; as float64 where integers are asked for and it holds others."""
     array = np.asarray(values)
     if array.dtype.kind not in "iuf" or like == "bfloat16":

@@ -1,10 +1,11 @@
-"""knn() and the index classes."""
+"""knn(), what every index has, and brute force; the trees are in _trees.py."""
 
 from __future__ import annotations
 
 import operator
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from . import _kith
@@ -14,7 +15,7 @@ from ._gpu import default_device
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
-__all__ = ["BruteForce", "Index", "knn", "load"]
+__all__ = ["BruteForce", "Index", "IndexChoice", "choose_index", "knn", "load"]
 
 _Self = TypeVar("_Self", bound="Index")
 _INT64_MAX = 2**63 - 1
@@ -45,13 +46,14 @@ def knn(
     memory_limit: int = 0,
     progress: Progress = False,
     device: str | None = None,
+    index: str = "auto",
 ) -> Neighbors:
     """The k nearest rows of ``X`` for each row of ``Q``, exactly.
 
     Builds what pays off for this many queries, searches and forgets; to search the same rows again, keep a
-    :class:`BruteForce`. The answer is the same, bit for bit, for every ``filter``, ``threads``,
-    ``memory_limit`` and ``device``: the k smallest pairs (distance, index), the distance evaluated in
-    float64 and rounded once.
+    :class:`BruteForce` or a :class:`KdTree`. The answer is the same, bit for bit, for every ``index``,
+    ``filter``, ``threads``, ``memory_limit`` and ``device``: the k smallest pairs (distance, index), the
+    distance evaluated in float64 and rounded once.
 
     Args:
         X: dataset ``[n, d]``: any object with ``__dlpack__`` or the buffer protocol (NumPy, PyTorch on the
@@ -65,8 +67,8 @@ def knn(
         k: neighbours a query, at least 1. More than ``n`` pads with index -1 and distance inf.
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"inner_product"`` (its sign flipped), ``"cosine"`` or
             ``"manhattan"``.
-        filter: the cheap first look: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``. Changes
-            time and memory only.
+        filter: the cheap first look of brute force: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or
+            ``"none"``. Changes time and memory only. One that is named asks for brute force.
         threads: 0 for all cores this process may use.
         memory_limit: bytes the call may take beyond its inputs; 0 for no limit. On GPUs: of each device's
             memory; rows that do not fit stay in host memory or stream through.
@@ -74,6 +76,9 @@ def knn(
             times a second. What it raises stops the search and is raised here.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"``, ``"all"`` or ``"auto"``. None: the GPU
             that ``X`` lies on, else the one ``Q`` lies on, else the CPU.
+        index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions), or ``"auto"`` for what
+            :func:`choose_index` names: a tree for many queries of few dimensions. Changes time and memory
+            only. Trees know sqeuclidean, euclidean and manhattan, and run on the CPU.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
@@ -81,7 +86,8 @@ def knn(
         PyTorch or CuPy where the queries are, else :class:`GpuArray`.
 
     Raises:
-        InvalidArgument: k below 1, dimensions that differ, an unknown metric or filter, a wrong shape.
+        InvalidArgument: k below 1, dimensions that differ, an unknown metric, filter or index, a wrong shape,
+            a filter for a tree.
         TypeError: an element type Kith does not search, no array, or an array on a device that this build or
             machine cannot use.
         OutOfMemory: more than ``memory_limit`` or than the machine has.
@@ -92,9 +98,53 @@ def knn(
     dataset = to_rows(X, "dataset")
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
     execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
+    if index not in ("auto", "brute_force"):
+        require_host(dataset, index)
+        require_host(queries, index)
     with reporting(progress) as report:
-        parts = _kith.knn(dataset, queries, count, metric, filter, *execution, report)
+        parts = _kith.knn(dataset, queries, count, metric, filter, index, *execution, report)
     return from_parts(parts, Q)
+
+
+@dataclass(frozen=True)
+class IndexChoice:
+    """A type of index and why it is the one; see :func:`choose_index`."""
+
+    index: str  #: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``
+    reason: str
+
+
+def choose_index(
+    rows: int,
+    dim: int,
+    queries: int = 0,
+    k: int = 10,
+    metric: str = "sqeuclidean",
+    device: str = "cpu",
+) -> IndexChoice:
+    """The type of index that answers soonest, its build included.
+
+    Args:
+        rows, dim: shape of the dataset.
+        queries: how many are expected; 0 for many.
+        k: neighbours a query.
+        metric, device: as for :func:`kith.knn`.
+
+    Raises:
+        InvalidArgument: rows or queries below 0, dim or k below 1, an unknown metric.
+        DeviceError: the device is not there.
+    """
+    numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
+    return IndexChoice(*_kith.choose_index(*numbers, metric, device))
+
+
+def require_host(rows: _kith.Rows, index: str) -> None:
+    """Refuses rows on a GPU for an index that runs on the CPU only."""
+    if rows.device != "cpu":
+        raise TypeError(
+            f"the array lies on {rows.device}; a {index} is built and searched on the CPU: copy it to the host first, "
+            "with .cpu() (PyTorch) or .get() (CuPy), or use kith.BruteForce"
+        )
 
 
 class Index:
@@ -110,7 +160,7 @@ class Index:
     _device: str
 
     def __init__(self) -> None:
-        raise TypeError("Index has no constructor; use kith.BruteForce(X) or kith.load(path)")
+        raise TypeError("Index has no constructor; use kith.BruteForce(X), kith.KdTree(X) or kith.load(path)")
 
     @classmethod
     def _wrap(cls: type[_Self], index: _kith.Index, device: str) -> _Self:
@@ -152,6 +202,26 @@ class Index:
             parts = self._index.search(queries, count, *execution, report)
         return from_parts(parts, Q)
 
+    @classmethod
+    def load(
+        cls: type[_Self],
+        path: str | os.PathLike[str],
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> _Self:
+        """Opens a saved index of this class, memory-mapped. The codes of brute force are made again.
+
+        Raises:
+            IoError: the file is missing, truncated, corrupt, foreign, or holds another type of index.
+        """
+        index = load(path, threads=threads, memory_limit=memory_limit, progress=progress, device=device)
+        if not isinstance(index, cls):
+            raise IoError(f"'{os.fspath(path)}' holds an index of type {index.type}; use kith.load")
+        return index
+
     def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         """Writes the index to one file, whole or not at all.
 
@@ -163,7 +233,7 @@ class Index:
 
     @property
     def type(self) -> str:
-        """Name of the index type, ``"brute_force"``."""
+        """Name of the index type: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``."""
         return self._index.type
 
     @property
@@ -188,7 +258,7 @@ class Index:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held beyond the dataset itself."""
+        """Bytes held beyond the caller's array; a tree has its own copy of the rows."""
         return self._index.memory_bytes
 
     def __repr__(self) -> str:
@@ -246,27 +316,7 @@ class BruteForce(Index):
         self._device = default_device(dataset) if device is None else device
         execution = _execution(threads, memory_limit, self._device)
         with reporting(progress) as report:
-            self._index = _kith.build("brute_force", dataset, metric, filter, *execution, report)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        threads: int = 0,
-        memory_limit: int = 0,
-        progress: Progress = False,
-        device: str | None = None,
-    ) -> BruteForce:
-        """Opens a saved index: its rows are memory-mapped, its codes rebuilt.
-
-        Raises:
-            IoError: the file is missing, truncated, corrupt, foreign, or holds another type of index.
-        """
-        index = load(path, threads=threads, memory_limit=memory_limit, progress=progress, device=device)
-        if not isinstance(index, BruteForce):
-            raise IoError(f"'{os.fspath(path)}' holds an index of type {index.type}; use kith.load")
-        return index
+            self._index = _kith.build("brute_force", dataset, metric, filter, 0, *execution, report)
 
     @property
     def filter(self) -> str:
@@ -274,7 +324,8 @@ class BruteForce(Index):
         return self._index.filter
 
 
-_CLASSES: dict[str, type[Index]] = {"brute_force": BruteForce}
+#: By the names of index types; _trees.py adds its own.
+CLASSES: dict[str, type[Index]] = {"brute_force": BruteForce}
 
 
 def load(
@@ -294,4 +345,4 @@ def load(
     execution = _execution(threads, memory_limit, place)
     with reporting(progress) as report:
         index = _kith.load(os.fspath(path), *execution, report)
-    return _CLASSES.get(index.type, Index)._wrap(index, place)
+    return CLASSES.get(index.type, Index)._wrap(index, place)

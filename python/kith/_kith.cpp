@@ -4,7 +4,9 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <tuple>
 
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
@@ -16,6 +18,7 @@
 #include "_io.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
+#include "_trees.hpp"
 #include "kith/any_index.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
@@ -52,19 +55,41 @@ void translate(const std::exception_ptr& error, void* /*payload*/) {
   }
 }
 
-// Below this many element comparisons a call ends before anybody could press Ctrl-C, and a thread of
-// its own would cost more than the search. A GPU does more in that time.
-constexpr double quick_work = 4e6;
-constexpr double quick_gpu_work = 4e8;
-
-bool is_quick(const Execution& execution, std::int64_t rows, std::int64_t queries, std::int64_t dim) {
-  const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
-  return static_cast<double>(rows) * static_cast<double>(queries) * static_cast<double>(dim) <=
-         (gpu ? quick_gpu_work : quick_work);
+double comparisons(std::int64_t rows, std::int64_t queries, std::int64_t dim) {
+  return static_cast<double>(rows) * static_cast<double>(queries) * static_cast<double>(dim);
 }
 
-BruteForceParameters parameters_from(const std::string& metric, const std::string& filter) {
-  return {parse_metric(metric), parse_filter(filter)};
+// Comparisons a point that building a tree is worth.
+constexpr std::int64_t tree_build_depth = 40;
+
+// The answer of a tree that is built for it and forgotten. The tree counts towards the memory limit.
+Neighbors knn_by_tree(const std::string& type, const Dataset& rows, const DatasetView& queries,
+                      std::int64_t k, Metric metric, const Execution& execution) {
+  const AnyIndex tree = AnyIndex::build(type, rows, {metric, Filter::automatic}, execution);
+  Execution rest = execution;
+  if (execution.memory_limit > 0) {
+    if (tree.memory_bytes() >= execution.memory_limit) {
+      throw OutOfMemory(
+          fmt::format("the {} over {} rows takes {} bytes, the limit is {}; raise the limit, or use "
+                      "the index brute_force",
+                      type, rows.rows(), tree.memory_bytes(), execution.memory_limit));
+    }
+    rest.memory_limit = execution.memory_limit - tree.memory_bytes();
+  }
+  return tree.search(queries, k, rest);
+}
+
+// The type to search with. What names a filter, or lies on a GPU, asks for brute force.
+std::string chosen_index(const std::string& asked, const DatasetView& rows, const DatasetView& queries,
+                         std::int64_t k, const BruteForceParameters& parameters, const Execution& execution) {
+  if (asked != "auto") return asked;
+  if (parameters.filter != Filter::automatic || rows.space != MemorySpace::host ||
+      queries.space != MemorySpace::host) {
+    return "brute_force";
+  }
+  // Bad arguments are brute force's to refuse.
+  if (k < 1 || rows.dim != queries.dim || queries.rows == 0) return "brute_force";
+  return choose_index(rows.rows, rows.dim, queries.rows, k, parameters.metric, execution).index;
 }
 
 // The two ways to leave an answer.
@@ -93,13 +118,32 @@ nb::tuple search_for(const Execution& asked, const nb::object& report, bool quic
 }
 
 nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, const std::string& metric,
-                   const std::string& filter, std::int64_t threads, std::int64_t memory_limit,
-                   const std::string& device, const nb::object& report) {
-  const auto parameters = parameters_from(metric, filter);
+                   const std::string& filter, const std::string& index, std::int64_t threads,
+                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+  const BruteForceParameters parameters{parse_metric(metric), parse_filter(filter)};
   const DatasetView& x = dataset.dataset;
   const DatasetView& q = queries.dataset;
   const Execution asked = make_execution(threads, memory_limit, device);
-  return search_for(asked, report, is_quick(asked, x.rows, q.rows, x.dim), q, k,
+  const bool quick = is_quick(asked, comparisons(x.rows, q.rows, x.dim));
+  const std::string type = chosen_index(index, x, q, k, parameters, asked);
+  if (type != "brute_force") {
+    if (parameters.filter != Filter::automatic) {
+      throw InvalidArgument(
+          fmt::format("the filter {} belongs to brute force, a {} has none; leave filter at "
+                      "'auto', or use the index brute_force",
+                      filter, type));
+    }
+    try {
+      Neighbors answer;
+      run(asked, report, quick, [&](const Execution& e) {
+        answer = knn_by_tree(type, dataset.dataset, q, k, parameters.metric, e);
+      });
+      return to_python(std::move(answer));
+    } catch (const OutOfMemory&) {
+      if (index != "auto") throw;  // else brute force, which takes less
+    }
+  }
+  return search_for(asked, report, quick, q, k,
                     {[&](const Execution& execution) {
                        follow_rows(x);
                        return knn(x, q, k, parameters, execution);
@@ -110,13 +154,25 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
                      }});
 }
 
+nb::tuple chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
+                 const std::string& metric, const std::string& device) {
+  for (const auto& [value, what, least] : {std::tuple{rows, "rows", 0}, std::tuple{dim, "dim", 1},
+                                           std::tuple{queries, "queries", 0}, std::tuple{k, "k", 1}}) {
+    if (value < least) throw InvalidArgument(fmt::format("{} is {}; use at least {}", what, value, least));
+  }
+  const IndexChoice choice =
+      choose_index(rows, dim, queries, k, parse_metric(metric), make_execution(0, 0, device));
+  return nb::make_tuple(choice.index, choice.reason);
+}
+
 AnyIndex build_index(const std::string& type, const Rows& dataset, const std::string& metric,
-                     const std::string& filter, std::int64_t threads, std::int64_t memory_limit,
-                     const std::string& device, const nb::object& report) {
-  const auto parameters = parameters_from(metric, filter);
+                     const std::string& filter, std::int64_t leaf_size, std::int64_t threads,
+                     std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+  const IndexParameters parameters{parse_metric(metric), parse_filter(filter), leaf_size};
   std::optional<AnyIndex> index;
   const Execution asked = make_execution(threads, memory_limit, device);
-  run(asked, report, is_quick(asked, dataset.dataset.rows(), 1, dataset.dataset.dim()),
+  const std::int64_t looks = type == "brute_force" ? 1 : tree_build_depth;
+  run(asked, report, is_quick(asked, comparisons(dataset.dataset.rows(), looks, dataset.dataset.dim())),
       [&](const Execution& execution) {
         follow_rows(dataset.dataset);
         index = AnyIndex::build(type, dataset.dataset, parameters, execution);
@@ -136,7 +192,7 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
                        std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const DatasetView& q = queries.dataset;
   const Execution asked = make_execution(threads, memory_limit, device);
-  return search_for(asked, report, is_quick(asked, index.rows(), q.rows, index.dim()), q, k,
+  return search_for(asked, report, is_quick(asked, comparisons(index.rows(), q.rows, index.dim())), q, k,
                     {[&](const Execution& execution) { return index.search(q, k, execution); },
                      [&](const NeighborsView& out, const Execution& execution) {
                        return index.search_into(q, out, execution);
@@ -165,7 +221,8 @@ nb::list device_list() {
 }
 
 void bind_index(nb::module_& module) {
-  nb::class_<AnyIndex>(module, "Index", "A built index of any type; copies share it.")
+  nb::class_<AnyIndex> index(module, "Index", "A built index of any type; copies share it.");
+  index
       .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("threads"),
            nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows of each query.")
@@ -188,9 +245,10 @@ void bind_index(nb::module_& module) {
           },
           "Name of the filter in use; empty where the type has none.")
       .def_prop_ro("memory_bytes", &AnyIndex::memory_bytes, "Bytes held beyond the dataset.");
+  bind_trees(index);
   module.def("build", &build_index, nb::arg("type"), nb::arg("dataset"), nb::arg("metric"), nb::arg("filter"),
-             nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-             "Builds an index of a named type over rows it keeps alive.");
+             nb::arg("leaf_size"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
+             nb::arg("report").none(), "Builds an index of a named type over rows it keeps alive.");
   module.def("load", &load_index, nb::arg("path"), nb::arg("threads"), nb::arg("memory_limit"),
              nb::arg("device"), nb::arg("report").none(), "Opens a saved index.");
 }
@@ -214,7 +272,10 @@ NB_MODULE(_kith, module) {
   bind_answer(module);
   bind_index(module);
   module.def("knn", &knn_call, nb::arg("dataset"), nb::arg("queries"), nb::arg("k"), nb::arg("metric"),
-             nb::arg("filter"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-             nb::arg("report").none(), "(distances, indices, statistics) without keeping an index.");
+             nb::arg("filter"), nb::arg("index"), nb::arg("threads"), nb::arg("memory_limit"),
+             nb::arg("device"), nb::arg("report").none(),
+             "(distances, indices, statistics) without keeping an index.");
+  module.def("choose_index", &chosen, nb::arg("rows"), nb::arg("dim"), nb::arg("queries"), nb::arg("k"),
+             nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");
   bind_io(module);
 }

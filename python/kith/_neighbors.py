@@ -18,10 +18,10 @@ __all__ = ["Neighbors", "SearchStatistics"]
 class SearchStatistics:
     """What a search did. Counters are exact but, except for the NaN counts, may differ from run to run."""
 
-    index: str = ""  #: index type, ``"brute_force"``
+    index: str = ""  #: index type: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``
     filter: str = ""  #: ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``
     instruction_set: str = ""  #: kernel path that ran
-    pairs: int = 0  #: (query, row) pairs the filter looked at
+    pairs: int = 0  #: (query, row) pairs the filter, or a leaf of a tree, looked at
     candidates: int = 0  #: pairs the filter kept and that were evaluated exactly
     fallbacks: int = 0  #: queries that left the chosen filter for a finer one
     nan_rows: int = 0  #: dataset rows with a NaN: never returned
@@ -111,10 +111,10 @@ def _to_numpy(array: Any) -> NDArray[Any]:
         copy: NDArray[Any] = array.get()
     else:
         copy = (array.cpu() if hasattr(array, "cpu") else array).numpy()
-    return _plain_int64(copy) if copy.dtype.kind == "i" else copy
+    return plain_int64(copy) if copy.dtype.kind == "i" else copy
 
 
-def _plain_int64(array: NDArray[Any]) -> NDArray[np.int64]:
+def plain_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     # The module makes "long long" of 8 bytes: equal to int64, but NumPy prints and pickles it as another.
     return array.view(np.int64)
 
@@ -123,7 +123,7 @@ def from_parts(parts: tuple[Any, ...], queries: Any = None) -> Neighbors:
     """From the (distances, indices, statistics) of the compiled part, on a GPU in the type of the queries."""
     distances, indices, statistics = parts
     if isinstance(indices, np.ndarray):
-        indices = _plain_int64(indices)
+        indices = plain_int64(indices)
     else:
         distances, indices = like(queries, distances), like(queries, indices)
     return Neighbors(distances, indices, SearchStatistics(**statistics))

@@ -4,6 +4,7 @@
 // work goes to a helper thread and the caller waits, looking after signals and progress 20 times a second.
 #include "_run.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -23,6 +24,12 @@ namespace kith::python {
 namespace {
 
 constexpr std::chrono::milliseconds look_every{50};
+
+constexpr double quick_work = 4e6;
+constexpr double quick_gpu_work = 4e8;
+// Rows that a walk through a tree looks at: some leaves, and more of them for long lists.
+constexpr double walked_rows = 1000;
+constexpr double walked_rows_a_neighbor = 20;
 
 struct Report {
   std::string stage;
@@ -61,6 +68,19 @@ Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const 
   execution.memory_limit = static_cast<std::uint64_t>(memory_limit);
   execution.devices = parse_devices(device);
   return execution;
+}
+
+bool is_quick(const Execution& execution, double comparisons) {
+  const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
+  return comparisons <= (gpu ? quick_gpu_work : quick_work);
+}
+
+bool is_quick_walk(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k) {
+  const auto elements = static_cast<double>(queries) * static_cast<double>(dim);
+  const double walked =
+      std::min(static_cast<double>(rows), walked_rows + walked_rows_a_neighbor * static_cast<double>(k));
+  // In bad data a walk sees every row; that must end soon, too.
+  return elements * walked <= quick_work && elements * static_cast<double>(rows) <= 100 * quick_work;
 }
 
 void run(Execution execution, nb::object report, bool quick,

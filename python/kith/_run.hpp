@@ -1,6 +1,7 @@
 // Runs a call of the library with the GIL released, Ctrl-C watched and progress reported.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +15,13 @@ namespace kith::python {
 /// Execution of a call from Python's arguments.
 /// @throws InvalidArgument, DeviceError
 Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const std::string& device);
+
+/// Whether a call with so many element comparisons is over before anybody could press Ctrl-C. A thread of its
+/// own would then cost more than the work. A GPU does more in that time.
+bool is_quick(const Execution& execution, double comparisons);
+
+/// The same for a search of a tree for k rows a query, which looks at a small part of the rows, as a rule.
+bool is_quick_walk(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k);
 
 /// Runs work(execution) and returns when it is over. The GIL is free meanwhile; a signal whose
 /// handler raises (Ctrl-C) or an exception of `report` stops the work and is raised here.

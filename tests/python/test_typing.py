@@ -38,6 +38,9 @@ def test_mypy_reads_package_and_sample(tmp_path):
             reveal_type(kith.knn(np.eye(3), np.eye(3)).indices)
             reveal_type(kith.load("x"))
             reveal_type(kith.BruteForce.load("x"))
+            tree = kith.KdTree(np.eye(3), leaf_size=8)
+            reveal_type(tree.radius_search(np.eye(3), 0.5)[0][1])
+            reveal_type(kith.Octree.load("x").normals(k=8).curvature)
             kith.knn(np.eye(3), np.eye(3), k="5")
             index.serach(np.eye(3))
             """
@@ -47,9 +50,11 @@ def test_mypy_reads_package_and_sample(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     result = mypy(tmp_path, sample)
     lines = [line for line in result.stdout.splitlines() if line.startswith("sample.py")]
-    assert [line.split(":")[1] for line in lines] == ["5", "6", "7", "8", "9", "10"], result.stdout + result.stderr
+    assert [line.split(":")[1] for line in lines] == ["5", "6", "7", "8", "10", "11", "12", "13"], result.stdout + result.stderr
     for line, words in zip(
-        lines, ['str"', "signedinteger", '"kith._index.Index"', '"kith._index.BruteForce"', '"k"', "serach"], strict=True
+        lines,
+        ['str"', "signedinteger", '"kith._index.Index"', '"kith._index.BruteForce"', "signedinteger", "ndarray", '"k"', "serach"],
+        strict=True,
     ):
         assert words in line
 

@@ -1,0 +1,312 @@
+"""What both trees do: exact search in low dimension, radius search, normals, outliers, density."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _kith
+from ._arrays import promote_queries, to_rows
+from ._errors import InvalidArgument
+from ._index import Index, _execution, _integer, require_host
+from ._neighborhoods import Normals, Outliers, RadiusNeighbors
+from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
+from ._progress import Progress, reporting
+
+__all__ = ["PointTree"]
+
+
+def number(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: {value!r} is not a number") from None
+
+
+def _radius(value: Any) -> float:
+    return math.inf if value is None else number(value, "radius")
+
+
+def _place(device: str | None) -> str:
+    """Trees run on the CPU, which is then what "auto" means; the library refuses what else is asked for."""
+    return "cpu" if device is None or device == "auto" else device
+
+
+class PointTree(Index):
+    """What :class:`KdTree` and :class:`Octree` share.
+
+    Keeps its own copy of the points, in its own order: the caller's array is neither changed nor needed after
+    the build, and every index returned is a row of it. Answers are the same bits as those of
+    :class:`BruteForce`. Thread-safe; can be pickled.
+
+    Distances and radii are in units of the metric: squared for ``"sqeuclidean"``, the default. Only
+    ``query``, ``query_ball_point`` and ``query_radius``, which speak as scipy and scikit-learn do, use
+    euclidean ones there.
+
+    Every method that takes ``threads`` (0 for all cores), ``progress`` (True for a bar, or a function
+    of ``(done, total)``) and ``device`` (None, ``"auto"`` or ``"cpu"``: trees run on the CPU) takes them as
+    :func:`kith.knn` does, and raises KeyboardInterrupt at Ctrl-C, DeviceError for another device.
+    """
+
+    __slots__ = ()
+
+    def _build(
+        self,
+        type: str,
+        X: Any,
+        metric: str,
+        leaf_size: Any,
+        threads: Any,
+        memory_limit: Any,
+        progress: Progress,
+        device: str | None,
+    ) -> None:
+        dataset = to_rows(X, "dataset")
+        require_host(dataset, type)
+        self._device = _place(device)
+        size = _integer(leaf_size, "leaf_size")
+        execution = _execution(threads, memory_limit, self._device)
+        with reporting(progress) as report:
+            self._index = _kith.build(type, dataset, metric, "auto", size, *execution, report)
+
+    def _queries(self, Q: Any) -> _kith.Rows:
+        dtype = self._index.dtype
+        rows = to_rows(Q, "queries", True, dtype)
+        require_host(rows, self._index.type)
+        return promote_queries(rows, dtype)
+
+    def _run(self, threads: Any, device: str | None) -> tuple[int, str]:
+        return _integer(threads, "threads"), _place(device)
+
+    @property
+    def leaf_size(self) -> int:
+        """Most points a leaf holds."""
+        return self._index.leaf_size
+
+    def search(
+        self,
+        Q: Any,
+        k: int = 10,
+        radius: float | None = None,
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> Neighbors:
+        """The k nearest rows of each row of ``Q``, none farther than ``radius``.
+
+        Args:
+            Q: queries ``[q, d]``, or one query ``[d]``. Widened to the tree's element type where that is
+                exact. On the host.
+            k: neighbours a query, at least 1. Where fewer are found the rest is index -1 and distance inf.
+            radius: in units of the metric, 0 or more, inclusive; None for no limit.
+            memory_limit: bytes the answer may take; 0 for no limit.
+
+        Returns:
+            :class:`Neighbors`, both arrays ``[q, k]``; see :func:`kith.knn`.
+
+        Raises:
+            InvalidArgument: k below 1, a radius below 0, dimensions that differ, a wrong shape.
+            TypeError: the tree's element type cannot hold every query value, or the array lies on a GPU.
+            OutOfMemory: the answer is above ``memory_limit`` or above what the machine has.
+        """
+        count, limit = _integer(k, "k"), _radius(radius)
+        execution = _execution(threads, memory_limit, _place(device))
+        queries = self._queries(Q)
+        with reporting(progress) as report:
+            return from_parts(self._index.search_within(queries, count, limit, *execution, report))
+
+    def all_knn(
+        self,
+        k: int = 10,
+        include_self: bool = False,
+        radius: float | None = None,
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> Neighbors:
+        """The k nearest other rows of every row of the tree: quicker than a search for the rows themselves.
+
+        Args:
+            k, radius, memory_limit: as for :meth:`search`.
+            include_self: whether a row counts among its own neighbours.
+
+        Returns:
+            :class:`Neighbors`, both arrays ``[rows, k]``; index -1 and distance inf for rows with a NaN.
+
+        Raises:
+            InvalidArgument, OutOfMemory: as for :meth:`search`.
+        """
+        count, limit = _integer(k, "k"), _radius(radius)
+        execution = _execution(threads, memory_limit, _place(device))
+        with reporting(progress) as report:
+            return from_parts(self._index.all_knn(count, bool(include_self), limit, *execution, report))
+
+    def radius_search(
+        self,
+        Q: Any,
+        radius: float,
+        sorted: bool = True,
+        max_neighbors: int = 0,
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> RadiusNeighbors:
+        """All rows within ``radius`` (inclusive) of each row of ``Q``.
+
+        Args:
+            Q: as for :meth:`search`.
+            radius: in units of the metric, 0 or more.
+            sorted: ascending by (distance, index); False for no particular order, which is quicker.
+            max_neighbors: only this many of the nearest rows a query, then sorted; 0 for all.
+            memory_limit: bytes that what is found may take; 0 for no limit.
+
+        Returns:
+            :class:`RadiusNeighbors`.
+
+        Raises:
+            InvalidArgument: a radius below 0, max_neighbors below 0, dimensions that differ, a wrong shape.
+            TypeError, OutOfMemory: as for :meth:`search`.
+        """
+        limit, most = number(radius, "radius"), _integer(max_neighbors, "max_neighbors")
+        execution = _execution(threads, memory_limit, _place(device))
+        queries = self._queries(Q)
+        with reporting(progress) as report:
+            offsets, indices, distances, statistics = self._index.radius_search(
+                queries, limit, bool(sorted), most, *execution, report
+            )
+        return RadiusNeighbors(
+            plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics)
+        )
+
+    def count_within(
+        self,
+        Q: Any,
+        radius: float,
+        *,
+        threads: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> NDArray[np.int64]:
+        """How many rows are within ``radius`` (inclusive) of each row of ``Q``: int64 ``[q]``.
+
+        Args:
+            Q, radius: as for :meth:`radius_search`.
+
+        Raises:
+            InvalidArgument, TypeError: as for :meth:`radius_search`.
+        """
+        limit = number(radius, "radius")
+        run = self._run(threads, device)
+        queries = self._queries(Q)
+        with reporting(progress) as report:
+            counts: Any = self._index.count_within(queries, limit, *run, report)
+        return plain_int64(counts)
+
+    def normals(
+        self,
+        k: int | None = None,
+        radius: float | None = None,
+        viewpoint: Any = None,
+        *,
+        threads: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> Normals:
+        """Normals of the surface that the points were measured on, by the least variance of each neighbourhood.
+
+        Hoppe et al., SIGGRAPH 1992. For points of dimension 2 or 3 and euclidean metrics.
+
+        Args:
+            k: the k nearest points, the point itself among them; None for all within ``radius``.
+            radius: only points within it, in units of the metric; None for no limit. One of the two is needed.
+            viewpoint: ``[dim]``; normals point towards it. None: their largest component is positive.
+
+        Returns:
+            :class:`Normals`: ``normals`` float64 ``[rows, dim]`` and ``curvature`` float64 ``[rows]``.
+
+        Raises:
+            InvalidArgument: neither k nor radius, k below 1, a radius below 0, a viewpoint of another dimension,
+                points of another dimension than 2 or 3, a manhattan tree.
+        """
+        neighborhood = self._neighborhood(k, radius)
+        towards = None
+        if viewpoint is not None:
+            towards = np.asarray(viewpoint, dtype=np.float64)
+            if towards.ndim != 1:
+                raise InvalidArgument(f"viewpoint: an array of {towards.ndim} dimensions; [dim] is needed")
+        run = self._run(threads, device)
+        with reporting(progress) as report:
+            return Normals(
+                *self._index.normals(*neighborhood, None if towards is None else towards.tolist(), *run, report)
+            )
+
+    def outliers(
+        self,
+        k: int | None = None,
+        radius: float | None = None,
+        ratio: float = 2.0,
+        *,
+        threads: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> Outliers:
+        """Points whose mean distance to their neighbours is large: statistical outlier removal (Rusu et al. 2008).
+
+        Args:
+            k: the k nearest other points; None for all within ``radius``.
+            radius: only points within it, in units of the metric; None for no limit. One of the two is needed.
+            ratio: how many standard deviations above the mean of all points is an outlier; 0 or more.
+
+        Returns:
+            :class:`Outliers`. Points without a neighbour are outliers.
+
+        Raises:
+            InvalidArgument: neither k nor radius, k below 1, a radius or ratio below 0.
+        """
+        neighborhood = self._neighborhood(k, radius)
+        share = number(ratio, "ratio")
+        run = self._run(threads, device)
+        with reporting(progress) as report:
+            flags, *rest = self._index.outliers(*neighborhood, share, *run, report)
+        return Outliers(flags.view(np.bool_), *rest)
+
+    def density(
+        self,
+        k: int | None = None,
+        radius: float | None = None,
+        *,
+        threads: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> NDArray[np.float64]:
+        """Points a unit of length, area or volume (of euclidean distances) around each point: float64 ``[rows]``.
+
+        Args:
+            k: the k nearest other points over the ball that reaches the last of them.
+            radius: alone, the points within it, itself included, over its ball; in units of the metric. With
+                ``k``, where fewer than k are within it, those over its ball. One of the two is needed.
+
+        Raises:
+            InvalidArgument: neither k nor radius, k below 1, a radius below 0, a manhattan tree.
+        """
+        neighborhood = self._neighborhood(k, radius)
+        run = self._run(threads, device)
+        with reporting(progress) as report:
+            values: Any = self._index.density(*neighborhood, *run, report)
+        return np.asarray(values)
+
+    @staticmethod
+    def _neighborhood(k: Any, radius: Any) -> tuple[int, float]:
+        count = 0 if k is None else _integer(k, "k")
+        if k is not None and count < 1:
+            raise InvalidArgument(f"k is {count}; use 1 or more, or None with a radius")
+        return count, _radius(radius)

@@ -1,0 +1,161 @@
+// Searches of trees for Python: checked numbers in, NumPy arrays over the library's memory out.
+#include "_trees.hpp"
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "_answer.hpp"
+#include "_rows.hpp"
+#include "_run.hpp"
+#include "kith/error.hpp"
+
+namespace nb = nanobind;
+
+namespace kith::python {
+namespace {
+
+const PointTree& tree_of(const AnyIndex& index) {
+  const PointTree* tree = index.point_tree();
+  if (tree == nullptr) throw nb::type_error(fmt::format("a {} is no tree", index.type()).c_str());
+  return *tree;
+}
+
+double pairs(const PointTree& tree, std::int64_t queries) {
+  return static_cast<double>(tree.rows()) * static_cast<double>(queries) * static_cast<double>(tree.dim());
+}
+
+// Radius searches and neighbourhoods of all rows may touch any number of rows.
+bool is_quick_over(const PointTree& tree, std::int64_t queries) {
+  return is_quick(Execution{}, pairs(tree, queries));
+}
+
+nb::tuple search_within(const AnyIndex& index, const Rows& queries, std::int64_t k, double radius,
+                        std::int64_t threads, std::int64_t memory_limit, const std::string& device,
+                        const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  const DatasetView& q = queries.dataset;
+  Neighbors answer;
+  run(make_execution(threads, memory_limit, device), report,
+      is_quick_walk(tree.rows(), tree.dim(), q.rows, k),
+      [&](const Execution& execution) { answer = tree.search(q, k, execution, radius); });
+  return to_python(std::move(answer));
+}
+
+nb::tuple all_knn(const AnyIndex& index, std::int64_t k, bool include_self, double radius,
+                  std::int64_t threads, std::int64_t memory_limit, const std::string& device,
+                  const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  Neighbors answer;
+  run(make_execution(threads, memory_limit, device), report,
+      is_quick_walk(tree.rows(), tree.dim(), tree.rows(), k),
+      [&](const Execution& execution) { answer = tree.all_knn(k, include_self, execution, radius); });
+  return to_python(std::move(answer));
+}
+
+nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radius, bool sorted,
+                        std::int64_t max_neighbors, std::int64_t threads, std::int64_t memory_limit,
+                        const std::string& device, const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  const DatasetView& q = queries.dataset;
+  RadiusNeighbors found;
+  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, q.rows),
+      [&](const Execution& execution) {
+        found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, execution);
+      });
+  const std::size_t total = found.indices.size();
+  nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
+  nb::object distances =
+      std::visit([&](auto& held) { return own(std::move(held), {total}); }, found.distances);
+  nb::object indices = own(std::move(found.indices), {total});
+  return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
+}
+
+nb::object count_within(const AnyIndex& index, const Rows& queries, double radius, std::int64_t threads,
+                        const std::string& device, const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  const DatasetView& q = queries.dataset;
+  std::vector<std::int64_t> counts;
+  run(make_execution(threads, 0, device), report, is_quick_over(tree, q.rows),
+      [&](const Execution& execution) { counts = tree.count_within(q, radius, execution); });
+  const std::size_t size = counts.size();
+  return own(std::move(counts), {size});
+}
+
+nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
+                  const std::optional<std::vector<double>>& viewpoint, std::int64_t threads,
+                  const std::string& device, const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  Normals found;
+  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+      [&](const Execution& execution) {
+        found = tree.normals({k, radius}, viewpoint, execution);
+      });
+  const auto rows = static_cast<std::size_t>(tree.rows());
+  return nb::make_tuple(own(std::move(found.normals), {rows, static_cast<std::size_t>(tree.dim())}),
+                        own(std::move(found.curvature), {rows}));
+}
+
+nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double ratio, std::int64_t threads,
+                   const std::string& device, const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  Outliers found;
+  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+      [&](const Execution& execution) {
+        found = tree.outliers({k, radius}, ratio, execution);
+      });
+  // The vector packs bits; NumPy has a byte for each.
+  std::vector<std::uint8_t> flags(found.outlier.begin(), found.outlier.end());
+  const auto rows = static_cast<std::size_t>(tree.rows());
+  return nb::make_tuple(own(std::move(flags), {rows}), own(std::move(found.mean_distance), {rows}),
+                        found.mean, found.deviation, found.threshold);
+}
+
+nb::object density(const AnyIndex& index, std::int64_t k, double radius, std::int64_t threads,
+                   const std::string& device, const nb::object& report) {
+  const PointTree& tree = tree_of(index);
+  std::vector<double> found;
+  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+      [&](const Execution& execution) {
+        found = tree.density({k, radius}, execution);
+      });
+  const std::size_t rows = found.size();
+  return own(std::move(found), {rows});
+}
+
+}  // namespace
+
+void bind_trees(nb::class_<AnyIndex>& index) {
+  index
+      .def("search_within", &search_within, nb::arg("queries"), nb::arg("k"), nb::arg("radius"),
+           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+           "(distances, indices, statistics) of the k nearest rows within a radius of each query.")
+      .def("all_knn", &all_knn, nb::arg("k"), nb::arg("include_self"), nb::arg("radius"), nb::arg("threads"),
+           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+           "(distances, indices, statistics) of the k nearest rows of each row.")
+      .def("radius_search", &radius_search, nb::arg("queries"), nb::arg("radius"), nb::arg("sorted"),
+           nb::arg("max_neighbors"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
+           nb::arg("report").none(), "(offsets, indices, distances, statistics) of the rows within a radius.")
+      .def("count_within", &count_within, nb::arg("queries"), nb::arg("radius"), nb::arg("threads"),
+           nb::arg("device"), nb::arg("report").none(), "Numbers of rows within a radius.")
+      .def("normals", &normals, nb::arg("k"), nb::arg("radius"), nb::arg("viewpoint").none(),
+           nb::arg("threads"), nb::arg("device"), nb::arg("report").none(),
+           "(normals, curvature) of every row.")
+      .def("outliers", &outliers, nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("threads"),
+           nb::arg("device"), nb::arg("report").none(),
+           "(outlier, mean_distance, mean, deviation, threshold) of every row.")
+      .def("density", &density, nb::arg("k"), nb::arg("radius"), nb::arg("threads"), nb::arg("device"),
+           nb::arg("report").none(), "Rows a unit of volume around every row.")
+      .def_prop_ro(
+          "leaf_size", [](const AnyIndex& self) { return tree_of(self).leaf_size(); }, "Most points a leaf.");
+}
+
+}  // namespace kith::python

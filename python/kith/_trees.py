@@ -1,0 +1,79 @@
+"""KdTree and Octree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._index import CLASSES
+from ._progress import Progress
+from ._tree_queries import QueryableTree
+
+__all__ = ["KdTree", "Octree"]
+
+
+class KdTree(QueryableTree):
+    """A k-d tree (Bentley 1975): exact nearest neighbours in any dimension, sensible up to about 16.
+
+    Takes the place of ``scipy.spatial.cKDTree`` and ``sklearn.neighbors.KDTree``: see :meth:`query`,
+    :meth:`query_ball_point`, :meth:`query_radius`.
+
+    Args:
+        X: points ``[n, d]`` on the host; see :func:`kith.knn` for what counts as an array. Copied.
+        metric: ``"sqeuclidean"``, ``"euclidean"`` or ``"manhattan"``.
+        leaf_size: most points a leaf, 1 to 4096; 0 for a good one. Changes time and memory only.
+        threads: to build with, 0 for all cores.
+        memory_limit: bytes that building may take; 0 for no limit.
+        progress: True for a bar on stderr, or a function of ``(done, total)``.
+        device: None, ``"auto"`` or ``"cpu"``: trees run on the CPU.
+
+    Raises:
+        InvalidArgument: a metric without bounding boxes (inner product, cosine), a leaf_size outside its
+            limits, a wrong shape.
+        TypeError: an element type Kith does not search, no array, or one on a GPU: copy it with ``.cpu()``.
+        DeviceError: a device other than the CPU.
+        OutOfMemory: more than ``memory_limit`` or than the machine has.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        X: Any,
+        metric: str = "sqeuclidean",
+        leaf_size: int = 0,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> None:
+        self._build("kd_tree", X, metric, leaf_size, threads, memory_limit, progress, device)
+
+
+class Octree(QueryableTree):
+    """An octree (Meagher 1980) for points of 3 dimensions, or a quadtree for 2: quick to build.
+
+    Args:
+        X, metric, leaf_size, threads, memory_limit, progress, device: as for :class:`KdTree`.
+
+    Raises:
+        InvalidArgument: points of another dimension than 2 or 3, or as for :class:`KdTree`.
+        TypeError, DeviceError, OutOfMemory: as for :class:`KdTree`.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        X: Any,
+        metric: str = "sqeuclidean",
+        leaf_size: int = 0,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> None:
+        self._build("octree", X, metric, leaf_size, threads, memory_limit, progress, device)
+
+
+CLASSES["kd_tree"] = KdTree
+CLASSES["octree"] = Octree
