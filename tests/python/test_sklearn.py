@@ -14,19 +14,24 @@ from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.neighbors import KNeighborsTransformer as TheirTransformer  # noqa: E402
 from sklearn.neighbors import NearestNeighbors as TheirNeighbors  # noqa: E402
+from sklearn.neighbors import RadiusNeighborsTransformer as TheirRadiusTransformer  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import kith  # noqa: E402
-from kith.sklearn import KNeighborsTransformer, NearestNeighbors  # noqa: E402
+from kith.sklearn import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer  # noqa: E402
 
 
 @parametrize_with_checks(
     [
         NearestNeighbors(),
         NearestNeighbors(n_neighbors=2, metric="cosine"),
+        NearestNeighbors(n_neighbors=2, algorithm="kd_tree", radius=3),
         KNeighborsTransformer(),
         KNeighborsTransformer(mode="connectivity", n_neighbors=3),
+        KNeighborsTransformer(algorithm="kd_tree", n_neighbors=3),
+        RadiusNeighborsTransformer(),
+        RadiusNeighborsTransformer(mode="connectivity", radius=2, metric="manhattan"),
     ]
 )
 def test_estimator_checks(estimator, check):
@@ -139,7 +144,13 @@ def test_n_jobs_changes_no_answer(blobs, n_jobs):
     [
         ({"metric": "haversine"}, ValueError, "haversine.*use one of"),
         ({"p": 3}, ValueError, "p is 3"),
-        ({"algorithm": "kd_tree"}, ValueError, "kd_tree"),
+        ({"algorithm": "ball_tree"}, ValueError, "ball_tree.*use one of.*kd_tree"),
+        ({"algorithm": "octree"}, ValueError, "octree|dimension"),
+        ({"algorithm": "kd_tree", "metric": "cosine"}, ValueError, "cosine"),
+        ({"algorithm": "kd_tree", "filter": "int8"}, ValueError, "'int8' belongs to brute force"),
+        ({"radius": -1}, ValueError, "radius is -1"),
+        ({"radius": float("nan")}, ValueError, "radius is nan"),
+        ({"radius": "far"}, TypeError, "radius is 'far'"),
         ({"filter": "int3"}, ValueError, "int3"),
         ({"n_neighbors": 0}, ValueError, "at least 1"),
         ({"n_neighbors": 1.5}, TypeError, "1.5"),
@@ -161,7 +172,7 @@ def test_filter_and_n_jobs_reach_the_search(blobs, monkeypatch):
         kith.BruteForce, "search", lambda self, Q, k, threads: seen.append(threads) or search(self, Q, k, threads=threads)
     )
     for n_jobs in (None, -1, 3):
-        NearestNeighbors(n_jobs=n_jobs).fit(X).kneighbors(X)
+        NearestNeighbors(n_jobs=n_jobs, algorithm="brute").fit(X).kneighbors(X)
     assert seen == [0, 0, 3]
 
 
@@ -177,3 +188,111 @@ def test_wrong_calls_are_refused():
         KNeighborsTransformer(mode="other").fit(np.eye(3))
     with pytest.raises(ValueError, match="NaN"):
         estimator.kneighbors([[np.nan, 0, 0]])
+
+
+ALGORITHMS = {"brute": "brute_force", "brute_force": "brute_force", "kd_tree": "kd_tree", "octree": "octree"}
+
+
+@pytest.mark.parametrize("metric", ["minkowski", "sqeuclidean", "manhattan"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_change_no_bit(algorithm, metric):
+    X = np.random.default_rng(1).integers(0, 9, (400, 3)).astype(np.float64)  # full of ties
+    plain = NearestNeighbors(7, metric=metric, algorithm="brute").fit(X[:300])
+    other = NearestNeighbors(7, metric=metric, algorithm=algorithm).fit(X[:300])
+    assert other._index.type == ALGORITHMS[algorithm]
+    for queries in (X[300:], None):
+        for a, b in zip(plain.kneighbors(queries), other.kneighbors(queries), strict=True):
+            np.testing.assert_array_equal(a, b)
+    again = pickle.loads(pickle.dumps(other))
+    assert again._index.type == other._index.type
+    np.testing.assert_array_equal(again.kneighbors(X)[1], other.kneighbors(X)[1])
+    narrow = NearestNeighbors(3, metric=metric, algorithm=algorithm).fit(X.astype(np.float32))
+    assert narrow.kneighbors(X + 1e-12)[0].dtype == np.float64
+
+
+def test_auto_takes_what_choose_index_names(blobs):
+    big = np.random.default_rng(1).standard_normal((40_000, 3))
+    for X in (big, blobs[0], big[:50]):
+        expected = kith.choose_index(*X.shape, 0, 5, "euclidean").index
+        assert NearestNeighbors().fit(X)._index.type == expected
+    assert NearestNeighbors().fit(big)._index.type == "kd_tree"
+    assert NearestNeighbors(metric="cosine").fit(big)._index.type == "brute_force"
+    assert NearestNeighbors(filter="fp32").fit(big)._index.type == "brute_force"
+
+
+@pytest.mark.parametrize("algorithm", ["brute", "kd_tree"])
+@pytest.mark.parametrize(("metric", "radius"), [("euclidean", 4.0), ("sqeuclidean", 16.0), ("manhattan", 9.0)])
+def test_searches_by_radius_equal_scikit_learns(blobs, algorithm, metric, radius):
+    X, _ = blobs
+    ours = NearestNeighbors(metric=metric, algorithm=algorithm, radius=radius).fit(X[:250])
+    theirs = TheirNeighbors(metric=metric, algorithm="brute", radius=radius).fit(X[:250])
+    for queries in (X[250:], None):
+        for a, b in zip(
+            ours.radius_neighbors(queries, sort_results=True),
+            theirs.radius_neighbors(queries, sort_results=True),
+            strict=True,
+        ):
+            assert a.shape == b.shape and a.dtype == object and sum(map(len, a)) > 100
+            for x, y in zip(a, b, strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-9)
+        for a, b in zip(
+            ours.radius_neighbors(queries, radius / 2, return_distance=False),
+            theirs.radius_neighbors(queries, radius / 2, return_distance=False),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(np.sort(a), np.sort(b))
+        for mode in ("connectivity", "distance"):
+            a = ours.radius_neighbors_graph(queries, mode=mode, sort_results=True)
+            b = theirs.radius_neighbors_graph(queries, mode=mode, sort_results=True)
+            assert a.format == "csr" and a.shape == b.shape
+            np.testing.assert_allclose(a.toarray(), b.toarray(), rtol=1e-9)
+    assert pickle.loads(pickle.dumps(ours)).radius_neighbors_graph(X).nnz == ours.radius_neighbors_graph(X).nnz
+
+
+def test_a_second_fit_forgets_the_tree_of_the_first(blobs):
+    X, _ = blobs
+    estimator = NearestNeighbors(algorithm="brute", radius=1e9).fit(X)
+    assert len(estimator.radius_neighbors(X[:1])[1][0]) == 300
+    assert len(estimator.fit(X[:20]).radius_neighbors(X[:1])[1][0]) == 20
+
+
+def test_float64_queries_by_radius_are_not_rounded():
+    estimator = NearestNeighbors(radius=1.0).fit(np.array([[1.0], [3.0]], np.float32))
+    distances, indices = estimator.radius_neighbors([[2 + 2**-40]])  # rounds to 2, where both are within 1
+    assert indices[0].tolist() == [1] and distances[0].dtype == np.float64
+
+
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+def test_radius_graphs_equal_scikit_learns(blobs, mode):
+    X, _ = blobs
+    ours = RadiusNeighborsTransformer(mode=mode, radius=4.0)
+    theirs = TheirRadiusTransformer(mode=mode, radius=4.0, algorithm="brute")
+    for a, b in [
+        (ours.fit_transform(X), theirs.fit_transform(X)),
+        (ours.transform(X[:9] + 0.5), theirs.transform(X[:9] + 0.5)),
+    ]:
+        assert a.format == "csr" and a.nnz == b.nnz
+        np.testing.assert_allclose(a.toarray(), b.toarray(), atol=1e-6)
+    assert RadiusNeighborsTransformer(algorithm="octree").fit(X[:, :3])._index.type == "octree"
+    assert list(ours.get_feature_names_out()[:1]) == ["radiusneighborstransformer0"]
+
+
+def test_wrong_searches_by_radius_are_refused(blobs):
+    X, _ = blobs
+    estimator = NearestNeighbors().fit(X)
+    with pytest.raises(ValueError, match="sort_results"):
+        estimator.radius_neighbors(X, return_distance=False, sort_results=True)
+    with pytest.raises(ValueError, match="radius is -2"):
+        estimator.radius_neighbors(X, -2)
+    with pytest.raises(ValueError, match="mode 'other'"):
+        estimator.radius_neighbors_graph(X, mode="other")
+    with pytest.raises(ValueError, match="not cosine"):
+        NearestNeighbors(metric="cosine").fit(X).radius_neighbors(X)
+    with pytest.raises(ValueError, match="'brute' has no search by radius"):
+        RadiusNeighborsTransformer(algorithm="brute").fit(X)
+    with pytest.raises(ValueError, match="mode 'other'"):
+        RadiusNeighborsTransformer(mode="other").fit(X)
+    with pytest.raises(ValueError, match="cosine"):
+        RadiusNeighborsTransformer(metric="cosine").fit(X)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        NearestNeighbors().radius_neighbors(X)
