@@ -6,14 +6,18 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kith/dataset.hpp"
 #include "kith/neighbors.hpp"
 
 namespace kith {
+
+struct RadiusNeighbors;
 
 /// A file format. Formats with one element type (fvecs) fix the dtype; the others carry it.
 enum class FileFormat : std::uint8_t {
@@ -64,6 +68,40 @@ struct WriteOptions {
 /// @throws IoError, InvalidArgument
 void write_dataset(const std::filesystem::path& path, const DatasetView& data,
                    const WriteOptions& options = {});
+
+/// Numbers that belong to points, a column a name: normals, a curvature.
+struct PointColumns {
+  std::vector<std::string> names;  ///< words without blanks, none of them x, y or z
+  DatasetView values;              ///< [points, names], f32 or f64
+};
+
+/// Points and further columns after x, y and z, as PLY or PCD (binary little-endian). Points and columns keep
+/// their own element types.
+/// @throws IoError, InvalidArgument
+void write_points(const std::filesystem::path& path, const DatasetView& points, const PointColumns& columns,
+                  const WriteOptions& options = {});
+
+/// Some rows of a LAS file as a LAS file of the same version: scale, offset, further records of the header
+/// and every attribute of a point stay as they are; counts and bounds are made anew. The two may be one file.
+/// @param rows ascending
+/// @throws IoError, InvalidArgument
+void write_las_rows(const std::filesystem::path& path, const std::filesystem::path& from,
+                    std::span<const std::int64_t> rows, const WriteOptions& options = {});
+
+/// One number a row, as an npy of one dimension: int64, or bool.
+/// @throws IoError, InvalidArgument
+void write_array(const std::filesystem::path& path, std::span<const std::int64_t> values,
+                 const WriteOptions& options = {});
+void write_array(const std::filesystem::path& path, const std::vector<bool>& values,
+                 const WriteOptions& options = {});
+
+/// "r" (or r.npy) writes r.offsets.npy (int64 [queries + 1]), r.indices.npy (int64) and r.distances.npy:
+/// those of query i are [offsets[i], offsets[i + 1]). All three appear, or none.
+/// @return the files written
+/// @throws IoError, InvalidArgument
+std::vector<std::filesystem::path> write_radius_neighbors(const std::filesystem::path& path,
+                                                          const RadiusNeighbors& neighbors,
+                                                          const WriteOptions& options = {});
 
 /// Results: "r" (no extension, or .npy) writes r.indices.npy and r.distances.npy; .ivecs writes indices (and
 /// a .fvecs of the same stem with the distances); .ibin or .bin a big-ann ground-truth file; .json; .txt a

@@ -128,6 +128,8 @@ void write_npy(AtomicFile&, const DatasetView&);
 Neighbors read_neighbors_npy(const Source&);
 /// The index matrix, as int64.
 void write_indices_npy(AtomicFile&, const Neighbors&);
+/// The header of an array of one dimension; its elements follow.
+void write_npy_header(AtomicFile&, std::string_view descr, std::int64_t count);
 
 bool is_hdf5(const Source&);
 FileInfo inspect_hdf5(const Source&);
@@ -140,16 +142,19 @@ bool is_pcd(const Source&);
 FileInfo inspect_pcd(const Source&);
 Dataset read_pcd(const Source&, const ReadOptions&);
 void write_pcd(AtomicFile&, const DatasetView&);
+void write_pcd_columns(AtomicFile&, const DatasetView&, const PointColumns&);
 
 bool is_ply(const Source&);
 FileInfo inspect_ply(const Source&);
 Dataset read_ply(const Source&, const ReadOptions&);
 void write_ply(AtomicFile&, const DatasetView&);
+void write_ply_columns(AtomicFile&, const DatasetView&, const PointColumns&);
 
 bool is_las(const Source&);
 FileInfo inspect_las(const Source&);
 Dataset read_las(const Source&, const ReadOptions&);
 void write_las(AtomicFile&, const DatasetView&);
+void write_las_rows(AtomicFile&, const Source&, std::span<const std::int64_t> rows);
 
 FileInfo inspect_xyz(const Source&);
 Dataset read_xyz(const Source&, const ReadOptions&);

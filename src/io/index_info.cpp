@@ -1,4 +1,6 @@
 // What `inspect` says about a saved index.
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "io/format.hpp"
@@ -21,6 +23,16 @@ FileInfo inspect_index(const Source& source) {
     info.details.emplace_back("index", header.at("index").get<std::string>());
     info.details.emplace_back("version", std::to_string(file.version()));
     info.details.emplace_back("metric", header.at("metric").get<std::string>());
+    // What trees have besides; other indexes lack these keys.
+    for (const auto& [key, label] : {std::pair{"points", "points"},
+                                     {"nan_rows", "NaN rows"},
+                                     {"leaf_size", "leaf size"},
+                                     {"nodes", "nodes"},
+                                     {"levels", "levels"}}) {
+      if (header.contains(key)) {
+        info.details.emplace_back(label, std::to_string(header.at(key).get<std::int64_t>()));
+      }
+    }
     for (const auto& entry : header.at("sections")) {
       const auto section = entry.at("name").get<std::string>();
       info.details.emplace_back(fmt::format("section {}", section),

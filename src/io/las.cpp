@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "core/visit_dtype.hpp"
 #include "io/bytes.hpp"
@@ -147,10 +149,47 @@ Axis choose(const DatasetView& data, std::int64_t column) {
   return axis;
 }
 
-template <class T>
-void store(std::array<std::byte, header_bytes_1_2>& header, std::size_t offset, T value) {
+template <class T, class Bytes>
+void store(Bytes& header, std::size_t offset, T value) {
   std::memcpy(header.data() + offset, &value, sizeof value);
 }
+
+// Counts and bounds of the points that were kept.
+struct Summary {
+  std::uint64_t points = 0;
+  std::array<std::uint64_t, 15> by_return{};
+  std::array<double, 3> low{};
+  std::array<double, 3> high{};
+
+  void add(const std::byte* record, const Header& header) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const double value = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
+      low[axis] = points == 0 ? value : std::min(low[axis], value);
+      high[axis] = points == 0 ? value : std::max(high[axis], value);
+    }
+    ++points;
+    // The number of the return: 3 bits up to point format 5, 4 bits from 6 on; 0 is no return.
+    const unsigned mask = header.point_format < 6 ? 0x07 : 0x0F;
+    const unsigned number = std::to_integer<unsigned>(record[14]) & mask;
+    if (number > 0) ++by_return[number - 1];
+  }
+
+  void write(std::vector<std::byte>& bytes, const Header& header) const {
+    // Files of format 6 and up, and those of more than 2^32 - 1 points, leave the narrow counts at 0.
+    if (load<std::uint32_t>(bytes.data() + 107) != 0) {
+      store(bytes, 107, static_cast<std::uint32_t>(points));
+      for (std::size_t i = 0; i < 5; ++i) store(bytes, 111 + 4 * i, static_cast<std::uint32_t>(by_return[i]));
+    }
+    if (header.minor == 4) {
+      store(bytes, 247, points);
+      for (std::size_t i = 0; i < 15; ++i) store(bytes, 255 + 8 * i, by_return[i]);
+    }
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      store(bytes, 179 + 16 * axis, high[axis]);
+      store(bytes, 187 + 16 * axis, low[axis]);
+    }
+  }
+};
 
 }  // namespace
 
@@ -186,6 +225,39 @@ Dataset read_las(const Source& source, const ReadOptions& options) {
     }
   }
   return result;
+}
+
+void write_las_rows(AtomicFile& out, const Source& source, std::span<const std::int64_t> rows) {
+  const Header header = parse(source);
+  const std::byte* points = source.bytes.data() + header.offset;
+  const auto record = [&](std::int64_t row) {
+    return points + static_cast<std::uint64_t>(row) * header.record_bytes;
+  };
+  Summary summary;
+  std::int64_t last = -1;
+  for (const std::int64_t row : rows) {
+    if (row <= last || static_cast<std::uint64_t>(row) >= header.points) {
+      throw InvalidArgument(fmt::format("row {} after row {} of '{}', which has {} points; rows must ascend",
+                                        row, last, source.name, header.points));
+    }
+    summary.add(record(row), header);
+    last = row;
+  }
+  // Everything up to the points is kept, and what follows them (waveforms, extended records) moves up.
+  std::vector<std::byte> start(source.bytes.begin(),
+                               source.bytes.begin() + static_cast<std::ptrdiff_t>(header.offset));
+  summary.write(start, header);
+  const std::uint64_t end = header.offset + header.points * header.record_bytes;
+  const std::uint64_t removed = (header.points - summary.points) * header.record_bytes;
+  const std::uint64_t header_bytes = load<std::uint16_t>(start.data() + 94);
+  for (const auto& [minor, at] : {std::pair{3U, std::size_t{227}}, std::pair{4U, std::size_t{235}}}) {
+    if (header.minor < minor || header_bytes < at + 8) continue;
+    const auto place = load<std::uint64_t>(start.data() + at);
+    if (place >= end) store(start, at, place - removed);
+  }
+  out.write(start.data(), start.size());
+  for (const std::int64_t row : rows) out.write(record(row), header.record_bytes);
+  out.write(source.bytes.data() + end, source.size() - end);
 }
 
 void write_las(AtomicFile& out, const DatasetView& data) {

@@ -242,9 +242,9 @@ void read_indices(const Source& source, const Header& header, std::vector<std::i
   }
 }
 
-void write_header(AtomicFile& out, std::string_view descr, std::int64_t rows, std::int64_t columns) {
-  std::string dict =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", descr, rows, columns);
+// `shape` as Python writes it: "(3, 2)", "(3,)".
+void write_header(AtomicFile& out, std::string_view descr, const std::string& shape) {
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
   // Elements start at a multiple of 64, so that the file can be memory-mapped.
   const std::size_t start = magic.size() + 4;
   const std::size_t padded = (start + dict.size() + 1 + 63) / 64 * 64;
@@ -325,8 +325,12 @@ void write_npy(AtomicFile& out, const DatasetView& data) {
     case Dtype::u8: descr = "|u1"; break;
     case Dtype::f64: descr = "<f8"; break;
   }
-  write_header(out, descr, data.rows, data.dim);
+  write_header(out, descr, fmt::format("({}, {})", data.rows, data.dim));
   write_rows(out, data);
+}
+
+void write_npy_header(AtomicFile& out, std::string_view descr, std::int64_t count) {
+  write_header(out, descr, fmt::format("({},)", count));
 }
 
 Neighbors read_neighbors_npy(const Source& source) {
@@ -358,7 +362,7 @@ Neighbors read_neighbors_npy(const Source& source) {
 }
 
 void write_indices_npy(AtomicFile& out, const Neighbors& neighbors) {
-  write_header(out, "<i8", neighbors.queries, neighbors.k);
+  write_header(out, "<i8", fmt::format("({}, {})", neighbors.queries, neighbors.k));
   out.write(neighbors.indices.data(), neighbors.indices.size() * sizeof(std::int64_t));
 }
 

@@ -288,14 +288,28 @@ Dataset read_pcd(const Source& source, const ReadOptions& options) {
 }
 
 void write_pcd(AtomicFile& out, const DatasetView& data) {
+  write_pcd_columns(out, data, {});
+}
+
+void write_pcd_columns(AtomicFile& out, const DatasetView& data, const PointColumns& columns) {
   check_points("pcd", data);
-  const int bytes = data.dtype == Dtype::f32 ? 4 : 8;
+  check_columns("pcd", data, columns);
+  std::string fields = "FIELDS x y z";
+  std::string sizes = "SIZE";
+  std::string types = "TYPE F F F";
+  std::string counts = "COUNT 1 1 1";
+  for (int axis = 0; axis < 3; ++axis) sizes += fmt::format(" {}", size_of(data.dtype));
+  for (const std::string& name : columns.names) {
+    fields += " " + name;
+    sizes += fmt::format(" {}", size_of(columns.values.dtype));
+    types += " F";
+    counts += " 1";
+  }
   out.write(
-      fmt::format("# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\nFIELDS x y z\nSIZE {0} {0} {0}\n"
-                  "TYPE F F F\nCOUNT 1 1 1\nWIDTH {1}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {1}\n"
-                  "DATA binary\n",
-                  bytes, data.rows));
-  write_rows(out, data);
+      fmt::format("# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\n{}\n{}\n{}\n{}\nWIDTH {}\n"
+                  "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {}\nDATA binary\n",
+                  fields, sizes, types, counts, data.rows, data.rows));
+  write_records(out, data, columns);
 }
 
 }  // namespace kith::io

@@ -315,12 +315,22 @@ Dataset read_ply(const Source& source, const ReadOptions& options) {
 }
 
 void write_ply(AtomicFile& out, const DatasetView& data) {
+  write_ply_columns(out, data, {});
+}
+
+void write_ply_columns(AtomicFile& out, const DatasetView& data, const PointColumns& columns) {
   check_points("ply", data);
-  out.write(
-      fmt::format("ply\nformat binary_little_endian 1.0\nelement vertex {0}\nproperty {1} x\nproperty {1} y\n"
-                  "property {1} z\nend_header\n",
-                  data.rows, data.dtype == Dtype::f32 ? "float" : "double"));
-  write_rows(out, data);
+  check_columns("ply", data, columns);
+  const auto type = [](Dtype dtype) { return dtype == Dtype::f32 ? "float" : "double"; };
+  std::string header = fmt::format(
+      "ply\nformat binary_little_endian 1.0\nelement vertex {0}\nproperty {1} x\nproperty {1} y\n"
+      "property {1} z\n",
+      data.rows, type(data.dtype));
+  for (const std::string& name : columns.names) {
+    header += fmt::format("property {} {}\n", type(columns.values.dtype), name);
+  }
+  out.write(header + "end_header\n");
+  write_records(out, data, columns);
 }
 
 }  // namespace kith::io

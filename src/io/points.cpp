@@ -1,6 +1,10 @@
 // Records of point-cloud files to [n, 3] matrices.
 #include "io/points.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "io/bytes.hpp"
 
 namespace kith::io {
@@ -55,6 +59,43 @@ void check_points(std::string_view format, const DatasetView& data) {
         "{} files hold points of dimension 3, the data have {}; write npy or hdf5", format, data.dim));
   }
   if (data.dtype != Dtype::f32 && data.dtype != Dtype::f64) refuse_dtype(format, "f32 and f64", data.dtype);
+}
+
+void check_columns(std::string_view format, const DatasetView& points, const PointColumns& columns) {
+  if (columns.names.empty()) return;
+  const DatasetView& values = columns.values;
+  if (values.rows != points.rows || values.dim != static_cast<std::int64_t>(columns.names.size())) {
+    throw InvalidArgument(
+        fmt::format("{} points and {} names need as many rows and columns, there are {} x {}", points.rows,
+                    columns.names.size(), values.rows, values.dim));
+  }
+  if (values.dtype != Dtype::f32 && values.dtype != Dtype::f64)
+    refuse_dtype(format, "f32 and f64", values.dtype);
+  for (auto name = columns.names.begin(); name != columns.names.end(); ++name) {
+    const bool plain = !name->empty() &&
+                       std::all_of(name->begin(), name->end(), [](char c) { return c > ' ' && c < '\x7f'; });
+    const bool taken =
+        *name == "x" || *name == "y" || *name == "z" || std::find(columns.names.begin(), name, *name) != name;
+    if (!plain || taken) {
+      throw InvalidArgument(
+          fmt::format("a column cannot be named '{}'; use a word of its own, without blanks", *name));
+    }
+  }
+}
+
+void write_records(AtomicFile& out, const DatasetView& points, const PointColumns& columns) {
+  if (columns.names.empty()) {
+    write_rows(out, points);
+    return;
+  }
+  const auto point_bytes = static_cast<std::size_t>(points.dim) * size_of(points.dtype);
+  const auto column_bytes = columns.names.size() * size_of(columns.values.dtype);
+  std::vector<std::byte> record(point_bytes + column_bytes);
+  for (std::int64_t i = 0; i < points.rows; ++i) {
+    std::memcpy(record.data(), points.row(i), point_bytes);
+    std::memcpy(record.data() + point_bytes, columns.values.row(i), column_bytes);
+    out.write(record.data(), record.size());
+  }
 }
 
 }  // namespace kith::io

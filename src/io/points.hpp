@@ -28,4 +28,10 @@ Dataset gather_points(const std::byte* first, std::uint64_t record_bytes, RowRan
 /// @throws InvalidArgument unless data are f32 or f64 of dimension 3
 void check_points(std::string_view format, const DatasetView& data);
 
+/// @throws InvalidArgument unless there is a named column of f32 or f64 for each of the points
+void check_columns(std::string_view format, const DatasetView& points, const PointColumns& columns);
+
+/// Binary records: x, y, z and the columns of each point.
+void write_records(AtomicFile& out, const DatasetView& points, const PointColumns& columns);
+
 }  // namespace kith::io
