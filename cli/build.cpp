@@ -9,6 +9,7 @@
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
+#include "tree.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -17,12 +18,13 @@ namespace {
 struct Options {
   Source base;
   std::string output;
-  std::string index = "brute_force";
+  IndexOptions index;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
 };
 
 void run(const Common& common, const Options& options) {
+  check_index_options(options.index);
   check_output(options.output, "index", {}, false);
   Execution execution = make_execution(common);
   const Size size = peek(options.base);
@@ -32,25 +34,31 @@ void run(const Common& common, const Options& options) {
   execution.memory_limit = plan.left();
   const Dataset base = load(options.base);
 
-  const BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
+  const IndexParameters parameters(parse_metric(options.metric), parse_filter(options.filter),
+                                   options.index.leaf_size.value_or(0));
+  // How many queries are to come is not known: many, for the 10 nearest rows.
+  const IndexChoice choice =
+      resolve_index(options.index, base.rows(), base.dim(), 0, 10, parameters.metric, execution);
+  const bool chosen = options.index.index == "auto";
   ProgressBar bar(common);
   execution.progress = bar.callback();
   const CancellableScope scope;
-  const AnyIndex index = AnyIndex::build(options.index, base, parameters, execution);
+  const AnyIndex index = AnyIndex::build(choice.index, base, parameters, execution);
   stop_if_interrupted();
   index.save(options.output, execution);
   bar.erase();
+  if (chosen) note_choice(common, choice);
   std::error_code no_file;  // a pipe has no size
   const auto size_on_disk = std::filesystem::file_size(options.output, no_file);
   const std::uint64_t file_bytes = no_file ? 0 : size_on_disk;
   if (common.json) {
-    print_json(nlohmann::json{{"file", options.output},
-                              {"index", index.type()},
-                              {"rows", index.rows()},
-                              {"dim", index.dim()},
-                              {"dtype", name(index.dtype())},
-                              {"metric", name(index.metric())},
-                              {"bytes", file_bytes}});
+    nlohmann::json object = {{"file", options.output},       {"index", index.type()},
+                             {"rows", index.rows()},         {"dim", index.dim()},
+                             {"dtype", name(index.dtype())}, {"metric", name(index.metric())},
+                             {"bytes", file_bytes}};
+    if (chosen) object["reason"] = choice.reason;
+    if (const PointTree* tree = index.point_tree()) object["leaf_size"] = tree->leaf_size();
+    print_json(object);
     return;
   }
   note(common, fmt::format("wrote {}: {} of {} x {} {}, {}, {}", options.output, index.type(),
@@ -74,16 +82,11 @@ void add_build(CLI::App& app, Common& common) {
           ->type_name("FILE")
           ->required()
           ->group("Index"));
-  std::vector<std::pair<std::string, std::string>> types;
-  for (const std::string& type : index_types()) {
-    types.emplace_back(type,
-                       type == "brute_force" ? "looks at every row through the filter; always exact" : "");
-  }
-  common.choice(command.add_option("--index", options->index, "Kind of index")->type_name("TYPE"), types)
-      ->capture_default_str()
-      ->group("Index");
+  options->index.index = "brute_force";
+  add_any_index_options(command, common, options->index);
   add_metric_option(command, common, options->metric);
   add_filter_option(command, common, options->filter);
+  options->index.filter = command.get_option("--filter");
   command
       .add_option("--base-member", options->base.member,
                   "HDF5 files: the dataset with the base [default: train]")
@@ -92,9 +95,11 @@ void add_build(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   common.about(command).details = {
       "The file holds the rows and everything the search needs, with a checksum of each part; kith search "
-      "reads it, kith info says what is inside, and every later version of Kith can open it."};
+      "reads it, kith info says what is inside, and every later version of Kith can open it. --index auto "
+      "expects many queries."};
   common.about(command).examples = {
       {"kith build base.fvecs -o base.kith --metric cosine", "Builds and saves."},
+      {"kith build scan.ply -o scan.kith --index kd_tree --metric euclidean", "A tree over points."},
       {"kith search base.kith queries.fvecs -k 10 -o answer", "Searches it."}};
 }
 

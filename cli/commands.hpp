@@ -10,6 +10,10 @@ namespace kith::cli {
 void add_knn(CLI::App& app, Common& common);
 void add_build(CLI::App& app, Common& common);
 void add_search(CLI::App& app, Common& common);
+void add_all_knn(CLI::App& app, Common& common);
+void add_radius(CLI::App& app, Common& common);
+void add_normals(CLI::App& app, Common& common);
+void add_outliers(CLI::App& app, Common& common);
 void add_evaluate(CLI::App& app, Common& common);
 void add_convert(CLI::App& app, Common& common);
 void add_info(CLI::App& app, Common& common);

@@ -172,7 +172,7 @@ std::string describe(const SearchStatistics& s) {
     text += fmt::format("  {:<16}{}\n", what, value);
   };
   line("index", s.index);
-  line("filter", s.filter);
+  if (!s.filter.empty()) line("filter", s.filter);
   if (!s.instruction_set.empty()) line("kernels", s.instruction_set);
   line("pairs", format_count(s.pairs));
   line("candidates",

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -47,8 +48,9 @@ bool is_mapped(FileFormat format) {
 
 }  // namespace
 
-MemoryPlan::MemoryPlan(const Common& common)
-    : limit_(parse_bytes(common.memory_limit, "--memory-limit")),
+MemoryPlan::MemoryPlan(const Common& common, std::string remedy)
+    : remedy_(std::move(remedy)),
+      limit_(parse_bytes(common.memory_limit, "--memory-limit")),
       on_gpu_(parse_devices(common.device).front().kind == Device::Kind::cuda) {}
 
 void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
@@ -58,15 +60,14 @@ void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
 }
 
 void MemoryPlan::check() const {
-  constexpr const char* remedy = "search fewer queries (--max-queries) or rows (kith convert --rows)";
   if (limit_ > 0 && !on_gpu_ && bytes_ > static_cast<double>(limit_)) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), --memory-limit is {}; raise it, or {}",
                                   format_bytes(bytes_), parts_, format_bytes(static_cast<double>(limit_)),
-                                  remedy));
+                                  remedy_));
   }
   if ((limit_ == 0 || on_gpu_) && resident_ > machine_memory()) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), this machine has {}; {}",
-                                  format_bytes(resident_), parts_, format_bytes(machine_memory()), remedy));
+                                  format_bytes(resident_), parts_, format_bytes(machine_memory()), remedy_));
   }
 }
 
@@ -129,6 +130,55 @@ bool same_rows(const Source& a, const Source& b) {
   return member_a == member_b || (a.member == b.member && format_of(a) != FileFormat::hdf5);
 }
 
+namespace {
+
+// Rows of different element types are both brought to the narrowest type that holds them exactly.
+void unify(const Common& common, Dataset& base, Dataset& queries) {
+  if (base.dtype() == queries.dtype()) return;
+  const Dtype wide = common_dtype(base.dtype(), queries.dtype());
+  note(common,
+       fmt::format("the base is {}, the queries are {}: both are searched as {}, which holds them exactly",
+                   name(base.dtype()), name(queries.dtype()), name(wide)));
+  if (base.dtype() != wide) base = convert(base, wide);
+  if (queries.dtype() != wide) queries = convert(queries, wide);
+}
+
+double bytes_of(const DatasetView& view) {
+  return static_cast<double>(view.rows) * static_cast<double>(view.dim) *
+         static_cast<double>(size_of(view.dtype));
+}
+
+}  // namespace
+
+BaseAndQueries load_base_and_queries(const Common& common, const Source& base, const Source& queries,
+                                     double answer_bytes) {
+  const bool one_file = same_rows(base, queries);
+  const Size base_size = peek(base);
+  const Size query_size = peek(queries);
+  MemoryPlan estimate(common);
+  estimate.add("base", base_size.bytes, base_size.mapped);
+  if (!one_file) estimate.add("queries", query_size.bytes, query_size.mapped);
+  estimate.add("answer", query_size.rows * answer_bytes);
+  estimate.check();
+
+  BaseAndQueries out{load(base), {}, {}, MemoryPlan(common)};
+  out.queries = one_file ? out.base : load(queries);
+  if (out.base.dim() != out.queries.dim()) {
+    throw InvalidArgument(
+        fmt::format("'{}' has dimension {}, the queries '{}' have {}; they must be the same", base.path,
+                    out.base.dim(), queries.path, out.queries.dim()));
+  }
+  if (!one_file) unify(common, out.base, out.queries);
+  out.view = out.queries;
+  if (one_file && queries.max_rows >= 0 && queries.max_rows < out.view.rows) {
+    out.view = out.view.slice(0, queries.max_rows);
+  }
+  // What is really held now decides what is left for the search itself.
+  out.plan.add("base", bytes_of(out.base), base_size.mapped);
+  if (!one_file) out.plan.add("queries", bytes_of(out.queries), query_size.mapped);
+  return out;
+}
+
 void stop_if_interrupted() {
   if (interrupted()) throw Cancelled("interrupted");
 }
@@ -165,6 +215,15 @@ std::vector<std::pair<std::string, std::string>> result_formats() {
           {"table", "text for people (.txt)"}};
 }
 
+std::optional<FileFormat> format_of_extension(const std::string& path) {
+  try {
+    // A name that cannot exist: only its extension speaks.
+    return guess_format("/dev/null/output" + fs::path(path).extension().string());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void check_output(const std::string& path, const std::string& format,
                   const std::vector<std::pair<std::string, std::string>>& formats, bool extension_needed) {
   std::error_code error;
@@ -185,15 +244,9 @@ void check_output(const std::string& path, const std::string& format,
   std::string list;
   for (const auto& [known, meaning] : formats) list += (list.empty() ? "" : ", ") + known;
   const std::string extension = fs::path(path).extension().string();
-  std::string held;
-  try {
-    // A name that cannot exist: only its extension speaks.
-    held = name(guess_format("/dev/null/output" + extension));
-  } catch (const Error&) {
-    held.clear();
-  }
+  const std::optional<FileFormat> held = format_of_extension(path);
   for (const auto& [known, meaning] : formats) {
-    if (held == known) return;
+    if (held && name(*held) == known) return;
   }
   throw InvalidArgument(fmt::format("cannot write '{}': {}; use --format or an extension for one of {}", path,
                                     extension.empty() ? "it has no extension that names a format"

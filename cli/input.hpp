@@ -24,7 +24,9 @@ struct Source {
 class MemoryPlan {
  public:
   /// Reads --memory-limit. @throws InvalidArgument
-  explicit MemoryPlan(const Common& common);
+  explicit MemoryPlan(const Common& common) : MemoryPlan(common, default_remedy) {}
+  /// `remedy` ends the message of check(): what the caller of this command could do.
+  MemoryPlan(const Common& common, std::string remedy);
 
   /// `mapped` bytes count against --memory-limit, but not against the machine's memory: the system can
   /// drop and reread them.
@@ -37,6 +39,9 @@ class MemoryPlan {
   std::uint64_t left() const;
 
  private:
+  static constexpr const char* default_remedy =
+      "search fewer queries (--max-queries) or rows (kith convert --rows)";
+  std::string remedy_;
   std::uint64_t limit_ = 0;
   bool on_gpu_ = false;
   double bytes_ = 0;
@@ -58,6 +63,20 @@ Dataset load(const Source& source);
 /// True when both name the same rows of the same file, apart from max_rows.
 bool same_rows(const Source& a, const Source& b);
 
+/// The rows to search in and those to search for, of one element type and dimension.
+struct BaseAndQueries {
+  Dataset base;
+  Dataset queries;   ///< the base itself where both are one file
+  DatasetView view;  ///< those of the queries that are asked
+  MemoryPlan plan;   ///< what is held
+};
+/// Reads both, after an estimate from their headers. Different element types are brought to the narrowest
+/// that holds both exactly, with a note.
+/// @param answer_bytes of one query
+/// @throws IoError, InvalidArgument, OutOfMemory
+BaseAndQueries load_base_and_queries(const Common& common, const Source& base, const Source& queries,
+                                     double answer_bytes);
+
 /// Throws Cancelled when a signal has arrived.
 void stop_if_interrupted();
 
@@ -67,6 +86,9 @@ std::optional<FileFormat> parse_format(const std::string& text);
 /// Format names and their meaning, for --format options: those that hold vectors, or results.
 std::vector<std::pair<std::string, std::string>> dataset_formats();
 std::vector<std::pair<std::string, std::string>> result_formats();
+
+/// The format that a file's extension names, empty for none; a file of that name is not looked at.
+std::optional<FileFormat> format_of_extension(const std::string& path);
 
 /// Checks an output path before the work starts: its folder is there and writable, it is no folder, its
 /// extension (or `format`) is one of `formats`.

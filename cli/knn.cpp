@@ -1,13 +1,11 @@
 // kith knn: one-shot search, nothing is saved.
+#include <algorithm>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "commands.hpp"
 #include "input.hpp"
-#include "interrupt.hpp"
 #include "result.hpp"
-#include "units.hpp"
+#include "tree.hpp"
 
 namespace kith::cli {
 namespace {
@@ -17,70 +15,38 @@ struct Options {
   Source queries;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
+  IndexOptions index;
   ResultOptions result;
 };
 
-// Rows of different element types are both brought to the narrowest type that holds them exactly.
-void unify(const Common& common, Dataset& base, Dataset& queries) {
-  if (base.dtype() == queries.dtype()) return;
-  const Dtype wide = common_dtype(base.dtype(), queries.dtype());
-  note(common,
-       fmt::format("the base is {}, the queries are {}: both are searched as {}, which holds them exactly",
-                   name(base.dtype()), name(queries.dtype()), name(wide)));
-  if (base.dtype() != wide) base = convert(base, wide);
-  if (queries.dtype() != wide) queries = convert(queries, wide);
-}
-
 void run(const Common& common, Options& options) {
   check_result_options(options.result);
+  check_index_options(options.index);
   Execution execution = make_execution(common);
   options.queries.max_rows = options.result.max_queries;
+  const auto k = static_cast<double>(options.result.k);
+  BaseAndQueries data = load_base_and_queries(common, options.base, options.queries, 12 * k);
 
-  // The estimate from the headers comes before the files are read.
-  const bool one_file = same_rows(options.base, options.queries);
-  const Size base_size = peek(options.base);
-  const Size query_size = peek(options.queries);
-  MemoryPlan estimate(common);
-  estimate.add("base", base_size.bytes, base_size.mapped);
-  if (!one_file) estimate.add("queries", query_size.bytes, query_size.mapped);
-  estimate.add("answer", query_size.rows * static_cast<double>(options.result.k) * 12);
-  estimate.check();
-
-  Dataset base = load(options.base);
-  Dataset queries = one_file ? base : load(options.queries);
-  DatasetView query_view = queries;
-  if (one_file && options.result.max_queries >= 0 && options.result.max_queries < query_view.rows) {
-    query_view = query_view.slice(0, options.result.max_queries);
-  }
-  if (base.dim() != queries.dim()) {
-    throw InvalidArgument(
-        fmt::format("'{}' has dimension {}, the queries '{}' have {}; they must be the same",
-                    options.base.path, base.dim(), options.queries.path, queries.dim()));
-  }
-  if (!one_file) {
-    unify(common, base, queries);
-    query_view = queries;
-  }
-
-  // What is really held now decides what is left for the search itself.
-  const auto bytes = [](const DatasetView& view) {
-    return static_cast<double>(view.rows) * static_cast<double>(view.dim) *
-           static_cast<double>(size_of(view.dtype));
-  };
-  MemoryPlan plan(common);
-  plan.add("base", bytes(base), base_size.mapped);
-  if (!one_file) plan.add("queries", bytes(queries), query_size.mapped);
-  MemoryPlan with_answer = plan;
-  with_answer.add("answer", static_cast<double>(query_view.rows) * static_cast<double>(options.result.k) *
-                                static_cast<double>(8 + size_of(distance_dtype(base.dtype()))));
+  MemoryPlan with_answer = data.plan;
+  with_answer.add("answer", static_cast<double>(data.view.rows) * k *
+                                static_cast<double>(8 + size_of(distance_dtype(data.base.dtype()))));
   with_answer.check();
-  execution.memory_limit = plan.left();
+  execution.memory_limit = data.plan.left();
 
   const BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
-  const Neighbors answer = run_search(common, std::move(execution), [&](const Execution& how) {
-    return knn(base, query_view, options.result.k, parameters, how);
+  const IndexChoice choice = resolve_index(options.index, data.base.rows(), data.base.dim(),
+                                           std::max<std::int64_t>(data.view.rows, 1), options.result.k,
+                                           parameters.metric, execution);
+  const bool chosen = options.index.index == "auto";
+  const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
+    if (choice.index == "brute_force") return knn(data.base, data.view, options.result.k, parameters, how);
+    IndexOptions tree = options.index;
+    tree.index = choice.index;
+    Execution left = how;
+    const AnyIndex index = build_tree(tree, data.base, parameters.metric, data.plan, left);
+    return index.point_tree()->search(data.view, options.result.k, left, options.index.radius_or_all());
   });
-  deliver(common, options.result, answer, parameters.metric);
+  deliver(common, options.result, answer, parameters.metric, chosen ? &choice : nullptr);
 }
 
 }  // namespace
@@ -104,7 +70,12 @@ void add_knn(CLI::App& app, Common& common) {
           ->required());
   add_result_options(command, common, options->result);
   add_metric_option(command, common, options->metric);
+  add_any_index_options(command, common, options->index);
+  add_radius_option(
+      command, options->index,
+      "Only rows at most this far, in units of the metric (squared for sqeuclidean); with trees");
   add_filter_option(command, common, options->filter);
+  options->index.filter = command.get_option("--filter");
   command
       .add_option("--base-member", options->base.member,
                   "HDF5 files: the dataset with the base [default: train]")
@@ -121,8 +92,11 @@ void add_knn(CLI::App& app, Common& common) {
   about.details = {
       "Reads fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5 (ann-benchmarks), PCD, PLY, LAS and xyz. Without "
       "-o the first answers are shown; with it all are written. The answer is exact: the same rows and the "
-      "same bits whatever the filter, the threads and the device. Ties go to the lower row number; queries "
+      "same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
+      "number; queries "
       "with fewer than K rows to find are filled up with row -1 at an infinite distance.",
+      "--index auto takes a tree where that should be done sooner: for many queries in low dimension, on the "
+      "CPU. An option that only one kind knows (--filter; --radius, --leaf-size) decides for it.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
   about.examples = {
@@ -131,6 +105,8 @@ void add_knn(CLI::App& app, Common& common) {
        "Writes answer.indices.npy and answer.distances.npy for NumPy."},
       {"kith knn scan.las scan.las -k 8 --metric euclidean -o graph.ivecs",
        "The 8 nearest points of every point of a laser scan, itself included, in metres."},
+      {"kith knn scan.ply scan.ply -k 30 --metric euclidean --radius 0.5 -o near",
+       "Of the 30 nearest points of every point, those within half a metre."},
       {"kith knn glove.hdf5 glove.hdf5 --metric cosine -k 10 -o answer.hdf5",
        "An ann-benchmarks file: member test is searched in member train."},
       {"kith knn base.npy queries.npy --max-queries 3 --json",

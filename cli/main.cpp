@@ -29,6 +29,10 @@ void declare(CLI::App& app, Common& common) {
   add_knn(app, common);
   add_build(app, common);
   add_search(app, common);
+  add_all_knn(app, common);
+  add_radius(app, common);
+  add_normals(app, common);
+  add_outliers(app, common);
   add_evaluate(app, common);
   add_convert(app, common);
   add_info(app, common);

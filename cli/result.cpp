@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "input.hpp"
 #include "interrupt.hpp"
-#include "progress.hpp"
+#include "run.hpp"
+#include "tree.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -58,14 +60,19 @@ nlohmann::json rows_as_json(const Neighbors& answer) {
 
 }  // namespace
 
-void add_result_options(CLI::App& command, Common& common, ResultOptions& options) {
-  command.add_option("-k,--neighbors", options.k, "How many nearest rows to find for each query, at least 1")
+void add_result_options(CLI::App& command, Common& common, ResultOptions& options, bool with_queries) {
+  command
+      .add_option("-k,--neighbors", options.k,
+                  with_queries ? "How many nearest rows to find for each query, at least 1"
+                               : "How many nearest rows to find for each row, at least 1")
       ->type_name("K")
       ->capture_default_str()
       ->group("Search");
-  command.add_option("--max-queries", options.max_queries, "Only the first N queries")
-      ->type_name("N")
-      ->group("Search");
+  if (with_queries) {
+    command.add_option("--max-queries", options.max_queries, "Only the first N queries")
+        ->type_name("N")
+        ->group("Search");
+  }
   auto* output =
       common.file(command
                       .add_option("-o,--output", options.output,
@@ -93,12 +100,8 @@ void check_result_options(const ResultOptions& options) {
 
 Neighbors run_search(const Common& common, Execution execution,
                      const std::function<Neighbors(const Execution&)>& work) {
-  ProgressBar bar(common);
-  execution.progress = bar.callback();
-  const CancellableScope scope;
   const auto start = std::chrono::steady_clock::now();
-  Neighbors answer = work(execution);
-  stop_if_interrupted();
+  Neighbors answer = run_cancellable(common, std::move(execution), work);
   if (answer.statistics.seconds == 0) {
     answer.statistics.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -106,7 +109,8 @@ Neighbors run_search(const Common& common, Execution execution,
   return answer;
 }
 
-void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric) {
+void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric,
+             const IndexChoice* choice) {
   std::vector<std::string> files;
   if (!options.output.empty()) {
     const CancellableScope scope;
@@ -120,6 +124,7 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
                              {"k", answer.k},
                              {"metric", name(metric)},
                              {"statistics", to_json(answer.statistics)}};
+    if (choice != nullptr) object["index"] = {{"name", choice->index}, {"reason", choice->reason}};
     if (files.empty()) {
       object.update(rows_as_json(answer));
     } else {
@@ -135,16 +140,20 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
          fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(answer.queries, "query", "queries"),
                      plural(answer.k, "neighbour"), answer.statistics.seconds));
   }
+  if (choice != nullptr) note_choice(common, *choice);
   if (common.statistics && !common.json) {
     fmt::print(stderr, "statistics:\n{}", describe(answer.statistics));
   }
-  if (answer.statistics.nan_rows > 0 && !common.statistics) {
-    note(common,
-         fmt::format("{} with NaN can never be a neighbour", plural(answer.statistics.nan_rows, "row")));
+  if (!common.statistics) note_nan(common, answer.statistics);
+}
+
+void note_nan(const Common& common, const SearchStatistics& statistics) {
+  if (statistics.nan_rows > 0) {
+    note(common, fmt::format("{} with NaN can never be a neighbour", plural(statistics.nan_rows, "row")));
   }
-  if (answer.statistics.nan_queries > 0 && !common.statistics) {
-    note(common, fmt::format("{} with NaN: no neighbours",
-                             plural(answer.statistics.nan_queries, "query", "queries")));
+  if (statistics.nan_queries > 0) {
+    note(common,
+         fmt::format("{} with NaN: no neighbours", plural(statistics.nan_queries, "query", "queries")));
   }
 }
 

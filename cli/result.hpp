@@ -16,7 +16,8 @@ struct ResultOptions {
   std::int64_t max_queries = -1;
 };
 
-void add_result_options(CLI::App& command, Common& common, ResultOptions& options);
+/// @param with_queries false: no --max-queries
+void add_result_options(CLI::App& command, Common& common, ResultOptions& options, bool with_queries = true);
 
 /// Checks k, the query limit and the output path before anything is read.
 void check_result_options(const ResultOptions& options);
@@ -25,7 +26,12 @@ void check_result_options(const ResultOptions& options);
 Neighbors run_search(const Common& common, Execution execution,
                      const std::function<Neighbors(const Execution&)>& work);
 
-/// Writes the answer to -o, or shows it on stdout; statistics to stderr where asked for.
-void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric);
+/// Writes the answer to -o, or shows it on stdout; statistics to stderr where asked for. `choice` is what
+/// --index auto came to: for a note and --json.
+void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric,
+             const IndexChoice* choice = nullptr);
+
+/// Notes on rows and queries with NaN.
+void note_nan(const Common& common, const SearchStatistics& statistics);
 
 }  // namespace kith::cli

@@ -10,7 +10,7 @@ import pytest
 
 from program import KITH, ROOT
 
-COMMANDS = ["knn", "build", "search", "evaluate", "convert", "info", "generate", "devices", "bench", "completion", "man", "help"]
+COMMANDS = ["knn", "build", "search", "all-knn", "radius", "normals", "outliers", "evaluate", "convert", "info", "generate", "devices", "bench", "completion", "man", "help"]
 
 
 def text(*arguments):
@@ -38,7 +38,7 @@ def options_of(command):
 
 def test_top_help_lists_every_command():
     page = text("--help")
-    listed = re.findall(r"^  (\w+) ", sections(page)["Commands"], re.M)
+    listed = re.findall(r"^  ([\w-]+) ", sections(page)["Commands"], re.M)
     assert sorted(listed) == sorted(COMMANDS)
     assert text("-h") == page == text("help")
     for code in ["0 success", "1 usage", "2 input", "3 memory", "4 device", "70 ", "130, 143"]:

@@ -1,0 +1,89 @@
+// kith all-knn: the nearest other rows of every row.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "result.hpp"
+#include "tree.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  Source points;
+  IndexOptions index;
+  std::string metric = "euclidean";
+  bool include_self = false;
+  ResultOptions result;
+};
+
+void run(const Common& common, const Options& options) {
+  check_result_options(options.result);
+  check_index_options(options.index);
+  const Metric metric = parse_tree_metric(options.metric);
+  Execution execution = make_tree_execution(common);
+  constexpr const char* remedy = "ask for fewer neighbours, or use fewer rows (kith convert --rows)";
+  const auto k = static_cast<double>(options.result.k);
+  const Size size = peek(options.points);
+  MemoryPlan estimate(common, remedy);
+  estimate.add("points", size.bytes, size.mapped);
+  estimate.add("tree", estimated_tree_bytes(size));
+  estimate.add("answer", size.rows * k * 12);
+  estimate.check();
+
+  Dataset points = load(options.points);
+  const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
+    MemoryPlan plan(common, remedy);
+    plan.add("points", size.bytes, size.mapped);
+    Execution left = how;
+    const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
+    points = Dataset();  // the tree has its own copy
+    return tree.point_tree()->all_knn(options.result.k, options.include_self, left,
+                                      options.index.radius_or_all());
+  });
+  deliver(common, options.result, answer, metric);
+}
+
+}  // namespace
+
+void add_all_knn(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->points.default_member = "train";
+  CLI::App& command =
+      add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
+                  [options, &common] { run(common, *options); });
+  common.file(command.add_option("POINTS", options->points.path, "The rows: a file of points or vectors")
+                  ->type_name("FILE")
+                  ->required());
+  add_result_options(command, common, options->result, false);
+  add_tree_metric_option(command, common, options->metric);
+  command
+      .add_flag(
+          "--include-self", options->include_self,
+          "Let a row count among its own neighbours; it comes first, unless an equal row has a lower number")
+      ->group("Search");
+  add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
+  add_tree_index_options(command, common, options->index);
+  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
+      ->type_name("NAME")
+      ->group("Input");
+  add_execution_options(command, common);
+  add_statistics_option(command, common);
+  About& about = common.about(command);
+  about.details = {
+      "The answer has a line for each row, in the order of the file: the same rows and the same bits as kith "
+      "knn POINTS POINTS gives, without the row itself. Rows with a NaN have no neighbours and are nobody's; "
+      "where fewer than K rows are found, the line is filled up with row -1 at an infinite distance.",
+      "Trees run on the CPU and know euclidean, sqeuclidean and manhattan. For cosine and inner_product, or "
+      "on "
+      "a GPU, use kith knn with the file given twice."};
+  about.examples = {
+      {"kith all-knn scan.las -k 8 -o graph", "Writes graph.indices.npy and graph.distances.npy, in metres."},
+      {"kith all-knn scan.ply -k 30 --radius 0.5 -o near",
+       "Of the 30 nearest points of every point, those within half a metre."},
+      {"kith all-knn scan.ply -k 4 --include-self --json", "Everything, for a program."}};
+}
+
+}  // namespace kith::cli

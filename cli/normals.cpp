@@ -1,0 +1,193 @@
+// kith normals: the direction of the surface at every point, and how curved it is there.
+#include <charconv>
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "run.hpp"
+#include "tree.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  Source points;
+  IndexOptions index;
+  std::optional<std::int64_t> k;
+  std::string viewpoint;
+  std::string output;
+};
+
+std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  std::vector<double> values;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    double value = 0;
+    const auto [after, error] = std::from_chars(at, end, value);
+    if (error != std::errc{} || !std::isfinite(value) || (after != end && *after != ',')) {
+      throw InvalidArgument(
+          fmt::format("--viewpoint '{}': write coordinates with commas between, for example 0,0,1.8", text));
+    }
+    values.push_back(value);
+    if (after == end) return values;
+    at = after + 1;
+  }
+}
+
+// The format of the output, refused here before anything is read.
+FileFormat check_format(const std::string& output) {
+  check_output(output, "", dataset_formats(), true);
+  const FileFormat format = *format_of_extension(output);
+  if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
+  throw InvalidArgument(fmt::format(
+      "cannot write '{}': {} has no place for normals; write .ply, .pcd or .npy", output, name(format)));
+}
+
+void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
+  if (dim != 2 && dim != 3) {
+    throw InvalidArgument(fmt::format("'{}' has dimension {}; normals are for points of dimension 2 or 3",
+                                      options.points.path, dim));
+  }
+  if (dim == 2 && format != FileFormat::npy) {
+    throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has 2; write .npy", name(format),
+                                      options.points.path));
+  }
+}
+
+// [rows, dim + 1]: the normal and the curvature of each point.
+Dataset table_of(const Normals& found, std::int64_t rows, std::int64_t dim) {
+  Dataset table = Dataset::allocate(Dtype::f64, rows, dim + 1);
+  const auto values = table.mutable_values<double>();
+  const auto width = static_cast<std::size_t>(dim);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
+    for (std::size_t j = 0; j < width; ++j) values[i * (width + 1) + j] = found.normals[i * width + j];
+    values[i * (width + 1) + width] = found.curvature[i];
+  }
+  return table;
+}
+
+void write(const Common& common, const Options& options, FileFormat format, const Dataset& points,
+           const Dataset& table) {
+  const CancellableScope scope;
+  const WriteOptions how{{}, interrupted};
+  if (format == FileFormat::npy) {
+    write_dataset(options.output, table, how);
+    return;
+  }
+  // Directions need no more than f32; that is also what readers of these formats expect.
+  const Dataset narrow = convert(table, Dtype::f32, Rounding::nearest);
+  const PointColumns columns{format == FileFormat::ply
+                                 ? std::vector<std::string>{"nx", "ny", "nz", "curvature"}
+                                 : std::vector<std::string>{"normal_x", "normal_y", "normal_z", "curvature"},
+                             narrow};
+  write_points(options.output, as_floats(common, points), columns, how);
+}
+
+void run(const Common& common, const Options& options) {
+  check_index_options(options.index);
+  const Neighborhood near = neighborhood(options.index, options.k);
+  const auto viewpoint = parse_viewpoint(options.viewpoint);
+  const FileFormat format = check_format(options.output);
+  const Execution execution = make_tree_execution(common);
+  constexpr const char* remedy = "use fewer rows (kith convert --rows)";
+  const Size size = peek(options.points);
+  MemoryPlan plan(common, remedy);
+  plan.add("points", size.bytes, size.mapped);
+  plan.add("normals", size.rows * 4 * 8);
+  MemoryPlan estimate = plan;
+  estimate.add("tree", estimated_tree_bytes(size));
+  estimate.check();
+
+  const Dataset points = load(options.points);
+  check_dim(options, format, points.dim());
+  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != points.dim()) {
+    throw InvalidArgument(fmt::format("--viewpoint '{}' has {}, the points have {}", options.viewpoint,
+                                      plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
+                                      points.dim()));
+  }
+  std::string index;
+  const Normals found = run_cancellable(common, execution, [&](const Execution& how) {
+    Execution left = how;
+    const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
+    index = tree.type();
+    return tree.point_tree()->normals(near, viewpoint, left);
+  });
+  std::int64_t without = 0;
+  for (const double curvature : found.curvature) without += std::isnan(curvature) ? 1 : 0;
+  write(common, options, format, points, table_of(found, points.rows(), points.dim()));
+  if (common.json) {
+    print_json(nlohmann::json{{"file", options.output},
+                              {"rows", points.rows()},
+                              {"dim", points.dim()},
+                              {"index", index},
+                              {"without_normal", without}});
+    return;
+  }
+  note(common,
+       fmt::format("wrote {}: normals and curvature of {}", options.output, plural(points.rows(), "point")));
+  if (without > 0) {
+    note(common, fmt::format("{} without a normal (NaN), for want of {} neighbours or of coordinates",
+                             plural(without, "point"), points.dim()));
+  }
+}
+
+}  // namespace
+
+void add_normals(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->points.default_member = "train";
+  CLI::App& command =
+      add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
+                  [options, &common] { run(common, *options); });
+  common.file(command.add_option("POINTS", options->points.path, "The points, of 2 or 3 dimensions")
+                  ->type_name("FILE")
+                  ->required());
+  common.file(
+      command
+          .add_option("-o,--output", options->output,
+                      "The file to write, whole or not at all; its extension chooses the format: .ply, "
+                      ".pcd, or .npy")
+          ->type_name("FILE")
+          ->required()
+          ->group("Answer"));
+  add_neighborhood_options(command, options->index, options->k);
+  command
+      .add_option("--viewpoint", options->viewpoint,
+                  "Turn every normal towards this place, that of the scanner [default: the normal's largest "
+                  "component is positive]")
+      ->type_name("X,Y,Z")
+      ->group("Search");
+  add_tree_index_options(command, common, options->index);
+  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
+      ->type_name("NAME")
+      ->group("Input");
+  add_execution_options(command, common);
+  About& about = common.about(command);
+  about.details = {
+      "A normal is the direction in which a point's neighbours spread the least (Hoppe et al. 1992), the "
+      "point "
+      "itself counted among them; the curvature is the share that this direction has in their spread (Pauly "
+      "et "
+      "al. 2002), from 0 in a plane to 1/3. Distances are euclidean, a radius is in the units of the "
+      "coordinates.",
+      "PLY files get the properties nx, ny, nz and curvature, PCD files the fields normal_x, normal_y, "
+      "normal_z "
+      "and curvature, as float, after x, y and z in the precision they have. npy files hold the normals and "
+      "the "
+      "curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). Every point keeps its place; "
+      "where "
+      "there is no normal it is NaN."};
+  about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
+                    {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
+                     "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},
+                    {"kith normals scan.ply -k 16 -o normals.npy", "An array of [points, 4] for NumPy."}};
+}
+
+}  // namespace kith::cli

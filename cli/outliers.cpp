@@ -1,0 +1,199 @@
+// kith outliers: drops, or marks, the points that are far from their neighbours.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "run.hpp"
+#include "tree.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  Source points;
+  IndexOptions index;
+  std::optional<std::int64_t> k;
+  double ratio = 2;
+  std::string metric = "euclidean";
+  bool mark = false;
+  std::string output;
+};
+
+void check(const Options& options, bool json) {
+  check_index_options(options.index);
+  if (!(options.ratio >= 0) || std::isinf(options.ratio)) {
+    throw InvalidArgument(fmt::format("--ratio {}: use a number of 0 or more", options.ratio));
+  }
+  if (options.output.empty()) {
+    if (options.mark && json) return;
+    throw InvalidArgument(
+        "-o (--output) is missing: it names the file for what is left (with --mark --json none is needed)");
+  }
+  if (options.mark) {
+    check_output(options.output, "", {{"npy", ""}}, true);
+  } else {
+    check_output(options.output, "", dataset_formats(), true);
+  }
+}
+
+bool is_las(const std::string& path) {
+  const auto format = format_of_extension(path);
+  return format && *format == FileFormat::las;
+}
+
+Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
+  Dataset out = Dataset::allocate(points.dtype(), static_cast<std::int64_t>(rows.size()), points.dim());
+  const auto bytes = static_cast<std::size_t>(points.dim()) * size_of(points.dtype());
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (const std::int64_t row : rows) {
+    std::memcpy(to, points.view().row(row), bytes);
+    to += bytes;
+  }
+  return out;
+}
+
+// What the file read has beside coordinates and the file written will lack.
+void note_what_is_lost(const Common& common, const std::string& path, const std::string& output) {
+  for (const auto& [key, value] : inspect(path).details) {
+    if ((key != "properties" && key != "fields") || value == "x y z") continue;
+    note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, path, value, output));
+  }
+}
+
+void write_kept(const Common& common, const Options& options, const Dataset& points, const Outliers& found) {
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i < found.outlier.size(); ++i) {
+    if (!found.outlier[i]) kept.push_back(static_cast<std::int64_t>(i));
+  }
+  const CancellableScope scope;
+  const WriteOptions how{{}, interrupted};
+  const bool from_las = guess_format(options.points.path) == FileFormat::las;
+  if (is_las(options.output) && from_las) {
+    write_las_rows(options.output, options.points.path, kept, how);
+    return;
+  }
+  Dataset left = rows_of(points, kept);
+  switch (*format_of_extension(options.output)) {
+    case FileFormat::ply:
+    case FileFormat::pcd:
+    case FileFormat::xyz:
+    case FileFormat::las: left = as_floats(common, left); break;
+    default: break;
+  }
+  write_dataset(options.output, left, how);
+  if (is_las(options.output)) {
+    for (const auto& [key, value] : inspect(options.output).details) {
+      if (key == "scale") note(common, fmt::format("LAS holds scaled integers; the scale is {}", value));
+    }
+  }
+  note_what_is_lost(common, options.points.path, options.output);
+}
+
+void run(const Common& common, const Options& options) {
+  check(options, common.json);
+  const Neighborhood near = neighborhood(options.index, options.k);
+  const Metric metric = parse_tree_metric(options.metric);
+  const Execution execution = make_tree_execution(common);
+  constexpr const char* remedy = "use fewer rows (kith convert --rows)";
+  const Size size = peek(options.points);
+  MemoryPlan plan(common, remedy);
+  plan.add("points", size.bytes, size.mapped);
+  plan.add("mean distances", size.rows * 8);
+  if (!options.mark) plan.add("points left", size.bytes);
+  MemoryPlan estimate = plan;
+  estimate.add("tree", estimated_tree_bytes(size));
+  estimate.check();
+
+  const Dataset points = load(options.points);
+  const Outliers found = run_cancellable(common, execution, [&](const Execution& how) {
+    Execution left = how;
+    const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
+    return tree.point_tree()->outliers(near, options.ratio, left);
+  });
+  const auto removed =
+      static_cast<std::int64_t>(std::count(found.outlier.begin(), found.outlier.end(), true));
+  if (!options.mark) {
+    write_kept(common, options, points, found);
+  } else if (!options.output.empty()) {
+    const CancellableScope scope;
+    write_array(options.output, found.outlier, {{}, interrupted});
+  }
+  if (common.json) {
+    nlohmann::json object = {{"rows", points.rows()},        {"outliers", removed},
+                             {"metric", name(metric)},       {"mean", found.mean},
+                             {"deviation", found.deviation}, {"ratio", options.ratio},
+                             {"threshold", found.threshold}};
+    if (!options.output.empty()) object["file"] = options.output;
+    if (options.mark && options.output.empty()) object["outlier"] = found.outlier;
+    print_json(object);
+    return;
+  }
+  note(common,
+       fmt::format("{} {} of {}: their neighbours are farther than {} on average (mean of all points {}, "
+                   "standard deviation {}, ratio {})",
+                   options.mark ? "marked" : "removed", format_count(removed), plural(points.rows(), "point"),
+                   format_number(found.threshold), format_number(found.mean), format_number(found.deviation),
+                   format_number(options.ratio)));
+  note(common, fmt::format("wrote {}: {}", options.output,
+                           plural(options.mark ? points.rows() : points.rows() - removed,
+                                  options.mark ? "flag" : "point")));
+}
+
+}  // namespace
+
+void add_outliers(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->points.default_member = "train";
+  CLI::App& command = add_command(app, common, "outliers",
+                                  "Remove the points that are far from their neighbours, or mark them",
+                                  [options, &common] { run(common, *options); });
+  common.file(command.add_option("POINTS", options->points.path, "A file of points or vectors")
+                  ->type_name("FILE")
+                  ->required());
+  common.file(command
+                  .add_option("-o,--output", options->output,
+                              "The file for the points that are left, whole or not at all; the extension "
+                              "chooses the format. With --mark: an .npy of bool")
+                  ->type_name("FILE")
+                  ->group("Answer"));
+  command
+      .add_flag(
+          "--mark", options->mark,
+          "Write which points are outliers, a bool for every point, instead of the points that are none; "
+          "with --json and without -o as JSON")
+      ->group("Answer");
+  add_neighborhood_options(command, options->index, options->k);
+  command
+      .add_option("--ratio", options->ratio,
+                  "How many standard deviations above the mean of all points make an outlier")
+      ->type_name("X")
+      ->capture_default_str()
+      ->group("Search");
+  add_tree_metric_option(command, common, options->metric);
+  add_tree_index_options(command, common, options->index);
+  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
+      ->type_name("NAME")
+      ->group("Input");
+  add_execution_options(command, common);
+  About& about = common.about(command);
+  about.details = {
+      "Statistical outlier removal (Rusu et al. 2008): of every point the mean distance to its neighbours is "
+      "taken, itself excluded; points whose mean is more than RATIO standard deviations above the mean of "
+      "all "
+      "are outliers. So are points without a neighbour within the radius, and points with a NaN.",
+      "From LAS to LAS the points that are left keep all their attributes, and the file its version, scale, "
+      "offset and records. Other formats keep coordinates only; a note says what is lost."};
+  about.examples = {
+      {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},
+      {"kith outliers scan.ply -k 8 --ratio 3 -o clean.ply", "Milder."},
+      {"kith outliers scan.ply --radius 0.3 --mark -o noise.npy", "A bool for every point, for NumPy."}};
+}
+
+}  // namespace kith::cli

@@ -1,0 +1,252 @@
+// kith radius: all rows within a distance of every query, or their number.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "result.hpp"
+#include "run.hpp"
+#include "tree.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct Options {
+  Source points;
+  Source queries;
+  IndexOptions index;
+  std::string metric = "euclidean";
+  std::int64_t max_queries = -1;
+  std::optional<std::int64_t> max_neighbors;
+  bool unsorted = false;
+  bool count = false;
+  std::string output;
+};
+
+constexpr std::int64_t shown_queries = 10;
+constexpr std::int64_t shown_ranks = 10;
+
+void check(const Options& options) {
+  check_index_options(options.index);
+  if (options.max_queries < -1) {
+    throw InvalidArgument(fmt::format("--max-queries {}: use 0 or more", options.max_queries));
+  }
+  if (options.max_neighbors && *options.max_neighbors < 1) {
+    throw InvalidArgument(
+        fmt::format("--max-neighbors {}: use 1 or more, or leave it out for all", *options.max_neighbors));
+  }
+  if (options.max_neighbors && options.unsorted) {
+    throw InvalidArgument("--max-neighbors takes the nearest, which are then sorted; leave out --unsorted");
+  }
+  if (options.count && (options.max_neighbors || options.unsorted)) {
+    throw InvalidArgument(fmt::format("--count gives numbers only; leave out {}",
+                                      options.max_neighbors ? "--max-neighbors" : "--unsorted"));
+  }
+  if (!options.output.empty()) check_output(options.output, {}, {{"npy", ""}}, false);
+}
+
+// The file of --count: OUT.npy as it is, OUT without an extension as OUT.counts.npy.
+std::string counts_file(const std::string& output) {
+  return std::filesystem::path(output).has_extension() ? output : output + ".counts.npy";
+}
+
+void deliver_counts(const Common& common, const Options& options, const std::vector<std::int64_t>& counts,
+                    Metric metric) {
+  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const auto queries = static_cast<std::int64_t>(counts.size());
+  std::string file;
+  if (!options.output.empty()) {
+    file = counts_file(options.output);
+    const CancellableScope scope;
+    write_array(file, counts, {{}, interrupted});
+  }
+  if (common.json) {
+    nlohmann::json object = {{"queries", queries},
+                             {"radius", *options.index.radius},
+                             {"metric", name(metric)},
+                             {"neighbors", total}};
+    if (file.empty()) {
+      object["counts"] = counts;
+    } else {
+      object["files"] = {file};
+    }
+    print_json(object);
+  } else if (!file.empty()) {
+    note(common, fmt::format("wrote {}: {}, {}", file, plural(queries, "query", "queries"),
+                             plural(total, "neighbour")));
+  } else {
+    print(fmt::format("{:>8}  {:>12}\n", "query", "neighbours"));
+    for (std::int64_t q = 0; q < std::min(queries, shown_queries); ++q) {
+      print(fmt::format("{:>8}  {:>12}\n", q, counts[static_cast<std::size_t>(q)]));
+    }
+    if (queries > shown_queries) {
+      print(fmt::format("... {}: write all of them with -o FILE\n",
+                        plural(queries - shown_queries, "more query", "more queries")));
+    }
+  }
+}
+
+void show(const RadiusNeighbors& answer) {
+  print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", "query", "rank", "row", "distance"));
+  const std::int64_t queries = std::min(answer.queries, shown_queries);
+  for (std::int64_t q = 0; q < queries; ++q) {
+    const auto rows = answer.indices_of(q);
+    const auto found = static_cast<std::int64_t>(rows.size());
+    if (found == 0) print(fmt::format("{:>8}  {:>5}  {:>12}  none within the radius\n", q, "-", "-"));
+    for (std::int64_t j = 0; j < std::min(found, shown_ranks); ++j) {
+      print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", q, j + 1, rows[static_cast<std::size_t>(j)],
+                        format_number(answer.distance(q, j))));
+    }
+    if (found > shown_ranks) {
+      print(fmt::format("{:>8}  {:>5}  {:>12}\n", q, "...", fmt::format("{} more", found - shown_ranks)));
+    }
+  }
+  if (answer.queries > queries) {
+    print(fmt::format("... {}: write all of them with -o FILE\n",
+                      plural(answer.queries - queries, "more query", "more queries")));
+  }
+}
+
+void deliver_rows(const Common& common, const Options& options, const RadiusNeighbors& answer,
+                  Metric metric) {
+  std::vector<std::string> files;
+  if (!options.output.empty()) {
+    const CancellableScope scope;
+    for (const auto& file : write_radius_neighbors(options.output, answer, {{}, interrupted})) {
+      files.push_back(file.string());
+    }
+  }
+  const std::int64_t total = answer.offsets.back();
+  if (common.json) {
+    nlohmann::json object = {{"queries", answer.queries},
+                             {"radius", *options.index.radius},
+                             {"metric", name(metric)},
+                             {"neighbors", total},
+                             {"statistics", to_json(answer.statistics)}};
+    if (files.empty()) {
+      object["offsets"] = answer.offsets;
+      object["indices"] = answer.indices;
+      std::visit([&](const auto& held) { object["distances"] = held; }, answer.distances);
+    } else {
+      object["files"] = files;
+    }
+    print_json(object);
+  } else if (files.empty()) {
+    show(answer);
+  } else {
+    note(common, fmt::format("wrote {}: {}, {}", fmt::join(files, ", "),
+                             plural(answer.queries, "query", "queries"), plural(total, "neighbour")));
+  }
+  note_nan(common, answer.statistics);
+}
+
+void run(const Common& common, Options& options) {
+  check(options);
+  const Metric metric = parse_tree_metric(options.metric);
+  const Execution execution = make_tree_execution(common);
+  options.queries.max_rows = options.max_queries;
+  // How many rows are near is known only when they are found; the search counts them against what is left.
+  BaseAndQueries data = load_base_and_queries(common, options.points, options.queries, 8);
+  const double radius = *options.index.radius;
+  const auto search = [&](auto&& find) {
+    return run_cancellable(common, execution, [&](const Execution& how) {
+      Execution left = how;
+      const AnyIndex tree = build_tree(options.index, data.base, metric, data.plan, left);
+      return find(*tree.point_tree(), left);
+    });
+  };
+  if (options.count) {
+    const auto counts = search([&](const PointTree& tree, const Execution& how) {
+      return tree.count_within(data.view, radius, how);
+    });
+    deliver_counts(common, options, counts, metric);
+    return;
+  }
+  const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
+  const RadiusNeighbors answer = search([&](const PointTree& tree, const Execution& how) {
+    return tree.radius_search(data.view, radius, how_many, how);
+  });
+  deliver_rows(common, options, answer, metric);
+}
+
+}  // namespace
+
+void add_radius(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  options->points.default_member = "train";
+  options->queries.default_member = "test";
+  CLI::App& command =
+      add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
+                  [options, &common] { run(common, *options); });
+  common.file(
+      command
+          .add_option("POINTS", options->points.path, "The rows to search in: a file of points or vectors")
+          ->type_name("FILE")
+          ->required());
+  common.file(
+      command
+          .add_option("QUERIES", options->queries.path,
+                      "The rows to search for; may be the same file: every row then finds itself, too")
+          ->type_name("FILE")
+          ->required());
+  command
+      .add_option("-r,--radius", options->index.radius,
+                  "How far a row may be, this far included; in units of the metric, so that with euclidean "
+                  "coordinates in metres make a radius in metres")
+      ->type_name("R")
+      ->required()
+      ->group("Search");
+  command
+      .add_option("--max-neighbors", options->max_neighbors,
+                  "At most so many rows for a query, the nearest [default: all]")
+      ->type_name("N")
+      ->group("Search");
+  command.add_option("--max-queries", options->max_queries, "Only the first N queries")
+      ->type_name("N")
+      ->group("Search");
+  command
+      .add_flag("--unsorted", options->unsorted,
+                "Leave the rows of a query in no particular order; saves the sorting")
+      ->group("Search");
+  command.add_flag("--count", options->count, "Only how many rows are within the radius")->group("Search");
+  add_tree_metric_option(command, common, options->metric);
+  add_tree_index_options(command, common, options->index);
+  common.file(command
+                  .add_option("-o,--output", options->output,
+                              "Write OUT.offsets.npy, OUT.indices.npy and OUT.distances.npy, all or none, "
+                              "instead of showing the beginning; with --count OUT.counts.npy, or OUT if it "
+                              "ends in .npy")
+                  ->type_name("OUT")
+                  ->group("Answer"));
+  command
+      .add_option("--base-member", options->points.member,
+                  "HDF5 files: the dataset with the points [default: train]")
+      ->type_name("NAME")
+      ->group("Input");
+  command
+      .add_option("--query-member", options->queries.member,
+                  "HDF5 files: the dataset with the queries [default: test]")
+      ->type_name("NAME")
+      ->group("Input");
+  add_execution_options(command, common);
+  About& about = common.about(command);
+  about.details = {
+      "The answer is compressed sparse rows: the neighbours of query i are entries offsets[i] to "
+      "offsets[i + 1] - 1 of indices and distances, nearest first, ties to the lower row. The metric is "
+      "euclidean unless another is named: for kith knn it is sqeuclidean, and a radius would be squared.",
+      "Rows and queries with a NaN are never neighbours and have none."};
+  about.examples = {
+      {"kith radius scan.las scan.las -r 0.5 -o near", "All points within half a metre of every point."},
+      {"kith radius scan.ply seeds.ply -r 2 --max-neighbors 100 -o near",
+       "At most the 100 nearest points within 2 m of each seed."},
+      {"kith radius scan.ply scan.ply -r 0.1 --count -o density.npy",
+       "How crowded it is around each point."}};
+}
+
+}  // namespace kith::cli

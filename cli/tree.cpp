@@ -1,0 +1,199 @@
+// --index, --leaf-size, --radius: which index they come to, and the trees.
+#include "tree.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "suggest.hpp"
+
+namespace kith::cli {
+namespace {
+
+using Choices = std::vector<std::pair<std::string, std::string>>;
+
+const Choices tree_choices = {
+    {"kd_tree", "boxes around halves of the points; any dimension, sensible up to about 16"},
+    {"octree", "cells of a grid of grids; 2 or 3 dimensions, built the quickest"}};
+
+void add_index_option(CLI::App& command, Common& common, IndexOptions& options, Choices choices) {
+  common
+      .choice(command.add_option("--index", options.index, "What to search with; never changes the answer")
+                  ->type_name("TYPE"),
+              choices)
+      ->capture_default_str()
+      ->group("Search");
+  command
+      .add_option("--leaf-size", options.leaf_size,
+                  "Most points in a leaf of a tree, 1 to 4096 [default: a size measured to be quick]")
+      ->type_name("N")
+      ->group("Search");
+}
+
+bool is_tree_metric(Metric metric) {
+  return std::find(tree_metrics.begin(), tree_metrics.end(), metric) != tree_metrics.end();
+}
+
+const char* tree_option(const IndexOptions& options) {
+  if (options.radius) return "--radius";
+  return options.leaf_size ? "--leaf-size" : nullptr;
+}
+
+}  // namespace
+
+void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options) {
+  Choices choices = {
+      {"auto", "whichever should be done first, its build included; a note says which and why"},
+      {"brute_force", "looks at every row, through a filter"}};
+  choices.insert(choices.end(), tree_choices.begin(), tree_choices.end());
+  add_index_option(command, common, options, choices);
+}
+
+void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options) {
+  Choices choices = {{"auto", "kd_tree"}};
+  choices.insert(choices.end(), tree_choices.begin(), tree_choices.end());
+  add_index_option(command, common, options, choices);
+}
+
+void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text) {
+  command.add_option("--radius", options.radius, text)->type_name("R")->group("Search");
+}
+
+void add_tree_metric_option(CLI::App& command, Common& common, std::string& metric) {
+  auto* option = command.add_option("--metric", metric, "How far a row is from another")
+                     ->type_name("METRIC")
+                     ->capture_default_str()
+                     ->group("Search");
+  common.choice(option,
+                {{"euclidean", "the straight-line distance, in the units of the coordinates"},
+                 {"sqeuclidean", "its square; a radius is squared, too"},
+                 {"manhattan", "sum of |q_i - x_i|"}},
+                false);
+  option->check([](const std::string& value) {
+    try {
+      parse_tree_metric(value);
+      return std::string();
+    } catch (const InvalidArgument& error) {
+      std::vector<std::string> names;
+      for (const Metric known : tree_metrics) names.emplace_back(name(known));
+      return error.what() + did_you_mean(value, names);
+    }
+  });
+}
+
+void note_choice(const Common& common, const IndexChoice& choice) {
+  note(common, fmt::format("--index auto takes {}: {}", choice.index, choice.reason));
+}
+
+Metric parse_tree_metric(const std::string& text) {
+  const Metric metric = parse_metric(text);
+  if (!is_tree_metric(metric)) {
+    throw InvalidArgument(
+        fmt::format("no tree knows {}, trees know sqeuclidean, euclidean and manhattan; kith knn --index "
+                    "brute_force knows all metrics",
+                    text));
+  }
+  return metric;
+}
+
+void check_index_options(const IndexOptions& options) {
+  if (options.leaf_size && (*options.leaf_size < 1 || *options.leaf_size > 4096)) {
+    throw InvalidArgument(fmt::format("--leaf-size {}: use 1 to 4096", *options.leaf_size));
+  }
+  if (options.radius && !(*options.radius >= 0)) {
+    throw InvalidArgument(fmt::format("--radius {}: use 0 or more, in units of the metric", *options.radius));
+  }
+  const bool filter = options.filter != nullptr && options.filter->count() > 0;
+  const char* for_trees = tree_option(options);
+  if (options.index == "brute_force" && for_trees != nullptr) {
+    throw InvalidArgument(fmt::format(
+        "{} is for trees, --index brute_force would ignore it; use --index kd_tree or auto", for_trees));
+  }
+  if (!filter || options.index == "brute_force") return;
+  if (options.index != "auto") {
+    throw InvalidArgument(fmt::format(
+        "--filter is for brute_force, --index {} would ignore it; leave one of them out", options.index));
+  }
+  if (for_trees != nullptr) {
+    throw InvalidArgument(
+        fmt::format("--filter is for brute_force, {} is for trees; leave one of them out", for_trees));
+  }
+}
+
+IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
+                          std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution) {
+  if (options.index != "auto") return {options.index, "--index asks for it"};
+  if (options.filter != nullptr && options.filter->count() > 0) {
+    return {"brute_force", "--filter is its option"};
+  }
+  if (const char* asking = tree_option(options)) {
+    if (!is_tree_metric(metric)) {
+      throw InvalidArgument(
+          fmt::format("{} is for trees, and no tree knows {}; use sqeuclidean, euclidean or manhattan, or "
+                      "leave {} out",
+                      asking, name(metric), asking));
+    }
+    for (const Device& device : execution.devices) {
+      if (device.kind == Device::Kind::cpu) continue;
+      throw InvalidArgument(
+          fmt::format("{} is for trees, which run on the CPU, not on {}; use --device cpu, or leave {} out",
+                      asking, name(device), asking));
+    }
+    return {"kd_tree", fmt::format("{} is an option of trees", asking)};
+  }
+  return choose_index(rows, dim, queries, k, metric, execution);
+}
+
+Execution make_tree_execution(const Common& common) {
+  Execution execution = make_execution(common);
+  if (common.device == "auto") execution.devices = {Device{}};
+  return execution;
+}
+
+double estimated_tree_bytes(const Size& points) {
+  // The points again, their row numbers, and nodes: a box a child, some children for each leaf.
+  return 1.5 * points.bytes + 4 * points.rows;
+}
+
+AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
+                    Execution& execution) {
+  IndexParameters parameters;
+  parameters.metric = metric;
+  parameters.leaf_size = options.leaf_size.value_or(0);
+  execution.memory_limit = plan.left();
+  AnyIndex tree =
+      AnyIndex::build(options.index == "auto" ? "kd_tree" : options.index, points, parameters, execution);
+  plan.add("tree", static_cast<double>(tree.memory_bytes()));
+  plan.check();
+  execution.memory_limit = plan.left();
+  return tree;
+}
+
+void add_neighborhood_options(CLI::App& command, IndexOptions& options, std::optional<std::int64_t>& k) {
+  command
+      .add_option(
+          "-k,--neighbors", k,
+          "How many nearest points make a neighbourhood, at least 1 [default: 20; all within the radius "
+          "where one is given]")
+      ->type_name("K")
+      ->group("Search");
+  add_radius_option(command, options, "Only points at most this far; with -k the nearest K of them");
+}
+
+Neighborhood neighborhood(const IndexOptions& options, const std::optional<std::int64_t>& k) {
+  if (k && *k < 1) {
+    throw InvalidArgument(fmt::format("-k {}: at least 1 neighbour must be asked for", *k));
+  }
+  constexpr std::int64_t usual = 20;
+  return {k.value_or(options.radius ? 0 : usual), options.radius_or_all()};
+}
+
+Dataset as_floats(const Common& common, const Dataset& points) {
+  if (points.dtype() == Dtype::f32 || points.dtype() == Dtype::f64) return points;
+  note(common, fmt::format("the points are {} and are written as f32, which holds them exactly",
+                           name(points.dtype())));
+  return convert(points, Dtype::f32);
+}
+
+}  // namespace kith::cli

@@ -1,0 +1,67 @@
+// What commands that choose among indexes, or work on a tree, have in common.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "common.hpp"
+#include "input.hpp"
+
+namespace kith::cli {
+
+/// --index and the options that only some indexes know.
+struct IndexOptions {
+  std::string index = "auto";
+  std::optional<std::int64_t> leaf_size;
+  std::optional<double> radius;
+  const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
+
+  double radius_or_all() const { return radius.value_or(std::numeric_limits<double>::infinity()); }
+};
+
+/// --index with brute_force among its values, and --leaf-size.
+void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options);
+/// --index with trees only, and --leaf-size.
+void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options);
+/// --radius. `text` says what it limits.
+void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text);
+/// --metric with those that trees know.
+void add_tree_metric_option(CLI::App& command, Common& common, std::string& metric);
+
+/// Checks values, and options that the index named would ignore, before anything is read.
+/// @throws InvalidArgument
+void check_index_options(const IndexOptions& options);
+
+/// The index to take for one search of a known size, and why. @param queries 0: many
+/// @throws InvalidArgument
+IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
+                          std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution);
+
+/// The note that says what --index auto came to.
+void note_choice(const Common& common, const IndexChoice& choice);
+
+/// A metric by name. @throws InvalidArgument for one that trees do not know
+Metric parse_tree_metric(const std::string& text);
+
+/// Execution for a command that always takes a tree: --device auto is the processor, where trees run.
+Execution make_tree_execution(const Common& common);
+
+/// Bytes a tree takes, from the size of its points; about.
+double estimated_tree_bytes(const Size& points);
+
+/// Builds the tree; `plan` then has its bytes and `execution` what is left for the search.
+AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
+                    Execution& execution);
+
+/// -k and --radius of the commands that look at each point's neighbourhood.
+void add_neighborhood_options(CLI::App& command, IndexOptions& options, std::optional<std::int64_t>& k);
+/// The k nearest, all within the radius, or the k nearest of those; 20 nearest when neither is given.
+/// @throws InvalidArgument
+Neighborhood neighborhood(const IndexOptions& options, const std::optional<std::int64_t>& k);
+
+/// Points as a format of point clouds holds them: f32 and f64 as they are, narrower types as f32.
+Dataset as_floats(const Common& common, const Dataset& points);
+
+}  // namespace kith::cli
