@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from typing import Callable
 
-from . import cache, coast, generated, scans, sift_photos
+from . import cache, coast, generated, scans, sift_photos, tree_points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +52,15 @@ DATASETS = {
     "clustered-200k-768": Dataset(
         "seeded clustered unit vectors, float32 [200000, 768]; 1,000 queries",
         generated.make_clustered,
+    ),
+    "tree-points": Dataset(
+        "seeded points for the trees, float32, 1,000,000 x 3 and 200,000 x 8; as many queries",
+        tree_points.make,
+    ),
+    "tree-coast": Dataset(
+        "coast shuffled, coast with half of its points equal to the others; 1,000,000 queries near the coast",
+        tree_points.make_coast,
+        source="coast",
     ),
     "scans": Dataset(
         "point clouds of CGAL's demo data: building, b9_training, ball, hippo1 (PLY), radar, kitten (xyz)",

@@ -303,7 +303,7 @@ void run(const Options& options) {
     }
   }
   for (const std::int64_t leaf : options.nanoflann_leaf_sizes) {
-    contenders.push_back(nanoflann_contender(rows, queries.view(), leaf, threads));
+    if (leaf > 0) contenders.push_back(nanoflann_contender(rows, queries.view(), leaf, threads));
   }
 
   json runs = json::array();
@@ -347,13 +347,12 @@ int main(int argc, char** argv) {
   app.add_option("-k", options.k, "Neighbours of every row, itself included; several by commas")
       ->delimiter(',');
   app.add_option("--leaf-sizes", options.leaf_sizes, "Of Kith's trees; 0: the default")->delimiter(',');
-  app.add_option("--nanoflann-leaf-sizes", options.nanoflann_leaf_sizes,
-                 "10 is its default; '' leaves it out")
-      ->delimiter(',')
-      ->expected(0, 100);
+  app.add_option("--nanoflann-leaf-sizes", options.nanoflann_leaf_sizes, "10 is its default; 0 leaves it out")
+      ->delimiter(',');
   app.add_option("--threads", options.threads, "Threads of all; 0: one per core");
   app.add_option("--repeats", options.repeats, "Rounds that count, after one that does not")
       ->check(CLI::PositiveNumber);
+  app.add_option("--limit", options.limit, "A search that takes longer, in seconds, is given up");
   app.add_option("--seconds", options.seconds, "No further round of a task after this time");
   app.add_option(
       "--kth-distances", options.kth_distances,

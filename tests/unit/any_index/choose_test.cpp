@@ -1,0 +1,79 @@
+// choose_index at points where the answer is not in doubt: a factor of three and more between the costs
+// measured.
+#include <gtest/gtest.h>
+
+#include "kith/any_index.hpp"
+#include "support/errors.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+
+std::string chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k = 1,
+                   Metric metric = Metric::sqeuclidean) {
+  return choose_index(rows, dim, queries, k, metric).index;
+}
+
+TEST(ChooseIndex, ManyQueriesInLowDimensionRepayATree) {
+  for (const std::int64_t dim : {1, 2, 3, 4, 6}) {
+    EXPECT_EQ(chosen(1'000'000, dim, 1'000'000), "kd_tree") << dim;
+    EXPECT_EQ(chosen(100'000, dim, 100'000, 10), "kd_tree") << dim;
+    EXPECT_EQ(chosen(10'000, dim, 10'000, 100), "kd_tree") << dim;
+  }
+  EXPECT_EQ(chosen(1'000'000, 8, 1'000'000, 10), "kd_tree");
+  EXPECT_EQ(chosen(11'000'000, 3, 1'000'000), "kd_tree");
+}
+
+TEST(ChooseIndex, OneQueryDoesNot) {
+  for (const std::int64_t dim : {2, 3, 8, 16}) {
+    EXPECT_EQ(chosen(1'000'000, dim, 1), "brute_force") << dim;
+    EXPECT_EQ(chosen(100'000, dim, 1, 100), "brute_force") << dim;
+  }
+  EXPECT_TRUE(contains(choose_index(1'000'000, 3, 1, 1, Metric::euclidean).reason, "1 queries do not repay"));
+}
+
+TEST(ChooseIndex, TheNumberOfQueriesDecides) {
+  EXPECT_EQ(chosen(1'000'000, 3, 4), "brute_force");
+  EXPECT_EQ(chosen(1'000'000, 3, 100'000), "kd_tree");
+  EXPECT_EQ(chosen(1'000'000, 3, 0), chosen(1'000'000, 3, 1'000'000));  // 0: as many as rows
+}
+
+TEST(ChooseIndex, HighDimensionIsForBruteForce) {
+  for (const std::int64_t dim : {17, 128, 4096}) {
+    const IndexChoice choice = choose_index(1'000'000, dim, 1'000'000, 10, Metric::sqeuclidean);
+    EXPECT_EQ(choice.index, "brute_force");
+    EXPECT_TRUE(contains(choice.reason, "dimension " + std::to_string(dim)));
+  }
+  EXPECT_EQ(chosen(100'000, 16, 100), "brute_force");  // a tree would visit nearly all leaves
+}
+
+TEST(ChooseIndex, TreesKnowEuclideanDistancesAndManhattan) {
+  for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan}) {
+    EXPECT_EQ(chosen(1'000'000, 3, 1'000'000, 8, metric), "kd_tree") << name(metric);
+  }
+  for (const Metric metric : {Metric::cosine, Metric::inner_product}) {
+    const IndexChoice choice = choose_index(1'000'000, 3, 1'000'000, 8, metric);
+    EXPECT_EQ(choice.index, "brute_force");
+    EXPECT_TRUE(contains(choice.reason, std::string(name(metric))));
+  }
+}
+
+TEST(ChooseIndex, OnAGpuBruteForce) {
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  const IndexChoice choice = choose_index(1'000'000, 3, 1'000'000, 8, Metric::sqeuclidean, execution);
+  EXPECT_EQ(choice.index, "brute_force");
+}
+
+TEST(ChooseIndex, OddSizesHaveAnAnswer) {
+  for (const std::int64_t rows : {0, 1, 2}) {
+    for (const std::int64_t k : {1, 1000}) {
+      EXPECT_FALSE(choose_index(rows, 3, 1, k, Metric::sqeuclidean).reason.empty());
+    }
+  }
+  EXPECT_EQ(chosen(1'000, 3, 1'000, 1'000'000), chosen(1'000, 3, 1'000, 1'000));  // k counts up to the rows
+}
+
+}  // namespace
+}  // namespace kith
