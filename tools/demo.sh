@@ -1,12 +1,26 @@
 #!/usr/bin/env bash
-# Kith's demo: where is the nearest coast? Run by `make demo`, which installs and builds what it needs.
+# Kith's demo: where is the nearest coast, and which way does a wall face? Run by `make demo`, which installs and
+# builds what it needs.
+#   tools/demo.sh [coast|scan] [ARGUMENTS]    one scene, or both; a scene's --help lists its arguments
 #   BUILD   the build folder with bin/kith (default build); everything is written to $BUILD/demo
 #   PYTHON  a Python with tools/requirements-demo.txt (default $BUILD/venv/bin/python)
-# The grid is as fine as --seconds (default 25) allow: brute force takes time in proportion to points x queries,
-# so half the spacing is four times the time.
-# Arguments go to the demo itself: --grid DEGREES, --seconds N, --threads N, --help.
+# Without the name of a scene the arguments go to the coast: --grid DEGREES, --threads N.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 PYTHON=${PYTHON:-$BUILD/venv/bin/python}
-exec env PYTHONPATH="$PWD" "$PYTHON" -m tools.coast_demo --kith "$BUILD/bin/kith" --out "$BUILD/demo" "$@"
+
+scene() {
+  local name=$1
+  shift
+  env PYTHONPATH="$PWD" "$PYTHON" -m "tools.${name}_demo" --kith "$BUILD/bin/kith" --out "$BUILD/demo" "$@"
+}
+
+case ${1:-} in
+  coast | scan) scene "$@" ;;
+  -h | --help) scene coast --help ;;
+  *)
+    scene coast "$@"
+    echo
+    scene scan ;;
+esac

@@ -20,7 +20,7 @@ for group in "$@"; do
       packages+=(libgtest-dev librapidcheck-dev python3 python3-venv python3-dev)
       requirements+=(python/requirements-test.txt) ;;
     demo)
-      packages+=(python3 python3-venv python3-dev gmt-gshhg-full tzdata)
+      packages+=(python3 python3-venv python3-dev gmt-gshhg-full libcgal-demo tzdata)
       requirements+=(tools/requirements-demo.txt) ;;
     lint)
       # clang-tidy from PyPI: Debian's (14) spends most of its time in the system's headers.
@@ -29,7 +29,7 @@ for group in "$@"; do
     fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
     bench)
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full plasma-workspace-wallpapers gnome-backgrounds
-        python3-opencv libcgal-demo)
+        python3-opencv libcgal-demo libnanoflann-dev)
       requirements+=(benchmarks/requirements.txt) ;;
     gpu-bundle) packages+=(libgtest-dev librapidcheck-dev libbenchmark-dev binutils) ;;
     *)

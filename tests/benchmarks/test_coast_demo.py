@@ -1,8 +1,14 @@
 """The parts of the coast demo."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
-from coast_demo import oracle, picture, places
+from coast_demo import __main__ as demo
+from coast_demo import kith, oracle, picture, places
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_iso6709():
@@ -81,3 +87,34 @@ def test_interpolation_is_exact_at_the_grid_and_wraps():
     found = picture.interpolate(grid, values, 5, np.array([-179.99, 179.99, 30.0]), np.array([2.5, 2.5, 42.0]))
     want = np.cos(np.radians([180, 180, 30])) * np.cos(np.radians([2.5, 2.5, 42]))
     assert np.allclose(found, want, atol=0.01)
+
+
+def test_the_farthest_places_keep_apart():
+    grid = places.globe_grid(5)
+    km = np.random.default_rng(7).uniform(0, 2000, len(grid))
+    found = demo.far_apart(grid, km, 5, 3000)
+    assert found[0] == km.argmax() and list(km[found]) == sorted(km[found], reverse=True)
+    from benchmarks.datasets.coast import unit_sphere
+
+    points = unit_sphere(grid).astype(np.float64)
+    apart = places.kilometres(np.linalg.norm(points[found][:, None] - points[found], axis=2))
+    assert apart[np.triu_indices(5, 1)].min() > 3000
+    # Whatever is higher than the last was too near to one before it.
+    for higher in np.flatnonzero(km > km[found[-1]]):
+        assert higher in found or places.kilometres(np.linalg.norm(points[found] - points[higher], axis=1)).min() <= 3000
+    some = np.arange(100)
+    assert set(demo.far_apart(grid, km, 3, 500, some)) <= set(some)
+
+
+def test_the_program_searches_a_tree(tmp_path, capsys):
+    program = Path(os.environ.get("KITH", ROOT / "build/bin/kith"))
+    random = np.random.default_rng(8)
+    points, queries = random.standard_normal((500, 3), np.float32), random.standard_normal((20, 3), np.float32)
+    np.save(tmp_path / "points.npy", points)
+    runner = kith.Kith(program, tmp_path, 1)
+    runner.build(tmp_path / "points.npy", tmp_path / "points.kith")
+    rows, distances = runner.nearest(tmp_path / "points.kith", queries, "asked")
+    oracle.check(points, queries, rows, distances, range(20))
+    assert runner.queries == 20 and runner.search_seconds > 0 and runner.build_seconds > 0
+    shown = capsys.readouterr().out
+    assert "kith build points.npy --index kd_tree --metric euclidean --threads 1 -o points.kith" in shown
