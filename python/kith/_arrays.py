@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ _REMEDY = {
     "c": "search real and imaginary parts side by side: x.view(x.real.dtype)",
     "O": "pass a rectangular array of numbers, for example numpy.array(x, dtype=numpy.float64)",
 }
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """NumPy puts a dtype's name together anew each time, which takes as long as a query of a tree."""
+    return str(dtype.name)
 
 
 def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "float64") -> _kith.Rows:
@@ -67,13 +74,14 @@ def _numpy_rows(array: NDArray[Any], what: str, one_row_allowed: bool) -> _kith.
     if isinstance(array, np.ma.MaskedArray) and np.any(array.mask):
         raise TypeError(f"{what}: a masked array; use x.filled(numpy.nan): rows with a NaN are never found")
     dtype = array.dtype
+    name = _name_of(dtype)
     reinterpret = ""
-    if dtype.name == "bfloat16":
+    if name == "bfloat16":
         # Neither DLPack nor the buffer protocol of NumPy knows it: hand over the bits.
         array, reinterpret = array.view(np.uint16), "bfloat16"
-    elif dtype.name not in DTYPES:
+    elif name not in DTYPES:
         remedy = _REMEDY.get(dtype.kind, "use an array of numbers")
-        raise TypeError(f"{what}: element type {dtype.name}; Kith searches {', '.join(DTYPES)}: {remedy}")
+        raise TypeError(f"{what}: element type {name}; Kith searches {', '.join(DTYPES)}: {remedy}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):

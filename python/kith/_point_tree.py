@@ -64,6 +64,8 @@ class PointTree(Index):
         progress: Progress,
         device: str | None,
     ) -> None:
+        if not isinstance(metric, str):
+            raise TypeError(f"metric: {metric!r} is no name; the size of leaves is given as leaf_size=...")
         dataset = to_rows(X, "dataset")
         require_host(dataset, type)
         self._device = _place(device)

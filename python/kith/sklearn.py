@@ -318,7 +318,9 @@ class _RadiusMixin:
         if fits:
             tree = self._tree()
         else:  # as in a search for the k nearest: the vectors are widened
-            tree = KdTree(self._fit_X.astype(np.result_type(self._fit_X, queries)), self.effective_metric_)
+            wide = common_dtype(self._fit_X.dtype.name, queries.dtype.name)
+            tree = KdTree(self._fit_X.astype(wide), self.effective_metric_, threads=self._threads())
+            queries = queries.astype(wide, copy=False)
         found = tree.radius_search(queries, limit, sorted=sort, threads=self._threads())
         if X is not None:
             return found.offsets, found.indices, found.distances

@@ -143,6 +143,28 @@ class Torch:
         return array.cpu().numpy()
 
 
+@needs_gpu
+def test_trees_refuse_arrays_on_a_gpu():
+    torch = torch_on_gpu()
+    points = torch.rand(100, 3, device="cuda:0")
+    tree = kith.KdTree(points.cpu())
+    for call in (
+        lambda: kith.KdTree(points),
+        lambda: kith.Octree(points),
+        lambda: tree.search(points, 1),
+        lambda: tree.radius_search(points, 1),
+        lambda: tree.query(points),
+        lambda: kith.knn(points, points, 1, index="kd_tree"),
+    ):
+        with pytest.raises(TypeError, match=r"lies on cuda:0; .* on the CPU.*\.cpu\(\)"):
+            call()
+    # "auto" takes brute force, where the arrays lie.
+    assert kith.knn(points, points, 1).statistics.index == "brute_force"
+    with pytest.raises(kith.DeviceError, match="runs on the CPU, not on cuda:0"):
+        tree.search(points.cpu(), 1, device="cuda")
+    assert tree.search(points.cpu(), 1, device="auto").indices.shape == (100, 1)
+
+
 class Cupy:
     def __init__(self):
         self.cupy = cupy_on_gpu()

@@ -260,6 +260,8 @@ def test_float64_queries_by_radius_are_not_rounded():
     estimator = NearestNeighbors(radius=1.0).fit(np.array([[1.0], [3.0]], np.float32))
     distances, indices = estimator.radius_neighbors([[2 + 2**-40]])  # rounds to 2, where both are within 1
     assert indices[0].tolist() == [1] and distances[0].dtype == np.float64
+    signed = NearestNeighbors(radius=2.0).fit(np.array([[100], [-3]], np.int8))
+    assert signed.radius_neighbors(np.array([[101], [200]], np.uint8), return_distance=False)[0].tolist() == [0]
 
 
 @pytest.mark.parametrize("mode", ["distance", "connectivity"])

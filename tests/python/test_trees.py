@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import gc
 import pickle
@@ -447,6 +448,16 @@ def test_progress_of_every_call(name, Tree):
         CALLS[name](tree, X, progress=1)
 
 
+def test_concurrent_searches_of_one_tree(Tree):
+    X = random_rows("float32", 5000, 3, 1)
+    tree = Tree(X)
+    expected = [CALLS[name](tree, X) for name in CALLS]
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda name: CALLS[name](tree, X, threads=2), list(CALLS) * 4))
+    for answer, want in zip(answers, expected * 4, strict=True):
+        assert answer.tobytes() == want.tobytes()
+
+
 def test_progress_of_building_and_files(Tree, tmp_path):
     seen = []
 
@@ -550,6 +561,8 @@ def test_trees_that_cannot_be_built(Tree):
     for size in (-1, 4097):
         with pytest.raises(kith.InvalidArgument, match=f"leaf size of {size}"):
             Tree(np.eye(3), leaf_size=size)
+    with pytest.raises(TypeError, match="metric: 16 is no name.*leaf_size="):  # scipy's and scikit-learn's second
+        Tree(np.eye(3), 16)
     with pytest.raises(TypeError, match="leaf_size: 1.5"):
         Tree(np.eye(3), leaf_size=1.5)
     with pytest.raises(TypeError, match="int64.*numpy.float64"):
