@@ -113,14 +113,12 @@ class QueryableTree(PointTree):
         bound = number(distance_upper_bound, "distance_upper_bound")
         if not bound >= 0:
             raise InvalidArgument(f"distance_upper_bound is {bound}; use 0 or more")
-        # The bound is exclusive. Nothing is nearer than 0, but a search needs some radius.
-        radius = self._radius(math.nextafter(bound, 0) if 0 < bound < math.inf else bound)
-        distances, indices = self.search(points, max(ranks), radius, threads=threads)
+        distances, indices = self.search(points, max(ranks), self._radius(bound), threads=threads)
         if ranks != list(range(1, len(ranks) + 1)):
             columns = np.asarray(ranks) - 1
             distances, indices = distances[:, columns], indices[:, columns]
         distances = self._rooted(distances)
-        missing = ~(distances < bound)
+        missing = ~(distances < bound)  # a search includes its radius, the bound is exclusive
         distances[missing] = math.inf
         indices[missing] = self.rows
         shape = shape if squeezed else (*shape, len(ranks))
