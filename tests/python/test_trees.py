@@ -524,15 +524,22 @@ def test_memory_limits(Tree):
 
 
 @pytest.mark.parametrize(
-    "call", ["tree.all_knn(500, threads=1)", "tree.search(X, 500, threads=1)", "tree.normals(k=500, threads=1)"]
+    ("dim", "call"),
+    [
+        (14, "tree.all_knn(9, threads=1)"),
+        (14, "tree.search(X, 9, threads=1)"),
+        (14, "kith.knn(X, X, 9, index='kd_tree', threads=1)"),
+        (14, "tree.count_within(X, 9, threads=1)"),
+        (3, "tree.normals(k=2000, threads=1)"),
+    ],
 )
-def test_ctrl_c_ends_a_call_soon(call):
+def test_ctrl_c_ends_a_call_soon(dim, call):
     code, out, err = run_python(
         f"""
         import time
         import numpy as np
         import kith
-        X = np.random.default_rng(1).standard_normal((300_000, 3)).astype(np.float32)
+        X = np.random.default_rng(1).standard_normal((300_000, {dim})).astype(np.float32)
         tree = kith.KdTree(X)
         print("ready")
         start = time.monotonic()
@@ -545,7 +552,7 @@ def test_ctrl_c_ends_a_call_soon(call):
     )
     assert code == 0, err
     assert out.startswith("interrupted after"), (out, err)
-    assert float(out.split()[-1]) < 3  # seconds; the whole call takes far longer
+    assert float(out.split()[-1]) < 10  # seconds; the whole call takes minutes
 
 
 # Bad input
