@@ -107,7 +107,7 @@ def test_neighbors_unpack_print_and_pickle():
 
 def test_statistics():
     X = random_rows("float32", 200, 8, 1)
-    statistics = kith.knn(X, X[:3], 2).statistics
+    statistics = kith.knn(X, X[:3], 2, index="brute_force").statistics
     assert statistics.index == "brute_force"
     assert statistics.filter in ("int8", "fp16", "fp32", "none")
     with pytest.raises(AttributeError):

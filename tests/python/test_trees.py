@@ -641,8 +641,9 @@ def test_knn_takes_what_choose_index_names():
     assert choice.index == "kd_tree" and choice.reason
     answer = kith.knn(X, X, 4)
     assert answer.statistics.index == "kd_tree"
-    few = kith.knn(X, X[:1], 4)
-    assert few.statistics.index == kith.choose_index(30_000, 3, 1, 4).index == "brute_force"
+    for queries in (1, 100, 3000):
+        few = kith.knn(X, X[:queries], 4)
+        assert few.statistics.index == kith.choose_index(30_000, 3, queries, 4).index
     # A filter that is named, a metric without boxes, a limit that holds no tree: brute force.
     for arguments in ({"filter": "fp32"}, {"filter": "none"}, {"metric": "cosine"}, {"memory_limit": 1_400_000}):
         assert kith.knn(X, X[:3000], 4, **arguments).statistics.index == "brute_force"
@@ -679,7 +680,10 @@ def test_knn_refuses_what_an_index_cannot_do():
 def test_choose_index():
     assert kith.choose_index(10**7, 3).index == "kd_tree"
     assert kith.choose_index(10**7, 3, 1).index == "brute_force"
-    assert kith.choose_index(10**7, 3, k=10**7).index == "brute_force"
+    # Every argument counts, wherever the crossovers lie.
+    for changes in ({"k": 10**7}, {"dim": 128}, {"queries": 1}, {"metric": "cosine"}):
+        given = {"rows": 10**7, "dim": 3, "queries": 0, "k": 1} | changes
+        assert kith.choose_index(**given).index == "brute_force", changes
     assert kith.choose_index(10**7, 128).index == "brute_force"
     assert kith.choose_index(10**7, 3, metric="cosine").index == "brute_force"
     for arguments, words in [
