@@ -23,7 +23,7 @@ void run(const Common& common, const Options& options) {
   check_result_options(options.result);
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
-  Execution execution = make_tree_execution(common);
+  Execution execution = make_execution(common);
   constexpr const char* remedy = "ask for fewer neighbours, or use fewer rows (kith convert --rows)";
   const auto k = static_cast<double>(options.result.k);
   const Size size = peek(options.points);
@@ -34,16 +34,18 @@ void run(const Common& common, const Options& options) {
   estimate.check();
 
   Dataset points = load(options.points);
+  IndexUsed index;
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
     MemoryPlan plan(common, remedy);
     plan.add("points", size.bytes, size.mapped);
     Execution left = how;
     const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
     points = Dataset();  // the tree has its own copy
+    index = used(tree);
     return tree.point_tree()->all_knn(options.result.k, options.include_self, left,
                                       options.index.radius_or_all());
   });
-  deliver(common, options.result, answer, metric);
+  deliver(common, options.result, answer, metric, &index);
 }
 
 }  // namespace
@@ -51,9 +53,11 @@ void run(const Common& common, const Options& options) {
 void add_all_knn(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command =
-      add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
-                  [options, &common] { run(common, *options); });
+  CLI::App& command = add_command(app, common, "all-knn",
+                                  "Find the nearest other rows of every row, by a tree", [options, &common] {
+                                    settle_device(common);
+                                    run(common, *options);
+                                  });
   common.file(command.add_option("POINTS", options->points.path, "The rows: a file of points or vectors")
                   ->type_name("FILE")
                   ->required());

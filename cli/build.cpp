@@ -47,7 +47,7 @@ void run(const Common& common, const Options& options) {
   stop_if_interrupted();
   index.save(options.output, execution);
   bar.erase();
-  if (chosen) note_choice(common, choice);
+  if (chosen) note_choice(common, {choice.index, 0, choice.reason});
   std::error_code no_file;  // a pipe has no size
   const auto size_on_disk = std::filesystem::file_size(options.output, no_file);
   const std::uint64_t file_bytes = no_file ? 0 : size_on_disk;
@@ -72,7 +72,10 @@ void add_build(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->base.default_member = "train";
   CLI::App& command = add_command(app, common, "build", "Build an index over BASE and save it as one file",
-                                  [options, &common] { run(common, *options); });
+                                  [options, &common] {
+                                    settle_device(common, options->index);
+                                    run(common, *options);
+                                  });
   common.file(
       command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
           ->type_name("FILE")

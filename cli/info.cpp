@@ -139,8 +139,10 @@ nlohmann::ordered_json describe_file(const std::string& path, const Options& opt
 }
 
 void show(const nlohmann::ordered_json& object) {
-  const auto line = [](const std::string& what, const std::string& value) {
-    print(fmt::format("  {:<16}{}\n", what, value));
+  std::size_t width = 16;
+  for (const auto& [key, value] : object.at("details").items()) width = std::max(width, key.size() + 2);
+  const auto line = [width](const std::string& what, const std::string& value) {
+    print(fmt::format("  {:<{}}{}\n", what, width, value));
   };
   const auto text = [](const nlohmann::ordered_json& value) {
     if (value.is_string()) return value.get<std::string>();

@@ -37,16 +37,17 @@ void run(const Common& common, Options& options) {
   const IndexChoice choice = resolve_index(options.index, data.base.rows(), data.base.dim(),
                                            std::max<std::int64_t>(data.view.rows, 1), options.result.k,
                                            parameters.metric, execution);
-  const bool chosen = options.index.index == "auto";
+  IndexUsed index{choice.index, 0, options.index.index == "auto" ? choice.reason : ""};
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
     if (choice.index == "brute_force") return knn(data.base, data.view, options.result.k, parameters, how);
     IndexOptions tree = options.index;
     tree.index = choice.index;
     Execution left = how;
-    const AnyIndex index = build_tree(tree, data.base, parameters.metric, data.plan, left);
-    return index.point_tree()->search(data.view, options.result.k, left, options.index.radius_or_all());
+    const AnyIndex built = build_tree(tree, data.base, parameters.metric, data.plan, left);
+    index.leaf_size = used(built).leaf_size;
+    return built.point_tree()->search(data.view, options.result.k, left, options.index.radius_or_all());
   });
-  deliver(common, options.result, answer, parameters.metric, chosen ? &choice : nullptr);
+  deliver(common, options.result, answer, parameters.metric, &index);
 }
 
 }  // namespace
@@ -57,7 +58,10 @@ void add_knn(CLI::App& app, Common& common) {
   options->queries.default_member = "test";
   CLI::App& command =
       add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES, exactly",
-                  [options, &common] { run(common, *options); });
+                  [options, &common] {
+                    settle_device(common, options->index);
+                    run(common, *options);
+                  });
   common.file(
       command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
           ->type_name("FILE")

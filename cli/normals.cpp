@@ -95,7 +95,7 @@ void run(const Common& common, const Options& options) {
   const Neighborhood near = neighborhood(options.index, options.k);
   const auto viewpoint = parse_viewpoint(options.viewpoint);
   const FileFormat format = check_format(options.output);
-  const Execution execution = make_tree_execution(common);
+  const Execution execution = make_execution(common);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
@@ -112,11 +112,11 @@ void run(const Common& common, const Options& options) {
                                       plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
                                       points.dim()));
   }
-  std::string index;
+  IndexUsed index;
   const Normals found = run_cancellable(common, execution, [&](const Execution& how) {
     Execution left = how;
     const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
-    index = tree.type();
+    index = used(tree);
     return tree.point_tree()->normals(near, viewpoint, left);
   });
   std::int64_t without = 0;
@@ -126,7 +126,7 @@ void run(const Common& common, const Options& options) {
     print_json(nlohmann::json{{"file", options.output},
                               {"rows", points.rows()},
                               {"dim", points.dim()},
-                              {"index", index},
+                              {"index", to_json(index)},
                               {"without_normal", without}});
     return;
   }
@@ -143,9 +143,11 @@ void run(const Common& common, const Options& options) {
 void add_normals(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command =
-      add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
-                  [options, &common] { run(common, *options); });
+  CLI::App& command = add_command(app, common, "normals",
+                                  "Estimate the normal and the curvature at every point", [options, &common] {
+                                    settle_device(common);
+                                    run(common, *options);
+                                  });
   common.file(command.add_option("POINTS", options->points.path, "The points, of 2 or 3 dimensions")
                   ->type_name("FILE")
                   ->required());

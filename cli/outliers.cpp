@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -38,14 +39,26 @@ void check(const Options& options, bool json) {
   }
   if (options.mark) {
     check_output(options.output, "", {{"npy", ""}}, true);
-  } else {
-    check_output(options.output, "", dataset_formats(), true);
+    return;
+  }
+  check_output(options.output, "", dataset_formats(), true);
+  if (std::filesystem::path(options.output).extension() == ".laz") {
+    throw InvalidArgument(
+        fmt::format("cannot write '{}': compressed LAS is not supported; write .las", options.output));
   }
 }
 
-bool is_las(const std::string& path) {
-  const auto format = format_of_extension(path);
-  return format && *format == FileFormat::las;
+// Formats of point clouds hold x, y and z, as f32 or f64.
+bool is_point_cloud(FileFormat format) {
+  return format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::xyz ||
+         format == FileFormat::las;
+}
+
+void check_dim(const Options& options, std::int64_t dim) {
+  const FileFormat format = *format_of_extension(options.output);
+  if (options.mark || dim == 3 || !is_point_cloud(format)) return;
+  throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has {}; write .npy", name(format),
+                                    options.points.path, dim));
 }
 
 Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
@@ -74,21 +87,15 @@ void write_kept(const Common& common, const Options& options, const Dataset& poi
   }
   const CancellableScope scope;
   const WriteOptions how{{}, interrupted};
-  const bool from_las = guess_format(options.points.path) == FileFormat::las;
-  if (is_las(options.output) && from_las) {
+  const FileFormat format = *format_of_extension(options.output);
+  if (format == FileFormat::las && guess_format(options.points.path) == FileFormat::las) {
     write_las_rows(options.output, options.points.path, kept, how);
     return;
   }
   Dataset left = rows_of(points, kept);
-  switch (*format_of_extension(options.output)) {
-    case FileFormat::ply:
-    case FileFormat::pcd:
-    case FileFormat::xyz:
-    case FileFormat::las: left = as_floats(common, left); break;
-    default: break;
-  }
+  if (is_point_cloud(format)) left = as_floats(common, left);
   write_dataset(options.output, left, how);
-  if (is_las(options.output)) {
+  if (format == FileFormat::las) {
     for (const auto& [key, value] : inspect(options.output).details) {
       if (key == "scale") note(common, fmt::format("LAS holds scaled integers; the scale is {}", value));
     }
@@ -100,7 +107,7 @@ void run(const Common& common, const Options& options) {
   check(options, common.json);
   const Neighborhood near = neighborhood(options.index, options.k);
   const Metric metric = parse_tree_metric(options.metric);
-  const Execution execution = make_tree_execution(common);
+  const Execution execution = make_execution(common);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
@@ -112,9 +119,12 @@ void run(const Common& common, const Options& options) {
   estimate.check();
 
   const Dataset points = load(options.points);
+  if (!options.output.empty()) check_dim(options, points.dim());
+  IndexUsed index;
   const Outliers found = run_cancellable(common, execution, [&](const Execution& how) {
     Execution left = how;
     const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
+    index = used(tree);
     return tree.point_tree()->outliers(near, options.ratio, left);
   });
   const auto removed =
@@ -129,7 +139,7 @@ void run(const Common& common, const Options& options) {
     nlohmann::json object = {{"rows", points.rows()},        {"outliers", removed},
                              {"metric", name(metric)},       {"mean", found.mean},
                              {"deviation", found.deviation}, {"ratio", options.ratio},
-                             {"threshold", found.threshold}};
+                             {"threshold", found.threshold}, {"index", to_json(index)}};
     if (!options.output.empty()) object["file"] = options.output;
     if (options.mark && options.output.empty()) object["outlier"] = found.outlier;
     print_json(object);
@@ -151,9 +161,12 @@ void run(const Common& common, const Options& options) {
 void add_outliers(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command = add_command(app, common, "outliers",
-                                  "Remove the points that are far from their neighbours, or mark them",
-                                  [options, &common] { run(common, *options); });
+  CLI::App& command =
+      add_command(app, common, "outliers",
+                  "Remove the points that are far from their neighbours, or mark them", [options, &common] {
+                    settle_device(common);
+                    run(common, *options);
+                  });
   common.file(command.add_option("POINTS", options->points.path, "A file of points or vectors")
                   ->type_name("FILE")
                   ->required());

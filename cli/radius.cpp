@@ -57,7 +57,7 @@ std::string counts_file(const std::string& output) {
 }
 
 void deliver_counts(const Common& common, const Options& options, const std::vector<std::int64_t>& counts,
-                    Metric metric) {
+                    Metric metric, const IndexUsed& index) {
   const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   const auto queries = static_cast<std::int64_t>(counts.size());
   std::string file;
@@ -70,6 +70,7 @@ void deliver_counts(const Common& common, const Options& options, const std::vec
     nlohmann::json object = {{"queries", queries},
                              {"radius", *options.index.radius},
                              {"metric", name(metric)},
+                             {"index", to_json(index)},
                              {"neighbors", total}};
     if (file.empty()) {
       object["counts"] = counts;
@@ -113,8 +114,8 @@ void show(const RadiusNeighbors& answer) {
   }
 }
 
-void deliver_rows(const Common& common, const Options& options, const RadiusNeighbors& answer,
-                  Metric metric) {
+void deliver_rows(const Common& common, const Options& options, const RadiusNeighbors& answer, Metric metric,
+                  const IndexUsed& index) {
   std::vector<std::string> files;
   if (!options.output.empty()) {
     const CancellableScope scope;
@@ -124,11 +125,9 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
   }
   const std::int64_t total = answer.offsets.back();
   if (common.json) {
-    nlohmann::json object = {{"queries", answer.queries},
-                             {"radius", *options.index.radius},
-                             {"metric", name(metric)},
-                             {"neighbors", total},
-                             {"statistics", to_json(answer.statistics)}};
+    nlohmann::json object = {{"queries", answer.queries}, {"radius", *options.index.radius},
+                             {"metric", name(metric)},    {"index", to_json(index)},
+                             {"neighbors", total},        {"statistics", to_json(answer.statistics)}};
     if (files.empty()) {
       object["offsets"] = answer.offsets;
       object["indices"] = answer.indices;
@@ -149,15 +148,17 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
 void run(const Common& common, Options& options) {
   check(options);
   const Metric metric = parse_tree_metric(options.metric);
-  const Execution execution = make_tree_execution(common);
+  const Execution execution = make_execution(common);
   options.queries.max_rows = options.max_queries;
   // How many rows are near is known only when they are found; the search counts them against what is left.
   BaseAndQueries data = load_base_and_queries(common, options.points, options.queries, 8);
   const double radius = *options.index.radius;
+  IndexUsed index;
   const auto search = [&](auto&& find) {
     return run_cancellable(common, execution, [&](const Execution& how) {
       Execution left = how;
       const AnyIndex tree = build_tree(options.index, data.base, metric, data.plan, left);
+      index = used(tree);
       return find(*tree.point_tree(), left);
     });
   };
@@ -165,14 +166,14 @@ void run(const Common& common, Options& options) {
     const auto counts = search([&](const PointTree& tree, const Execution& how) {
       return tree.count_within(data.view, radius, how);
     });
-    deliver_counts(common, options, counts, metric);
+    deliver_counts(common, options, counts, metric, index);
     return;
   }
   const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
   const RadiusNeighbors answer = search([&](const PointTree& tree, const Execution& how) {
     return tree.radius_search(data.view, radius, how_many, how);
   });
-  deliver_rows(common, options, answer, metric);
+  deliver_rows(common, options, answer, metric, index);
 }
 
 }  // namespace
@@ -183,7 +184,10 @@ void add_radius(CLI::App& app, Common& common) {
   options->queries.default_member = "test";
   CLI::App& command =
       add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
-                  [options, &common] { run(common, *options); });
+                  [options, &common] {
+                    settle_device(common);
+                    run(common, *options);
+                  });
   common.file(
       command
           .add_option("POINTS", options->points.path, "The rows to search in: a file of points or vectors")

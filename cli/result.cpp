@@ -11,7 +11,6 @@
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "run.hpp"
-#include "tree.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -110,7 +109,7 @@ Neighbors run_search(const Common& common, Execution execution,
 }
 
 void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric,
-             const IndexChoice* choice) {
+             const IndexUsed* index) {
   std::vector<std::string> files;
   if (!options.output.empty()) {
     const CancellableScope scope;
@@ -124,7 +123,7 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
                              {"k", answer.k},
                              {"metric", name(metric)},
                              {"statistics", to_json(answer.statistics)}};
-    if (choice != nullptr) object["index"] = {{"name", choice->index}, {"reason", choice->reason}};
+    if (index != nullptr) object["index"] = to_json(*index);
     if (files.empty()) {
       object.update(rows_as_json(answer));
     } else {
@@ -140,7 +139,7 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
          fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(answer.queries, "query", "queries"),
                      plural(answer.k, "neighbour"), answer.statistics.seconds));
   }
-  if (choice != nullptr) note_choice(common, *choice);
+  if (index != nullptr) note_choice(common, *index);
   if (common.statistics && !common.json) {
     fmt::print(stderr, "statistics:\n{}", describe(answer.statistics));
   }

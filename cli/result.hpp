@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common.hpp"
+#include "tree.hpp"
 
 namespace kith::cli {
 
@@ -26,10 +27,10 @@ void check_result_options(const ResultOptions& options);
 Neighbors run_search(const Common& common, Execution execution,
                      const std::function<Neighbors(const Execution&)>& work);
 
-/// Writes the answer to -o, or shows it on stdout; statistics to stderr where asked for. `choice` is what
-/// --index auto came to: for a note and --json.
+/// Writes the answer to -o, or shows it on stdout; statistics to stderr where asked for. `index` is what
+/// answered, where the command chose it.
 void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric,
-             const IndexChoice* choice = nullptr);
+             const IndexUsed* index = nullptr);
 
 /// Notes on rows and queries with NaN.
 void note_nan(const Common& common, const SearchStatistics& statistics);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "suggest.hpp"
 
@@ -17,7 +18,7 @@ const Choices tree_choices = {
     {"kd_tree", "boxes around halves of the points; any dimension, sensible up to about 16"},
     {"octree", "cells of a grid of grids; 2 or 3 dimensions, built the quickest"}};
 
-void add_index_option(CLI::App& command, Common& common, IndexOptions& options, Choices choices) {
+void add_index_option(CLI::App& command, Common& common, IndexOptions& options, const Choices& choices) {
   common
       .choice(command.add_option("--index", options.index, "What to search with; never changes the answer")
                   ->type_name("TYPE"),
@@ -82,8 +83,21 @@ void add_tree_metric_option(CLI::App& command, Common& common, std::string& metr
   });
 }
 
-void note_choice(const Common& common, const IndexChoice& choice) {
-  note(common, fmt::format("--index auto takes {}: {}", choice.index, choice.reason));
+IndexUsed used(const AnyIndex& index) {
+  const PointTree* tree = index.point_tree();
+  return {index.type(), tree == nullptr ? 0 : tree->leaf_size(), ""};
+}
+
+nlohmann::json to_json(const IndexUsed& index) {
+  nlohmann::json object = {{"name", index.name}};
+  if (index.leaf_size > 0) object["leaf_size"] = index.leaf_size;
+  if (!index.reason.empty()) object["reason"] = index.reason;
+  return object;
+}
+
+void note_choice(const Common& common, const IndexUsed& index) {
+  if (index.reason.empty()) return;
+  note(common, fmt::format("--index auto takes {}: {}", index.name, index.reason));
 }
 
 Metric parse_tree_metric(const std::string& text) {
@@ -145,10 +159,14 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
   return choose_index(rows, dim, queries, k, metric, execution);
 }
 
-Execution make_tree_execution(const Common& common) {
-  Execution execution = make_execution(common);
-  if (common.device == "auto") execution.devices = {Device{}};
-  return execution;
+void settle_device(Common& common) {
+  if (common.device == "auto") common.device = "cpu";
+}
+
+void settle_device(Common& common, const IndexOptions& options) {
+  if (options.index == "kd_tree" || options.index == "octree" || tree_option(options) != nullptr) {
+    settle_device(common);
+  }
 }
 
 double estimated_tree_bytes(const Size& points) {

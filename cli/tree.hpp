@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "common.hpp"
 #include "input.hpp"
 
@@ -39,14 +41,25 @@ void check_index_options(const IndexOptions& options);
 IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution);
 
-/// The note that says what --index auto came to.
-void note_choice(const Common& common, const IndexChoice& choice);
+/// The index that answered, for --json and for the note of --index auto.
+struct IndexUsed {
+  std::string name;
+  std::int64_t leaf_size = 0;  ///< of a tree
+  std::string reason;          ///< why --index auto took it; empty where it was named
+};
+IndexUsed used(const AnyIndex& index);
+/// {"name": ..., "leaf_size": ..., "reason": ...}, without what there is not.
+nlohmann::json to_json(const IndexUsed& index);
+/// The note that says what --index auto came to; nothing where it was not asked.
+void note_choice(const Common& common, const IndexUsed& index);
 
 /// A metric by name. @throws InvalidArgument for one that trees do not know
 Metric parse_tree_metric(const std::string& text);
 
-/// Execution for a command that always takes a tree: --device auto is the processor, where trees run.
-Execution make_tree_execution(const Common& common);
+/// --device auto is the first GPU that an index can run on: the processor, where trees are asked for.
+void settle_device(Common& common);
+/// The same where `options` ask for a tree.
+void settle_device(Common& common, const IndexOptions& options);
 
 /// Bytes a tree takes, from the size of its points; about.
 double estimated_tree_bytes(const Size& points);

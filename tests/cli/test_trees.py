@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import oracle
 from program import KITH, files_of
+from test_terminal import on_a_terminal
 
 TREES = ["kd_tree", "octree"]
 TREE_METRICS = ["sqeuclidean", "euclidean", "manhattan"]
@@ -103,7 +105,7 @@ def test_every_index_gives_the_same_bytes(kith, cloud, metric):
     for index in ["brute_force", *TREES]:
         kith("knn", "points.npy", "queries.npy", "-k", 7, "--metric", metric, "--index", index, "-o", index)
         told = kith("knn", "points.npy", "queries.npy", "--index", index, "--json").json
-        assert told["statistics"]["index"] == index and "index" not in told
+        assert told["statistics"]["index"] == told["index"]["name"] == index and "reason" not in told["index"]
     oracle.check(*pair("kd_tree"), points, queries, metric)
     for part in ["indices", "distances"]:
         want = open(f"brute_force.{part}.npy", "rb").read()
@@ -155,7 +157,26 @@ def test_knn_within_a_radius(kith, cloud, index, metric):
     assert (indices[near] == order[near]).all()
 
 
-@pytest.mark.covers("knn", "--leaf-size")
+@pytest.mark.covers("knn", "--index", "--leaf-size")
+@pytest.mark.covers("all-knn", "--index", "--leaf-size")
+@pytest.mark.covers("radius", "--index", "--leaf-size", "--json")
+@pytest.mark.covers("normals", "--index", "--leaf-size", "--json")
+@pytest.mark.covers("outliers", "--index", "--leaf-size", "--json")
+@pytest.mark.parametrize("command", ["knn", "all-knn", "radius", "count", "normals", "outliers"])
+def test_the_tree_is_the_one_asked_for(kith, cloud, command):
+    call = {
+        "knn": ["knn", "points.npy", "queries.npy", "-o", "r"],
+        "all-knn": ["all-knn", "points.npy", "-o", "r"],
+        "radius": ["radius", "points.npy", "queries.npy", "-r", 1, "-o", "r"],
+        "count": ["radius", "points.npy", "queries.npy", "-r", 1, "--count", "-o", "r"],
+        "normals": ["normals", "points.npy", "-o", "n.npy"],
+        "outliers": ["outliers", "points.npy", "-o", "c.npy"],
+    }[command]
+    for index, size in [("kd_tree", 3), ("octree", 3), ("octree", 300), ("kd_tree", 300)]:
+        told = kith(*call, "--index", index, "--leaf-size", size, "--json").json
+        assert told["index"] == {"name": index, "leaf_size": size}
+
+
 @pytest.mark.covers("build", "--leaf-size", "--index")
 @pytest.mark.covers("search", "INDEX")
 @pytest.mark.parametrize("index", TREES)
@@ -168,6 +189,7 @@ def test_trees_on_disk(kith, cloud, index):
     assert details["NaN rows"] == "0" and int(details["nodes"]) > 1 and int(details["levels"]) > 1
     text = kith("info", "t.kith").out
     assert all(words in text for words in [index, "leaf size", "nodes", "levels"])
+    assert len({re.match(r"  \S+( \S+)*? {2,}", line).end() for line in text.splitlines()[1:]}) == 1, text
     kith("build", "points.npy", "-o", "large.kith", "--index", index, "--leaf-size", 400, "-q")
     fewer = kith("info", "large.kith", "--json").json["files"][0]["details"]
     assert int(fewer["nodes"]) < int(details["nodes"])
@@ -422,7 +444,7 @@ def test_normals(kith, rough, index):
     close(found, true_normals(rough, 12))
     np.testing.assert_allclose(np.linalg.norm(found[:, :3], axis=1), 1, rtol=1e-12)
     told = kith("normals", "points.npy", "-k", 12, "--index", index, "-o", "n.npy", "--json").json
-    assert told["index"] == ("octree" if index == "octree" else "kd_tree") and told["without_normal"] == 0
+    assert told["index"]["name"] == ("octree" if index == "octree" else "kd_tree") and told["without_normal"] == 0
 
 
 @pytest.mark.covers("normals", "--radius", "--viewpoint", "--leaf-size")
@@ -490,7 +512,7 @@ def test_normals_json_and_members(kith, rough):
     with h5py.File("all.h5", "w") as file:
         file["train"], file["part"] = rough, rough[:60]
     told = kith("normals", "all.h5", "-o", "n.npy", "--json").json
-    assert told == {"file": "n.npy", "rows": 300, "dim": 3, "index": "kd_tree", "without_normal": 0}
+    assert told.pop("index")["name"] == "kd_tree" and told == {"file": "n.npy", "rows": 300, "dim": 3, "without_normal": 0}
     assert kith("normals", "all.h5", "-o", "n.npy", "--member", "part", "-q").err == ""
     close(np.load("n.npy"), true_normals(rough[:60], 20))
 
@@ -714,6 +736,7 @@ CASES = [
     (["outliers", "points.npy", "-o", "c.ply", "--metric", "cosine"], 1, "no tree knows cosine"),
     (["outliers", "points.npy", "-o", "c.unknown"], 1, "'.unknown'"),
     (["outliers", "high.npy", "-o", "c.ply"], 1, "dimension 3"),
+    (["outliers", "points.npy", "-o", "c.laz"], 1, "compressed LAS"),
 ] + [
     case
     for command in TREE_COMMANDS
@@ -775,6 +798,27 @@ def test_the_tree_counts_as_memory(kith, folder):
         kith(*call, "--memory-limit", "20MB")
         error = kith(*call, "--memory-limit", 2 * points.nbytes, code=3).err
         assert error.count("\n") == 1 and "kith " + call[0] in error
+
+
+@pytest.mark.parametrize(
+    "arguments, stage",
+    [
+        (["all-knn", "points.npy", "-k", "200", "-o", "r"], "all-knn"),
+        (["radius", "points.npy", "points.npy", "-r", "0.2", "--count", "-o", "r"], "count"),
+        (["normals", "points.npy", "-k", "2000", "-o", "n.ply"], "normals"),
+        (["outliers", "points.npy", "-k", "2000", "-o", "c.npy"], "outliers"),
+    ],
+    ids=str,
+)
+def test_a_bar_on_a_terminal(folder, arguments, stage):
+    np.save("points.npy", np.random.default_rng(6).random((300_000, 3)))
+    command = [str(KITH), *arguments, "--threads", "1"]
+    code, seen = on_a_terminal(command, stop_when=lambda text: text.count(stage.encode() + b" ") > 3)
+    assert code == 130
+    frames = seen.split("\r\x1b[K")
+    assert any(re.match(rf"{stage} +\d+% \[#* *\]", frame) for frame in frames), seen
+    assert frames[-1].strip() == f"kith {arguments[0]}: error: interrupted; no output was written"
+    assert files_of(folder) == ["points.npy"]
 
 
 def test_threads_do_not_change_the_answer(kith, cloud):
