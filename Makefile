@@ -73,6 +73,16 @@ bench: ## measure Kith beside its peers: benchmarks/results and docs/benchmarks.
 	$(BUILD)/venv-peers/bin/python -m benchmarks.run --kith $(BUILD)/bin/kith
 	$(BUILD)/venv-peers/bin/python -m benchmarks.report
 
+.PHONY: bench-trees
+bench-trees: ## measure the trees beside nanoflann, SciPy and pykdtree; NANOFLANN=folder takes another nanoflann.hpp
+	@KITH_VENV=$(abspath $(BUILD))/venv-peers tools/setup.sh build bench
+	$(CONFIGURE) -DKITH_BUILD_BENCHMARKS=ON $(if $(NANOFLANN),-DNANOFLANN_INCLUDE_DIR=$(NANOFLANN)) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS) --target kith_cli tree_bench tree_crossover
+	$(BUILD)/venv-peers/bin/python -m benchmarks.trees.run --kith $(BUILD)/bin/kith \
+	  --tree-bench $(BUILD)/bin/tree_bench --crossover $(BUILD)/bin/tree_crossover
+	$(BUILD)/venv-peers/bin/python -m benchmarks.trees.charts
+	$(BUILD)/venv-peers/bin/python -m benchmarks.report
+
 .PHONY: gpu-bundle
 gpu-bundle: ## a folder for a GPU host that has only a driver: build/gpu-bundle
 	@tools/setup.sh build gpu-bundle

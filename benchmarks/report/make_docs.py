@@ -7,6 +7,7 @@ from benchmarks.cases import CASES
 
 from .gpu import render_gpu
 from .text import duration, figure, mebibytes, table
+from .trees import render_trees
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
@@ -16,7 +17,8 @@ HEAD = """# Benchmarks
 
 <!-- Made by `python -m benchmarks.report` from benchmarks/results/*.json; change those, not this file. -->
 
-Kith beside its peers, all of them looking at every row. Each comparison is one run of `kith bench`: Kith and
+Kith beside its peers. First brute force, all of them looking at every row; then [trees](#trees) and [GPUs](#gpu).
+Each comparison is one run of `kith bench`: Kith and
 the peers work on the same files with the same number of threads and take turns, so that a slow moment of
 the machine hits all alike. One search is not timed, then the median of the repeats counts; loading and
 building are not part of it. *Ratio* is how many times longer the peer took than Kith. Kith's answers are
@@ -27,7 +29,9 @@ share of queries for which it found the same rows in the same order.
 FOOT = """## Measure it yourself
 
 ```sh
-make bench                                        # everything: datasets, peers, all cases, this page
+make bench                                        # brute force: datasets, peers, all cases, this page
+make bench-trees                                  # the trees
+build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
 build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
 build/venv-peers/bin/python -m benchmarks.report                                   # this page
@@ -110,8 +114,8 @@ def render(results=RESULTS):
             parts.append(render_case(name, json.loads(path.read_text())))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
-    for path in sorted(results.glob("*.json")):
-        result = json.loads(path.read_text())
-        if result.get("kind") == "gpu":
-            parts.append(render_gpu(result))
+    makers = {"trees": render_trees, "gpu": render_gpu}
+    others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
+    for kind, make in makers.items():
+        parts += [make(result) for result in others if result.get("kind") == kind]
     return "\n".join([*parts, FOOT])

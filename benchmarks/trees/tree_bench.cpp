@@ -67,6 +67,7 @@ struct Answer {
 struct Contender {
   std::string name;
   std::int64_t leaf_size = 0;  // as asked for; 0 is the default
+  std::function<void()> forget_tree;
   std::function<void()> build;
   std::function<void(std::int64_t k)> all_knn;
   std::function<void(std::int64_t k)> search;
@@ -90,8 +91,8 @@ Contender kith_contender(const std::string& name, const kith::DatasetView& rows,
   execution.cancelled = [deadline = c.deadline] { return Clock::now() > *deadline; };
   c.name = name;
   c.leaf_size = leaf_size;
+  c.forget_tree = [=] { state->tree.reset(); };
   c.build = [=] {
-    state->tree.reset();
     Parameters parameters;
     parameters.leaf_size = leaf_size;
     state->tree = Tree::build(rows, parameters, execution);
@@ -142,8 +143,8 @@ Contender nanoflann_contender(const kith::DatasetView& rows, const kith::Dataset
   c.name = "nanoflann";
   c.leaf_size = leaf_size;
   c.kith = false;
+  c.forget_tree = [=] { state->tree.reset(); };
   c.build = [=] {
-    state->tree.reset();
     state->tree = kith::benchmark_trees::build_nanoflann(static_cast<const float*>(rows.data), rows.rows,
                                                          rows.dim, leaf_size, threads);
   };
@@ -188,24 +189,24 @@ void write_kth(const std::string& path, const std::vector<float>& distances, std
   kith::write_dataset(path, kith::Dataset::copy(view).view());
 }
 
-/// Runs `work` of every contender in turn until there are enough repeats, or the seconds are used up. The
-/// first round does not count where there are others.
+/// Times `work` of every contender in turn, `before` and `after` it untimed, until there are enough repeats,
+/// or the seconds are used up. The first round does not count where there are others.
 json measure(const Options& options, const std::vector<Contender>& contenders,
+             const std::function<void(const Contender&)>& before,
              const std::function<void(const Contender&)>& work,
-             const std::function<void(std::size_t, const Contender&)>& first_round) {
+             const std::function<void(std::size_t, const Contender&, int round)>& after) {
   std::vector<std::vector<double>> seconds(contenders.size());
   double spent = 0;
   for (int round = 0; round <= options.repeats && (round == 0 || spent < options.seconds); ++round) {
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       if (round > 0 && seconds[i].empty()) continue;
-      *contenders[i].deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options.limit));
+      before(contenders[i]);
       try {
         seconds[i].push_back(timed([&] { work(contenders[i]); }));
         spent += seconds[i].back();
-        if (round == 0 && first_round) first_round(i, contenders[i]);
-      } catch (const kith::Cancelled&) {
-        if (round == 0) continue;
+        after(i, contenders[i], round);
+      } catch (const kith::Cancelled&) {  // in the first round: it has no time, and no further round
+        spent += options.limit;
       }
     }
   }
@@ -245,9 +246,14 @@ json knn_task(const Options& options, const std::vector<Contender>& contenders, 
               std::int64_t k, std::int64_t dim, std::int64_t queries) {
   std::vector<std::optional<std::int64_t>> differ(contenders.size());
   std::optional<Answer> expected;  // the first contender's that finished
+  const auto set_deadline = [&](const Contender& c) {
+    *c.deadline = Clock::now() +
+                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.limit));
+  };
   const auto search = [&](const Contender& c) { task == "all_knn" ? c.all_knn(k) : c.search(k); };
-  const auto compare = [&](std::size_t i, const Contender& c) {
-    Answer found = c.take_answer();
+  const auto compare = [&](std::size_t i, const Contender& c, int round) {
+    Answer found = c.take_answer();  // and so no answer's memory is freed while the next is timed
+    if (round > 0) return;
     if (expected) {
       differ[i] = differing(*expected, found, k, dim, c.kith);
       return;
@@ -258,9 +264,8 @@ json knn_task(const Options& options, const std::vector<Contender>& contenders, 
                 k);
     }
   };
-  json entries = measure(options, contenders, search, compare);
+  json entries = measure(options, contenders, set_deadline, search, compare);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
-    contenders[i].take_answer();
     if (differ[i]) entries[i]["differing"] = *differ[i];
   }
   json made = {{"task", task}, {"k", k}, {"queries", queries}, {"entries", std::move(entries)}};
@@ -308,7 +313,9 @@ void run(const Options& options) {
 
   json runs = json::array();
   json build = {{"task", "build"}};
-  build["entries"] = measure(options, contenders, [](const Contender& c) { c.build(); }, {});
+  build["entries"] = measure(
+      options, contenders, [](const Contender& c) { c.forget_tree(); }, [](const Contender& c) { c.build(); },
+      [](std::size_t, const Contender&, int) {});
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     if (contenders[i].kith) build["entries"][i]["memory_bytes"] = contenders[i].memory_bytes();
   }
