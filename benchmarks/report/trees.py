@@ -6,7 +6,8 @@ from .text import duration, figure, table
 
 INTRODUCTION = """Kith's `KdTree` and `Octree` beside other trees on the same float32 points (the peers of Python on their float64
 copies where that is what they take), with the same number of threads. nanoflann and Kith run in one process and take
-turns (`tree_bench`): one round is not timed, then the median of the rounds counts, memory for the answer included.
+turns (`tree_bench`): one round is not timed (unless one alone takes long), then the median of the rounds counts, memory
+for the answer included.
 nanoflann has no batch search, so its queries are dealt out to threads, in the order given; it is compiled for this very
 processor (`-O3 -march=native`) and measured with leaves of 10 points, its default, 16 and 32, of which the table shows
 the default and the quickest. SciPy's `cKDTree` (`workers`) and pykdtree (OpenMP) follow in processes of their own.
@@ -18,15 +19,15 @@ the peers' within the rounding of float32. *Above the limit*: given up after tha
 
 SWEEP = """### Leaf size
 
-The uniform case with {sizes} points a leaf: ![Time by leaf size](images/leaf-size.svg)
+The uniform case with {sizes} points a leaf.{blurred}
 
-Default leaf size: `leaf_size = 0`.
+![Time by leaf size](images/leaf-size.svg)
 """
 
 CROSSOVER = """### Where a tree begins to pay
 
 `tree_crossover`: one `knn` by brute force beside building a k-d tree and searching it, on uniform points; the figures
-behind `--index auto` are charted in [which-index.md](which-index.md#brute-force-or-a-tree).
+behind `--index auto` are charted in [which-index.md](which-index.md#brute-force-or-a-tree).{blurred}
 """
 
 LIBRARIES = {"kd_tree": "**KdTree**", "octree": "**Octree**"}
@@ -92,6 +93,12 @@ def differing(case):
     return "All answers agree." if count == 0 else f"{count:,} answers differ."
 
 
+def blurred(result):
+    """Says so when other work ran beside the measurement."""
+    load = result.get("load", 0)
+    return f" Other work ran beside it (load {load}), which blurs the figures." if load > 0.5 else ""
+
+
 def render_case(name, case):
     what = TREE_CASES[name]
     heads = columns(case)
@@ -106,7 +113,7 @@ def render_case(name, case):
     ]
     text = (
         f"{what.text} {differing(case)} Bytes a point, its own {4 * case['dim']} included: {', '.join(memory)}. "
-        f"Kith {case['commit']}, {case['date'][:10]}."
+        f"Kith {case['commit']}, {case['date'][:10]}.{blurred(case)}"
     )
     return f"### {what.title}\n\n{text}\n\n{table(rows)}\n"
 
@@ -124,9 +131,10 @@ def render_trees(result):
         )
     parts += [render_case(name, case) for name, case in cases]
     if "leaf_sizes" in result:
-        parts.append(SWEEP.format(sizes=", ".join(map(str, leaf_sizes(result["leaf_sizes"])))))
+        parts.append(SWEEP.format(sizes=", ".join(map(str, leaf_sizes(result["leaf_sizes"]))),
+                                  blurred=blurred(result["leaf_sizes"])))
     if "crossover" in result:
-        parts.append(CROSSOVER)
+        parts.append(CROSSOVER.format(blurred=blurred(result["crossover"])))
     parts.append("Measured with:\n\n```sh\nmake bench-trees\n```\n")
     return "\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks.trees.charts: draws docs/images/leaf-size.svg and which-index.svg from trees-cpu.json."""
+"""python -m benchmarks.trees.charts: draws docs/images/leaf-size.svg and which-index.png from trees-cpu.json."""
 
 import argparse
 import json
@@ -23,14 +23,16 @@ def start():
 
 def save(plt, figure, path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    # No date or version in the file: the same figures make the same bytes.
+    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    figure.savefig(path, bbox_inches="tight", dpi=110, metadata=metadata)
     plt.close(figure)
 
 
 def draw_leaf_sizes(sweep, path):
     """Time over leaf size: a panel a task, a line a tree."""
     plt = start()
-    figure, panels = plt.subplots(1, len(sweep["runs"]), figsize=(2.6 * len(sweep["runs"]), 2.6))
+    figure, panels = plt.subplots(1, len(sweep["runs"]), figsize=(2.6 * len(sweep["runs"]), 2.6), layout="constrained")
     for axes, run in zip(panels, sweep["runs"], strict=True):
         for name, colour in zip(("kd_tree", "octree"), COLOURS):
             own = sorted((e["leaf_size"], e["median_seconds"]) for e in run["entries"] if e["name"] == name)
@@ -57,6 +59,7 @@ def ratio(point):
 def draw_crossover(crossover, path):
     """A panel for each number of queries and k: dimension by rows, coloured by what is quicker; a dot: auto's choice."""
     plt = start()
+    import numpy as np
     from matplotlib.colors import LogNorm
 
     points = crossover["points"]
@@ -68,20 +71,21 @@ def draw_crossover(crossover, path):
     for down, k in enumerate(ks):
         for along, (title, wanted) in enumerate(asked):
             axes = panels[down][along]
+            field = np.full((len(rows), len(dims)), np.nan)
             for p in points:
                 value = ratio(p)
                 if p["k"] != k or not wanted(p) or value is None:
                     continue
                 x, y = dims.index(p["dim"]), rows.index(p["rows"])
-                image = axes.scatter(x, y, c=[value], s=330, marker="s", cmap="RdYlGn", norm=LogNorm(0.02, 50))
+                field[y, x] = value
                 text = f"{value:.2g}" if value < 10 else f"{value:.0f}"
                 mark = ">" if p["brute_force"] is None else "<" if p["kd_tree"] is None else text
                 weight = "bold" if p["chosen"] == "kd_tree" else "normal"
                 axes.text(x, y, mark, ha="center", va="center", fontsize=6.5, weight=weight)
+            edges = np.arange(len(dims) + 1) - 0.5, np.arange(len(rows) + 1) - 0.5
+            image = axes.pcolormesh(*edges, field, cmap="RdYlGn", norm=LogNorm(0.02, 50), edgecolors="white", linewidth=1)
             axes.set_xticks(range(len(dims)), map(str, dims))
             axes.set_yticks(range(len(rows)), [f"{n:,}" for n in rows])
-            axes.set_xlim(-0.7, len(dims) - 0.3)
-            axes.set_ylim(-0.7, len(rows) - 0.3)
             if down == 0:
                 axes.set_title(title, fontsize=9)
             if along == 0:
@@ -100,7 +104,7 @@ def main():
     options = parser.parse_args()
     result = json.loads(options.results.read_text())
     for key, draw, name in (
-        ("leaf_sizes", draw_leaf_sizes, "leaf-size.svg"), ("crossover", draw_crossover, "which-index.svg"),
+        ("leaf_sizes", draw_leaf_sizes, "leaf-size.svg"), ("crossover", draw_crossover, "which-index.png"),
     ):  # fmt: skip
         if key in result:
             draw(result[key], options.out / name)

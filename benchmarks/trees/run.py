@@ -103,9 +103,12 @@ def run_crossover(options):
         return json.loads(output.read_text())
 
 
-def stamp(result):
+def stamp(measure, options):
+    """What `measure` says, and when, at which commit, and beside how much other work (the load) it was measured."""
+    load = os.getloadavg()[0]
+    result = measure(options)
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return {"commit": commit(), "date": now, **result}
+    return {"commit": commit(), "date": now, "load": round(load, 1), **result}
 
 
 def main():
@@ -136,11 +139,11 @@ def main():
     for name in names:
         print(f"\n== {name}", file=sys.stderr, flush=True)
         if name == SWEEP:
-            kept["leaf_sizes"] = stamp(run_sweep(options))
+            kept["leaf_sizes"] = stamp(run_sweep, options)
         elif name == CROSSOVER:
-            kept["crossover"] = stamp(run_crossover(options))
+            kept["crossover"] = stamp(run_crossover, options)
         else:
-            kept["cases"][name] = stamp(run_case(name, options))
+            kept["cases"][name] = stamp(lambda given, name=name: run_case(name, given), options)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(kept, indent=1) + "\n")
 

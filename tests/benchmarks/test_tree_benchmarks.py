@@ -196,7 +196,11 @@ def test_the_page_shows_the_figures(tmp_path):
     assert cells(page, "all-kNN, k = 8") == ["200 ms", "300 ms (1.50)", "800 ms (4.00, leaf 10)", "800 ms (4.00, leaf 10)", "above the limit"]
     assert "All answers agree." in page and "kd_tree 16.0, octree 20.0" in page and "Kith abc123, 2026-01-02" in page
     assert "8, 128 points a leaf" in page and "images/leaf-size.svg" in page
-    (tmp_path / "trees-cpu.json").write_text(json.dumps(made_up(differing=5)))
+    assert "blurs" not in page
+    loaded = made_up(differing=5)
+    loaded["cases"]["uniform"]["load"] = 3.2
+    (tmp_path / "trees-cpu.json").write_text(json.dumps(loaded))
+    assert "(load 3.2), which blurs the figures" in make_docs.render(tmp_path)
     assert "5 answers differ." in make_docs.render(tmp_path)
 
 
@@ -205,12 +209,15 @@ def test_charts(tmp_path, monkeypatch):
     (tmp_path / "r.json").write_text(json.dumps(made_up()))
     monkeypatch.setattr(sys, "argv", ["charts", "--results", str(tmp_path / "r.json"), "--out", str(tmp_path)])
     charts.main()
-    sweep, crossover = ((tmp_path / name).read_text() for name in ("leaf-size.svg", "which-index.svg"))
+    sweep = (tmp_path / "leaf-size.svg").read_text()
+    crossover = (tmp_path / "which-index.png").read_bytes()
     assert "points a leaf" in sweep and "1,000 uniform points" in sweep
-    assert "as many queries as rows" in crossover and ">20<" in crossover and ">0.25<" in crossover
+    assert crossover.startswith(b"\x89PNG") and len(crossover) > 5000
     charts.main()
     assert (tmp_path / "leaf-size.svg").read_text() == sweep
-    assert charts.ratio({"brute_force": None, "kd_tree": None}) is None
+    assert (tmp_path / "which-index.png").read_bytes() == crossover
+    taken = [charts.ratio({"brute_force": b, "kd_tree": t}) for b, t in ((3, 2), (None, 2), (3, None), (None, None))]
+    assert taken == [1.5, 100, 0.01, None]
 
 
 def test_the_fit_finds_constants_back():
