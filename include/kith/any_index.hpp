@@ -61,7 +61,8 @@ class AnyIndex {
   Metric metric() const noexcept { return self_->metric(); }
   std::uint64_t memory_bytes() const noexcept { return self_->memory_bytes(); }
 
-  /// What the trees offer beyond search, when it is one of them; else nullptr. Lives as long as this AnyIndex.
+  /// What the trees offer beyond search, when it is one of them; else nullptr. Lives as long as this
+  /// AnyIndex.
   const PointTree* point_tree() const noexcept {
     if (const auto* tree = get_if<KdTree>()) return tree;
     return get_if<Octree>();
@@ -119,9 +120,10 @@ struct IndexChoice {
   std::string reason;
 };
 
-/// The type that answers a task soonest, its build included, by costs measured on one machine (docs/which-index.md).
+/// The type that answers a task soonest, its build included, by costs measured on one machine
+/// (docs/which-index.md).
 /// @param queries how many are expected; 0: many
-IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, Metric metric,
-                         const Execution& execution = {});
+IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
+                         Metric metric, const Execution& execution = {});
 
 }  // namespace kith

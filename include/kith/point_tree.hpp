@@ -57,15 +57,16 @@ struct RadiusOptions {
 
 /// Which rows are a point's neighbours: the k nearest, all within a radius, or the k nearest of those.
 struct Neighborhood {
-  std::int64_t k = 0;  ///< 0: no limit, a radius must be given
+  std::int64_t k = 0;                                       ///< 0: no limit, a radius must be given
   double radius = std::numeric_limits<double>::infinity();  ///< in units of the tree's metric
 };
 
 /// Normals of the surface that points were measured on (Hoppe et al., SIGGRAPH 1992): the direction of least
 /// variance of each point's neighbourhood, the point itself included.
 struct Normals {
-  std::vector<double> normals;    ///< [rows, dim], unit length; NaN with fewer than `dim` neighbours
-  std::vector<double> curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
+  std::vector<double> normals;  ///< [rows, dim], unit length; NaN with fewer than `dim` neighbours
+  std::vector<double>
+      curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
 };
 
 /// Distances of a point's neighbours, itself excluded.
@@ -116,10 +117,12 @@ class PointTree {
 
   /// Statistical outlier removal (Rusu et al. 2008): points whose mean distance to their neighbours is more
   /// than `ratio` standard deviations above the mean of all points. Points without a neighbour are outliers.
-  Outliers outliers(const Neighborhood& neighborhood, double ratio = 2, const Execution& execution = {}) const;
+  Outliers outliers(const Neighborhood& neighborhood, double ratio = 2,
+                    const Execution& execution = {}) const;
 
   /// Rows a unit of length, area or volume (for euclidean distances, of any dim) around each row: with a
-  /// radius, the rows within it, itself included; with k alone, k over the ball that reaches the k-th other row.
+  /// radius, the rows within it, itself included; with k alone, k over the ball that reaches the k-th other
+  /// row.
   std::vector<double> density(const Neighborhood& neighborhood, const Execution& execution = {}) const;
 
   /// Writes one file, whole or not at all.

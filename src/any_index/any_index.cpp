@@ -21,8 +21,8 @@ AnyIndex AnyIndex::build(std::string_view type, const Dataset& dataset, const In
   }
   if (type == "kd_tree") return {type, KdTree::build(dataset, {metric, parameters.leaf_size}, execution)};
   if (type == "octree") return {type, Octree::build(dataset, {metric, parameters.leaf_size}, execution)};
-  throw InvalidArgument(fmt::format("index type '{}' is not one Kith knows; use {}", type,
-                                    fmt::join(index_types(), ", ")));
+  throw InvalidArgument(
+      fmt::format("index type '{}' is not one Kith knows; use {}", type, fmt::join(index_types(), ", ")));
 }
 
 AnyIndex AnyIndex::load(const std::filesystem::path& path, const Execution& execution) {

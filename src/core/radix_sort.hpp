@@ -18,8 +18,8 @@ struct Keyed {
   Value value;
 };
 
-/// Sorts by the lower `bits` of the keys, least digit first, 8 bits a pass; passes in which all keys agree are
-/// left out. Takes as much memory again.
+/// Sorts by the lower `bits` of the keys, least digit first, 8 bits a pass; passes in which all keys agree
+/// are left out. Takes as much memory again.
 template <class Key, class Value>
 void radix_sort(AlignedBuffer<Keyed<Key, Value>>& items, int bits, int threads) {
   constexpr int digit_bits = 8;

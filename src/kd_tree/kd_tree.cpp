@@ -7,9 +7,10 @@
 
 namespace kith {
 
-KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters, const Execution& execution) {
-  return KdTree(point_tree::build_checked({"kd_tree", parameters.metric, parameters.leaf_size}, dataset, execution,
-                                          kd_tree::build_bytes_a_point, kd_tree::build));
+KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters,
+                     const Execution& execution) {
+  return KdTree(point_tree::build_checked({"kd_tree", parameters.metric, parameters.leaf_size}, dataset,
+                                          execution, kd_tree::build_bytes_a_point, kd_tree::build));
 }
 
 KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {

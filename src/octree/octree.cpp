@@ -10,13 +10,14 @@
 
 namespace kith {
 
-Octree Octree::build(const DatasetView& dataset, const OctreeParameters& parameters, const Execution& execution) {
+Octree Octree::build(const DatasetView& dataset, const OctreeParameters& parameters,
+                     const Execution& execution) {
   if (dataset.dim != 2 && dataset.dim != 3) {
-    throw InvalidArgument(fmt::format("an octree is for points of dimension 2 or 3, these have {}; use kd_tree",
-                                      dataset.dim));
+    throw InvalidArgument(
+        fmt::format("an octree is for points of dimension 2 or 3, these have {}; use kd_tree", dataset.dim));
   }
-  return Octree(point_tree::build_checked({"octree", parameters.metric, parameters.leaf_size}, dataset, execution,
-                                          octree::build_bytes_a_point, octree::build));
+  return Octree(point_tree::build_checked({"octree", parameters.metric, parameters.leaf_size}, dataset,
+                                          execution, octree::build_bytes_a_point, octree::build));
 }
 
 Octree Octree::load(const std::filesystem::path& path, const Execution& execution) {

@@ -44,25 +44,28 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
   check_devices(parameters.index, execution);
   const Metric metric = parameters.metric;
   if (metric != Metric::sqeuclidean && metric != Metric::euclidean && metric != Metric::manhattan) {
-    throw InvalidArgument(fmt::format("the metric {} has no bounding boxes, which a {} needs; use the index "
-                                      "brute_force, or sqeuclidean, euclidean or manhattan",
-                                      name(metric), parameters.index));
+    throw InvalidArgument(
+        fmt::format("the metric {} has no bounding boxes, which a {} needs; use the index "
+                    "brute_force, or sqeuclidean, euclidean or manhattan",
+                    name(metric), parameters.index));
   }
   if (parameters.leaf_size < 0 || parameters.leaf_size > tuning::largest_leaf) {
-    throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default", parameters.leaf_size,
-                                      tuning::largest_leaf));
+    throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default",
+                                      parameters.leaf_size, tuning::largest_leaf));
   }
   if (rows.space == MemorySpace::cuda) {
-    throw InvalidArgument(fmt::format("the rows lie in the memory of cuda:{}, a {} is built on the CPU; copy them "
-                                      "to the host",
-                                      rows.device, parameters.index));
+    throw InvalidArgument(
+        fmt::format("the rows lie in the memory of cuda:{}, a {} is built on the CPU; copy them "
+                    "to the host",
+                    rows.device, parameters.index));
   }
   const std::int64_t leaf_size = parameters.leaf_size > 0 ? parameters.leaf_size : tuning::leaf_size;
   const std::uint64_t need = estimate(rows, leaf_size, bytes_a_point(rows));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
-    throw OutOfMemory(fmt::format("a {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
-                                  "the limit, or use fewer rows",
-                                  parameters.index, rows.rows, need, execution.memory_limit));
+    throw OutOfMemory(
+        fmt::format("a {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
+                    "the limit, or use fewer rows",
+                    parameters.index, rows.rows, need, execution.memory_limit));
   }
   try {
     auto tree = std::make_shared<Tree>(build(rows, leaf_size, execution));
@@ -71,9 +74,10 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
     tree->leaf_size = leaf_size;
     return tree;
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(fmt::format("the machine has no memory left for a {} of {} rows, about {} bytes; use fewer "
-                                  "rows",
-                                  parameters.index, rows.rows, need));
+    throw OutOfMemory(
+        fmt::format("the machine has no memory left for a {} of {} rows, about {} bytes; use fewer "
+                    "rows",
+                    parameters.index, rows.rows, need));
   }
 }
 

@@ -152,8 +152,8 @@ Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const
   held->coordinates = std::move(coordinates_);
   held->rows = std::move(rows_);
   tree.node_data = {held->nodes.data(), static_cast<std::size_t>(tree.nodes * stride)};
-  tree.coordinates = std::as_bytes(
-      std::span(held->coordinates.data(), static_cast<std::size_t>(held->coordinates.size())));
+  tree.coordinates =
+      std::as_bytes(std::span(held->coordinates.data(), static_cast<std::size_t>(held->coordinates.size())));
   tree.row_numbers = std::as_bytes(std::span(held->rows.data(), static_cast<std::size_t>(held->rows.size())));
   tree.infinite = held->infinite;
   tree.infinite_values = held->infinite_values;

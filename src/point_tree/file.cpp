@@ -15,8 +15,9 @@ namespace kith::point_tree {
 namespace {
 
 IndexSection section(std::string name, std::span<const std::byte> bytes) {
-  return {std::move(name), bytes.size(),
-          [bytes](const std::function<void(const void*, std::size_t)>& sink) { sink(bytes.data(), bytes.size()); }};
+  return {std::move(name), bytes.size(), [bytes](const std::function<void(const void*, std::size_t)>& sink) {
+            sink(bytes.data(), bytes.size());
+          }};
 }
 
 // Everything that a walk follows: child numbers, ranges of points, row numbers. A file is data from somebody.
@@ -26,7 +27,8 @@ class Checker {
 
   void check() {
     visit_tree(tree_, [&]<class T, class Id>() {
-      expect_size("nodes", tree_.node_data.size(), static_cast<int128>(tree_.nodes) * node_bytes<T>(tree_.dim));
+      expect_size("nodes", tree_.node_data.size(),
+                  static_cast<int128>(tree_.nodes) * node_bytes<T>(tree_.dim));
       expect_size("coordinates", tree_.coordinates.size(),
                   static_cast<int128>(tree_.points) * tree_.dim * sizeof(T) + static_cast<int128>(read_past));
       expect_size("rows", tree_.row_numbers.size(),
@@ -80,9 +82,11 @@ class Checker {
     if (level > tree_.levels) fail("it is deeper than its header says");
     const std::byte* data = tree_.node_data.data() + next++ * node_bytes<T>(tree_.dim);
     NodeLinks links;
-    std::memcpy(&links, data + 2 * tree_.dim * node_width * static_cast<std::int64_t>(sizeof(T)), sizeof links);
+    std::memcpy(&links, data + 2 * tree_.dim * node_width * static_cast<std::int64_t>(sizeof(T)),
+                sizeof links);
     if (links.count < 1 || links.count > node_width) fail(fmt::format("a node has {} children", links.count));
-    if (links.begin[0] != begin || links.begin[links.count] != end) fail("a node's points are not its parent's");
+    if (links.begin[0] != begin || links.begin[links.count] != end)
+      fail("a node's points are not its parent's");
     for (std::int64_t c = 0; c < links.count; ++c) {
       if (links.begin[c + 1] <= links.begin[c]) fail("a child has no points");
       if (links.child[c] == leaf_child || links.child[c] == identical_child) continue;
@@ -105,12 +109,18 @@ std::span<const T> typed(std::span<const std::byte> bytes) {
 }  // namespace
 
 void save(const Tree& tree, const std::filesystem::path& path, const Execution& execution) {
-  nlohmann::json header = {{"index", tree.index},       {"rows", tree.rows},
-                           {"dim", tree.dim},           {"dtype", name(tree.dtype)},
-                           {"metric", name(tree.metric)}, {"leaf_size", tree.leaf_size},
-                           {"points", tree.points},     {"nan_rows", tree.nan_rows},
-                           {"nodes", tree.nodes},       {"levels", tree.levels},
-                           {"row_bytes", tree.wide_rows ? 8 : 4}, {"lower", tree.lower},
+  nlohmann::json header = {{"index", tree.index},
+                           {"rows", tree.rows},
+                           {"dim", tree.dim},
+                           {"dtype", name(tree.dtype)},
+                           {"metric", name(tree.metric)},
+                           {"leaf_size", tree.leaf_size},
+                           {"points", tree.points},
+                           {"nan_rows", tree.nan_rows},
+                           {"nodes", tree.nodes},
+                           {"levels", tree.levels},
+                           {"row_bytes", tree.wide_rows ? 8 : 4},
+                           {"lower", tree.lower},
                            {"upper", tree.upper}};
   write_index_file(path, std::move(header),
                    {section("nodes", tree.node_data), section("coordinates", tree.coordinates),
@@ -143,9 +153,10 @@ std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_
     constexpr std::int64_t most = std::int64_t{1} << 48;
     const std::size_t box = tree->points > 0 ? static_cast<std::size_t>(tree->dim) : 0;
     if (tree->rows < 0 || tree->points < 0 || tree->nan_rows < 0 || tree->dim < 1 || tree->dim > most ||
-        tree->nodes < 0 || tree->nodes > most || tree->levels < 0 || tree->levels > 4096 || tree->leaf_size < 1 ||
-        (row_bytes != 4 && row_bytes != 8) || tree->lower.size() != box || tree->upper.size() != box ||
-        tree->metric == Metric::inner_product || tree->metric == Metric::cosine) {
+        tree->nodes < 0 || tree->nodes > most || tree->levels < 0 || tree->levels > 4096 ||
+        tree->leaf_size < 1 || (row_bytes != 4 && row_bytes != 8) || tree->lower.size() != box ||
+        tree->upper.size() != box || tree->metric == Metric::inner_product ||
+        tree->metric == Metric::cosine) {
       throw IoError(fmt::format("'{}' is corrupt: its header has a size out of range", path.string()));
     }
     tree->wide_rows = row_bytes == 8;

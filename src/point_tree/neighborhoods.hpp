@@ -18,7 +18,8 @@ class PlaneFit {
   template <class T>
   void add(const T* point, const T* center) {
     double d[3] = {};
-    for (std::int64_t j = 0; j < dim_; ++j) d[j] = static_cast<double>(point[j]) - static_cast<double>(center[j]);
+    for (std::int64_t j = 0; j < dim_; ++j)
+      d[j] = static_cast<double>(point[j]) - static_cast<double>(center[j]);
     ++count_;
     for (std::int64_t i = 0; i < dim_; ++i) {
       sum_[i] += d[i];

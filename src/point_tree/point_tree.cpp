@@ -41,8 +41,8 @@ void check_queries(const Tree& tree, const DatasetView& queries) {
                                       queries.dim, tree.index, tree.dim));
   }
   if (queries.dtype != tree.dtype) {
-    throw InvalidArgument(fmt::format("queries are {}, the {} is {}; convert one of them", name(queries.dtype),
-                                      tree.index, name(tree.dtype)));
+    throw InvalidArgument(fmt::format("queries are {}, the {} is {}; convert one of them",
+                                      name(queries.dtype), tree.index, name(tree.dtype)));
   }
   if (queries.space == MemorySpace::cuda) {
     throw InvalidArgument(fmt::format(
@@ -62,12 +62,14 @@ void check_radius(double radius) {
 }
 
 void check_memory(int128 bytes, const char* what, std::int64_t queries, const Execution& execution) {
-  const int128 limit = execution.memory_limit > 0 ? static_cast<int128>(execution.memory_limit)
-                                                  : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
+  const int128 limit = execution.memory_limit > 0
+                           ? static_cast<int128>(execution.memory_limit)
+                           : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
   if (bytes > limit) {
-    throw OutOfMemory(fmt::format("{} queries need {} bytes for {}, the limit is {}; ask for fewer neighbours, or "
-                                  "search the queries in parts",
-                                  queries, static_cast<double>(bytes), what, static_cast<std::uint64_t>(limit)));
+    throw OutOfMemory(
+        fmt::format("{} queries need {} bytes for {}, the limit is {}; ask for fewer neighbours, or "
+                    "search the queries in parts",
+                    queries, static_cast<double>(bytes), what, static_cast<std::uint64_t>(limit)));
   }
 }
 
@@ -80,9 +82,10 @@ auto or_out_of_memory(std::int64_t queries, Work&& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(fmt::format("the machine has no memory left for the neighbours of {} queries; ask for fewer "
-                                  "neighbours, or search the queries in parts",
-                                  queries));
+    throw OutOfMemory(
+        fmt::format("the machine has no memory left for the neighbours of {} queries; ask for fewer "
+                    "neighbours, or search the queries in parts",
+                    queries));
   }
 }
 
@@ -93,31 +96,32 @@ decltype(auto) visit_distances(const Tree& tree, F&& f) {
   return f.template operator()<float>();
 }
 
+// `indices` and `distances` hold -1 and +inf: queries with a NaN and what is past the last row stay so.
 template <class T>
 SearchStatistics nearest_into(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
-                              std::int64_t* indices, T* distances, const Execution& execution, const char* stage) {
-  const std::int64_t count = asked.count(tree);
-  std::fill_n(indices, count * k, -1);
-  std::fill_n(distances, count * k, std::numeric_limits<T>::infinity());
-  return point_tree::run<T>(tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      std::copy_n(part.rows + i * part.k, part.k, indices + part.queries[i] * k);
-      std::copy_n(part.distances + i * part.k, part.k, distances + part.queries[i] * k);
-    }
-  });
+                              std::int64_t* indices, T* distances, const Execution& execution,
+                              const char* stage) {
+  return point_tree::run<T>(
+      tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
+        for (std::int64_t i = 0; i < part.count; ++i) {
+          std::copy_n(part.rows + i * part.k, part.k, indices + part.queries[i] * k);
+          std::copy_n(part.distances + i * part.k, part.k, distances + part.queries[i] * k);
+        }
+      });
 }
 
-Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius, const Execution& execution,
-                  const char* stage) {
+Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
+                  const Execution& execution, const char* stage) {
   const std::int64_t count = asked.count(tree);
-  check_memory(static_cast<int128>(count) * k * static_cast<int128>(cell_bytes(tree)), "the answer", count, execution);
+  check_memory(static_cast<int128>(count) * k * static_cast<int128>(cell_bytes(tree)), "the answer", count,
+               execution);
   return or_out_of_memory(count, [&] {
     Neighbors out;
     out.queries = count;
     out.k = k;
-    out.indices.resize(static_cast<std::size_t>(count * k));
+    out.indices.assign(static_cast<std::size_t>(count * k), -1);
     visit_distances(tree, [&]<class T>() {
-      std::vector<T> distances(static_cast<std::size_t>(count * k));
+      std::vector<T> distances(static_cast<std::size_t>(count * k), std::numeric_limits<T>::infinity());
       out.statistics =
           nearest_into<T>(tree, asked, k, radius, out.indices.data(), distances.data(), execution, stage);
       out.distances = std::move(distances);
@@ -138,17 +142,18 @@ class Found {
     piece.queries.assign(part.queries, part.queries + part.count);
     piece.ends.assign(part.ends, part.ends + part.count);
     const std::int64_t total = part.count == 0 ? 0 : part.ends[part.count - 1];
-    check_memory((bytes_ += total * static_cast<std::int64_t>(sizeof(point_tree::Entry<T>))), "what is within the radius",
-                 static_cast<std::int64_t>(counts_.size()) - 1, execution_);
+    check_memory((bytes_ += total * static_cast<std::int64_t>(sizeof(point_tree::Entry<T>))),
+                 "what is within the radius", static_cast<std::int64_t>(counts_.size()) - 1, execution_);
     piece.entries.assign(part.entries, part.entries + total);
     std::int64_t from = 0;
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t end = part.ends[i];
       counts_[static_cast<std::size_t>(part.queries[i])] = end - from;
       if (sorted) {
-        std::sort(piece.entries.begin() + from, piece.entries.begin() + end, [](const auto& a, const auto& b) {
-          return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
-        });
+        std::sort(piece.entries.begin() + from, piece.entries.begin() + end,
+                  [](const auto& a, const auto& b) {
+                    return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
+                  });
       }
       from = end;
     }
@@ -211,7 +216,8 @@ RadiusNeighbors nearest_within(const Tree& tree, const DatasetView& queries, dou
         std::vector<T> kept;
         kept.reserve(out.indices.size());
         for (std::int64_t q = 0; q < found.queries; ++q) {
-          const auto count = out.offsets[static_cast<std::size_t>(q) + 1] - out.offsets[static_cast<std::size_t>(q)];
+          const auto count =
+              out.offsets[static_cast<std::size_t>(q) + 1] - out.offsets[static_cast<std::size_t>(q)];
           kept.insert(kept.end(), all.begin() + q * found.k, all.begin() + q * found.k + count);
         }
         out.distances = std::move(kept);
@@ -223,17 +229,18 @@ RadiusNeighbors nearest_within(const Tree& tree, const DatasetView& queries, dou
 // The neighbourhoods of all rows, one at a time: use(query row, its coordinates, rows and distances of its
 // neighbours ascending). Rows with a NaN have none.
 template <class T, class Use>
-void for_each_neighborhood(const Tree& tree, const Neighborhood& how, bool include_self, const Execution& execution,
-                           const char* stage, const Use& use) {
+void for_each_neighborhood(const Tree& tree, const Neighborhood& how, bool include_self,
+                           const Execution& execution, const char* stage, const Use& use) {
   const Asked asked{nullptr, include_self};
   if (how.k > 0) {
-    point_tree::run<T>(tree, asked, Kind::nearest, how.k, how.radius, execution, stage, [&](const Part<T>& part) {
-      for (std::int64_t i = 0; i < part.count; ++i) {
-        const std::int64_t* rows = part.rows + i * part.k;
-        const auto found = std::find(rows, rows + part.k, -1) - rows;
-        use(part.queries[i], rows, part.distances + i * part.k, found);
-      }
-    });
+    point_tree::run<T>(tree, asked, Kind::nearest, how.k, how.radius, execution, stage,
+                       [&](const Part<T>& part) {
+                         for (std::int64_t i = 0; i < part.count; ++i) {
+                           const std::int64_t* rows = part.rows + i * part.k;
+                           const auto found = std::find(rows, rows + part.k, -1) - rows;
+                           use(part.queries[i], rows, part.distances + i * part.k, found);
+                         }
+                       });
     return;
   }
   point_tree::run<T>(tree, asked, Kind::collect, 1, how.radius, execution, stage, [&](const Part<T>& part) {
@@ -291,8 +298,9 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
   check_queries(*tree_, queries);
   check_k(out.k);
   if (out.queries != queries.rows) {
-    throw InvalidArgument(fmt::format("the answer has room for {} queries, {} are asked; they must be the same",
-                                      out.queries, queries.rows));
+    throw InvalidArgument(
+        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
+                    queries.rows));
   }
   if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
     throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
@@ -302,21 +310,25 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
   }
   return or_out_of_memory(queries.rows, [&] {
     return visit_distances(*tree_, [&]<class T>() {
-      return nearest_into<T>(*tree_, {&queries}, out.k, infinity, out.indices, static_cast<T*>(out.distances),
-                             execution, "search");
+      auto* distances = static_cast<T*>(out.distances);
+      std::fill_n(out.indices, out.queries * out.k, -1);
+      std::fill_n(distances, out.queries * out.k, std::numeric_limits<T>::infinity());
+      return nearest_into<T>(*tree_, {&queries}, out.k, infinity, out.indices, distances, execution,
+                             "search");
     });
   });
 }
 
-Neighbors PointTree::all_knn(std::int64_t k, bool include_self, const Execution& execution, double radius) const {
+Neighbors PointTree::all_knn(std::int64_t k, bool include_self, const Execution& execution,
+                             double radius) const {
   check_devices(*tree_, execution);
   check_k(k);
   check_radius(radius);
   return nearest(*tree_, {nullptr, include_self}, k, radius, execution, "all-knn");
 }
 
-RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radius, const RadiusOptions& options,
-                                         const Execution& execution) const {
+RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radius,
+                                         const RadiusOptions& options, const Execution& execution) const {
   check_devices(*tree_, execution);
   check_queries(*tree_, queries);
   check_radius(radius);
@@ -332,8 +344,9 @@ RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radi
     out.queries = queries.rows;
     visit_distances(*tree_, [&]<class T>() {
       Found<T> found(queries.rows, execution);
-      out.statistics = point_tree::run<T>(*tree_, {&queries}, Kind::collect, 1, radius, execution, "radius search",
-                                          [&](const Part<T>& part) { found.add(part, options.sorted); });
+      out.statistics =
+          point_tree::run<T>(*tree_, {&queries}, Kind::collect, 1, radius, execution, "radius search",
+                             [&](const Part<T>& part) { found.add(part, options.sorted); });
       found.write(out);
     });
     return out;
@@ -347,14 +360,17 @@ std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, do
   check_radius(radius);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows), 0);
   visit_distances(*tree_, [&]<class T>() {
-    point_tree::run<T>(*tree_, {&queries}, Kind::count, 1, radius, execution, "count", [&](const Part<T>& part) {
-      for (std::int64_t i = 0; i < part.count; ++i) counts[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
-    });
+    point_tree::run<T>(*tree_, {&queries}, Kind::count, 1, radius, execution, "count",
+                       [&](const Part<T>& part) {
+                         for (std::int64_t i = 0; i < part.count; ++i)
+                           counts[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
+                       });
   });
   return counts;
 }
 
-Normals PointTree::normals(const Neighborhood& neighborhood, const std::optional<std::vector<double>>& viewpoint,
+Normals PointTree::normals(const Neighborhood& neighborhood,
+                           const std::optional<std::vector<double>>& viewpoint,
                            const Execution& execution) const {
   const Tree& tree = *tree_;
   check_devices(tree, execution);
@@ -364,7 +380,8 @@ Normals PointTree::normals(const Neighborhood& neighborhood, const std::optional
     throw InvalidArgument(fmt::format("normals are for points of dimension 2 or 3, these have {}", dim));
   }
   if (tree.metric == Metric::manhattan) {
-    throw InvalidArgument("normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
+    throw InvalidArgument(
+        "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
   }
   if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != dim) {
     throw InvalidArgument(
@@ -388,7 +405,8 @@ Normals PointTree::normals(const Neighborhood& neighborhood, const std::optional
           double towards = 0;
           if (viewpoint) {
             for (std::int64_t j = 0; j < dim; ++j) {
-              towards += ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
+              towards +=
+                  ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
             }
           } else {
             const double* largest = std::max_element(
@@ -402,7 +420,8 @@ Normals PointTree::normals(const Neighborhood& neighborhood, const std::optional
   return out;
 }
 
-Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio, const Execution& execution) const {
+Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio,
+                             const Execution& execution) const {
   const Tree& tree = *tree_;
   check_devices(tree, execution);
   check_neighborhood(neighborhood);
@@ -446,7 +465,8 @@ std::vector<double> PointTree::density(const Neighborhood& neighborhood, const E
   check_devices(tree, execution);
   check_neighborhood(neighborhood);
   if (tree.metric == Metric::manhattan) {
-    throw InvalidArgument("density needs euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
+    throw InvalidArgument(
+        "density needs euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
   }
   const auto dim = static_cast<double>(tree.dim);
   const double unit_ball = std::pow(std::numbers::pi, dim / 2) / std::tgamma(dim / 2 + 1);

@@ -32,7 +32,7 @@ struct Tree {
   std::span<const std::byte> node_data;
   std::span<const std::byte> coordinates;
   std::span<const std::byte> row_numbers;
-  std::span<const std::int64_t> infinite;  ///< rows with an infinity and no NaN, ascending
+  std::span<const std::int64_t> infinite;   ///< rows with an infinity and no NaN, ascending
   std::span<const double> infinite_values;  ///< [infinite, dim]
   std::vector<double> lower, upper;         ///< [dim]: the box of all points; empty without points
 

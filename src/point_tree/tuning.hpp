@@ -11,9 +11,11 @@ inline constexpr std::int64_t largest_leaf = 4096;
 
 /// Queries a task: one progress report and one cancel poll each.
 inline constexpr std::int64_t queries_a_task = 1024;
+inline constexpr std::int64_t easy_dim = 6;  ///< above it a query may take milliseconds
+inline constexpr std::int64_t hard_queries_a_task = 32;
 
 /// Neighbours a task finds: fewer are not worth a thread, more would take too much memory.
-inline constexpr std::int64_t smallest_task = 4096;
+inline constexpr std::int64_t smallest_task = 2048;
 inline constexpr std::int64_t largest_task = 1 << 17;
 
 /// Points that are worth more than one thread in a build.

@@ -54,7 +54,13 @@ TEST_P(Conformance, Rows) {
        thinned({0,   1,   2,   3,   4,   5,   6,   7,   8,   9,   15,   16,   17,   31,   32,   33,  47,
                 48,  49,  63,  64,  65,  66,  95,  96,  97,  127, 128,  129,  191,  192,  193,  255, 256,
                 257, 383, 384, 385, 511, 512, 513, 639, 640, 641, 1023, 1024, 1025, 2047, 2048, 2049})) {
-    check("rows", gaussian(n, is_tree() ? 2 + n % 2 : n % 2 == 0 ? 20 : 5, 5, 200 + static_cast<std::uint64_t>(n)), {1, 7, n, n + 1});
+    check("rows",
+          gaussian(n,
+                   is_tree()    ? 2 + n % 2
+                   : n % 2 == 0 ? 20
+                                : 5,
+                   5, 200 + static_cast<std::uint64_t>(n)),
+          {1, 7, n, n + 1});
   }
 }
 
@@ -62,7 +68,8 @@ TEST_P(Conformance, Queries) {
   for (const std::int64_t q :
        thinned({0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19, 23,
                 24, 25, 31, 32, 33, 48, 63, 64, 65, 66, 71, 72, 73, 95, 96, 97, 127, 128, 129, 257})) {
-    check("queries", gaussian(130, q % 2 == 0 && !is_tree() ? 33 : 3, q, 300 + static_cast<std::uint64_t>(q)), {5});
+    check("queries", gaussian(130, q % 2 == 0 && !is_tree() ? 33 : 3, q, 300 + static_cast<std::uint64_t>(q)),
+          {5});
   }
 }
 
@@ -79,12 +86,8 @@ TEST_P(Conformance, Kinds) {
     std::int64_t n, d, q;
     std::vector<std::int64_t> ks;
   };
-  std::vector<Shape> shapes = {{150, 3, 7, {1, 10, 65}},
-                               {400, 2, 7, {3, 33}},
-                               {63, 1, 5, {4, 64}},
-                               {321, 17, 6, {2, 64}},
-                               {700, 64, 13, {1, 10}},
-                               {257, 130, 3, {5, 300}}};
+  std::vector<Shape> shapes = {{150, 3, 7, {1, 10, 65}}, {400, 2, 7, {3, 33}},   {63, 1, 5, {4, 64}},
+                               {321, 17, 6, {2, 64}},    {700, 64, 13, {1, 10}}, {257, 130, 3, {5, 300}}};
   if (size() == Size::reduced) shapes = {{130, 3, 7, {1, 10}}, {200, 40, 3, {5}}};
   if (size() == Size::full) {
     shapes.push_back({5000, 24, 40, {1, 10, 100, 1000}});

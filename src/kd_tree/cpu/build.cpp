@@ -2,15 +2,18 @@
 //
 // A large node takes a sample of its points, divides the sample at medians of the widest axis four times over
 // and sends every point down these 15 comparisons to one of 16 children: one pass to look, one to move, for
-// four levels (the sieve of the Pkd-tree: Men et al., SIGMOD 2025). A small one is divided by exact medians, in
-// cache, at places that fill the leaves. So the expected cost is O(n log n) with a small constant, and equal
-// values cannot make it worse: where a sample divides badly, exact medians, which divide by count, take over.
+// four levels (the sieve of the Pkd-tree: Men et al., SIGMOD 2025). A small one is divided by exact medians,
+// in cache, at places that fill the leaves. So the expected cost is O(n log n) with a small constant, and
+// equal values cannot make it worse: where a sample divides badly, exact medians, which divide by count, take
+// over.
 #include "kd_tree/cpu/build.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
+#include <array>
+#include <cstring>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
@@ -40,12 +43,63 @@ struct Record<T, Id, 0> {
 // Of a leaf size, the multiple that medians are moved to, so that leaves fill whole registers.
 constexpr std::int64_t register_points = 16;
 
+// Moves items for which `before` holds to the front, without a branch that depends on the data (Lomuto's
+// partition, as in Edelkamp and Weiss, "BlockQuicksort", 2016). Returns how many.
+template <class R, class Before>
+std::int64_t partition(R* items, std::int64_t count, const Before& before) {
+  std::int64_t front = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const R item = items[i];
+    items[i] = items[front];
+    items[front] = item;
+    front += before(item) ? 1 : 0;
+  }
+  return front;
+}
+
+// As std::nth_element by key(item): for medians of many small ranges a branch a comparison costs most.
+template <class R, class Key>
+void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key) {
+  constexpr std::int64_t small = 24;
+  for (int round = 0; count > small; ++round) {
+    if (round == 64) {  // pivots that divide badly again and again
+      std::nth_element(items, items + nth, items + count,
+                       [&](const R& a, const R& b) { return key(a) < key(b); });
+      return;
+    }
+    // The pivot is a median of nine near the place that is looked for.
+    decltype(key(items[0])) sample[9];
+    for (std::int64_t i = 0; i < 9; ++i) sample[i] = key(items[(2 * i + 1) * count / 18]);
+    const auto place = std::clamp<std::int64_t>(nth * 9 / count, 1, 7);
+    std::nth_element(sample, sample + place, sample + 9);
+    const auto pivot = sample[place];
+    const std::int64_t less = partition(items, count, [&](const R& item) { return key(item) < pivot; });
+    if (nth < less) {
+      count = less;
+      continue;
+    }
+    const std::int64_t equal =
+        partition(items + less, count - less, [&](const R& item) { return !(pivot < key(item)); });
+    if (nth < less + equal) return;
+    items += less + equal;
+    nth -= less + equal;
+    count -= less + equal;
+  }
+  for (std::int64_t i = 1; i < count; ++i) {
+    const R item = items[i];
+    std::int64_t j = i;
+    for (; j > 0 && key(item) < key(items[j - 1]); --j) items[j] = items[j - 1];
+    items[j] = item;
+  }
+}
+
 template <class T, class Id, int D>
 class Builder {
   using R = Record<T, Id, D>;
   struct Range {
     std::int64_t begin;
     std::int64_t count;
+    bool moved = false;  // its records are in other_
     bool identical = false;
   };
   using Ranges = std::vector<Range>;
@@ -117,6 +171,8 @@ class Builder {
     }
   }
 
+  R* records_of(const Range& range) { return (range.moved ? other_ : records_).data() + range.begin; }
+
   void load(std::int64_t rows) {
     constexpr std::int64_t block = 1 << 16;
     parallel_for(threads_, (rows + block - 1) / block, [&](std::int64_t b) {
@@ -143,8 +199,9 @@ class Builder {
 
   void grow(Branch<T>& parent, std::int64_t child, const Range& range) {
     if (range.identical || range.count <= leaf_) {
+      const R* records = records_of(range);
       arrays_.write_leaf(parent, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
-        const R& record = records_[range.begin + i];
+        const R& record = records[i];
         if constexpr (D > 0) {
           return std::pair<const T*, Id>(record.x, record.row);
         } else {
@@ -194,12 +251,34 @@ class Builder {
       upper = box.upper.data();
     }
     const std::int64_t dim = D > 0 ? D : dim_;
-    for (std::int64_t j = 0; j < dim; ++j) lower[j] = upper[j] = value(records[0], j);
-    for (std::int64_t i = 1; i < count; ++i) {
-      for (std::int64_t j = 0; j < dim; ++j) {
-        const T v = value(records[i], j);
-        lower[j] = v < lower[j] ? v : lower[j];
-        upper[j] = v > upper[j] ? v : upper[j];
+#if defined(__GNUC__)
+    if constexpr (D == 3 && sizeof(R) == 16) {
+      // A record is one register; what its row number is as a float does not matter.
+      typedef float Four __attribute__((vector_size(16)));
+      Four low;
+      Four high;
+      std::memcpy(&low, records, sizeof low);
+      high = low;
+      for (std::int64_t i = 1; i < count; ++i) {
+        Four v;
+        std::memcpy(&v, records + i, sizeof v);
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+      }
+      for (std::int64_t j = 0; j < 3; ++j) {
+        lower[j] = low[j];
+        upper[j] = high[j];
+      }
+    } else
+#endif
+    {
+      for (std::int64_t j = 0; j < dim; ++j) lower[j] = upper[j] = value(records[0], j);
+      for (std::int64_t i = 1; i < count; ++i) {
+        for (std::int64_t j = 0; j < dim; ++j) {
+          const T v = value(records[i], j);
+          lower[j] = v < lower[j] ? v : lower[j];
+          upper[j] = v > upper[j] ? v : upper[j];
+        }
       }
     }
     // Halves, so that the widest of all cannot overflow.
@@ -225,23 +304,21 @@ class Builder {
 
   // Medians of the widest axis, until `parts` parts are there or all are leaves.
   void divide_exactly(const Range& range, std::int64_t parts, Ranges& ranges) {
-    R* records = records_.data() + range.begin;
+    R* records = records_of(range);
     if (range.count <= leaf_ || parts == 1) {
       ranges.push_back(range);
       return;
     }
     const Box box = box_of(records, range.count);
     if (box.point) {
-      ranges.push_back({range.begin, range.count, true});
+      ranges.push_back({range.begin, range.count, range.moved, true});
       return;
     }
     std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
     if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
-    std::nth_element(records, records + middle, records + range.count, [&](const R& a, const R& b) {
-      return value(a, box.widest) < value(b, box.widest);
-    });
-    divide_exactly({range.begin, middle}, parts / 2, ranges);
-    divide_exactly({range.begin + middle, range.count - middle}, parts / 2, ranges);
+    nth_element(records, middle, range.count, [&](const R& r) { return value(r, box.widest); });
+    divide_exactly({range.begin, middle, range.moved}, parts / 2, ranges);
+    divide_exactly({range.begin + middle, range.count - middle, range.moved}, parts / 2, ranges);
   }
 
   // 15 comparisons as a heap: node i has children 2i and 2i + 1.
@@ -259,9 +336,7 @@ class Builder {
     }
     const Box box = box_of(sample, count);
     const std::int64_t middle = count / 2;
-    std::nth_element(sample, sample + middle, sample + count, [&](const R& a, const R& b) {
-      return value(a, box.widest) < value(b, box.widest);
-    });
+    nth_element(sample, middle, count, [&](const R& r) { return value(r, box.widest); });
     sieve.axis[node] = box.widest;
     sieve.value[node] = value(sample[middle], box.widest);
     fill(sieve, 2 * node, sample, middle);
@@ -270,8 +345,8 @@ class Builder {
 
   // False when the sample divides badly; nothing has moved then.
   bool divide_by_sample(const Range& range, bool together, Ranges& ranges) {
-    R* from = records_.data() + range.begin;
-    R* to = other_.data() + range.begin;
+    R* from = records_of(range);
+    R* to = (range.moved ? records_ : other_).data() + range.begin;
     unsigned char* bucket = buckets_.data() + range.begin;
     std::vector<R> sample;
     sample.reserve(static_cast<std::size_t>(tuning::sample));
@@ -301,11 +376,10 @@ class Builder {
     for (std::size_t c = 0; c < node_width; ++c) {
       const std::int64_t first = at;
       for (auto& block : counts) at += std::exchange(block[c], at);
-      if (at > first) ranges.push_back({range.begin + first, at - first});
+      if (at > first) ranges.push_back({range.begin + first, at - first, !range.moved});
     }
-    const auto most = std::max_element(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-      return a.count < b.count;
-    });
+    const auto most = std::max_element(ranges.begin(), ranges.end(),
+                                       [](const Range& a, const Range& b) { return a.count < b.count; });
     if (most->count > range.count / 2) {
       ranges.clear();
       return false;
@@ -314,7 +388,6 @@ class Builder {
       auto place = counts[static_cast<std::size_t>(b)];
       for (std::int64_t i = part(b); i < part(b + 1); ++i) to[place[bucket[i]]++] = from[i];
     });
-    parallel_for(threads, blocks, [&](std::int64_t b) { std::copy(to + part(b), to + part(b + 1), from + part(b)); });
     return true;
   }
 
@@ -344,7 +417,8 @@ point_tree::Tree build_as(const DatasetView& rows, std::int64_t leaf_size, const
 std::uint64_t build_bytes_a_point(const DatasetView& rows) {
   const std::uint64_t id = rows.rows > point_tree::largest_narrow_tree() ? 8 : 4;
   const std::uint64_t element = rows.dtype == Dtype::f64 ? 8 : 4;
-  const std::uint64_t record = rows.dim == 2 || rows.dim == 3 ? static_cast<std::uint64_t>(rows.dim) * element : 0;
+  const std::uint64_t record =
+      rows.dim == 2 || rows.dim == 3 ? static_cast<std::uint64_t>(rows.dim) * element : 0;
   return 2 * ((record + id + element - 1) / element * element) + 1;
 }
 

@@ -141,7 +141,8 @@ class Builder {
         std::uint64_t key = 0;
         for (std::int64_t j = 0; j < dim_; ++j) {
           // Scaled apart, lest the difference overflow.
-          const double at = static_cast<double>(x[j]) * scale - points_.lower[static_cast<std::size_t>(j)] * scale;
+          const double at =
+              static_cast<double>(x[j]) * scale - points_.lower[static_cast<std::size_t>(j)] * scale;
           const auto cell = static_cast<std::uint64_t>(std::clamp(at, 0.0, cells - 1));
           key |= (dim_ == 3 ? spread3(cell) : spread2(cell)) << static_cast<unsigned>(dim_ - 1 - j);
         }
@@ -178,7 +179,8 @@ class Builder {
     while (static_cast<std::int64_t>(ranges.size()) < node_width) {
       auto largest = ranges.end();
       for (auto at = ranges.begin(); at != ranges.end(); ++at) {
-        if (at->count > leaf_ && !at->done && (largest == ranges.end() || at->count > largest->count)) largest = at;
+        if (at->count > leaf_ && !at->done && (largest == ranges.end() || at->count > largest->count))
+          largest = at;
       }
       if (largest == ranges.end()) break;
       const std::int64_t left = cut(*largest);

@@ -52,9 +52,7 @@ struct Entry {
 /// A child that waits to be visited.
 struct Pending {
   double low;
-  std::int64_t child;
-  std::int64_t begin;
-  std::int64_t count;
+  std::int64_t place;  ///< node * node_width + child
 };
 
 enum class Kind : std::uint8_t { nearest, collect, count };
@@ -62,7 +60,7 @@ enum class Kind : std::uint8_t { nearest, collect, count };
 /// Some queries and what becomes of them.
 template <class T>
 struct Task {
-  const T* queries;             ///< [count, dim]
+  const T* queries;  ///< [count, dim]
   std::int64_t count;
   const std::int64_t* exclude;  ///< a row not to return, a query; or null
   bool rooted;                  ///< distances are square roots

@@ -86,6 +86,7 @@ inline unsigned at_most(Doubles a, Doubles b) {
 template <int K>
 class PackedList {
  public:
+  static constexpr bool takes_batches = false;
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
     const std::uint64_t empty = key_of(bound, UINT32_MAX);

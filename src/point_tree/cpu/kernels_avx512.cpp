@@ -82,22 +82,53 @@ inline unsigned at_most(Doubles a, Doubles b) {
   return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ);
 }
 
+// The lanes of `a` in the order i ^ 4, i ^ 2, i ^ 1.
+inline __m512i swap4(__m512i a) {
+  return _mm512_shuffle_i64x2(a, a, 0x4E);
+}
+inline __m512i swap2(__m512i a) {
+  return _mm512_permutex_epi64(a, 0x4E);
+}
+inline __m512i swap1(__m512i a) {
+  return _mm512_permutex_epi64(a, 0xB1);
+}
+// The smaller of each pair of lanes, the larger where `up` has a bit.
+inline __m512i exchange(__m512i a, __m512i b, __mmask8 up) {
+  return _mm512_mask_max_epu64(_mm512_min_epu64(a, b), up, a, b);
+}
+// Sorts eight keys of which the first rise and the rest fall, or the other way round (Batcher 1968).
+inline __m512i merge_bitonic(__m512i a) {
+  a = exchange(a, swap4(a), 0xF0);
+  a = exchange(a, swap2(a), 0xCC);
+  return exchange(a, swap1(a), 0xAA);
+}
+inline __m512i sort8(__m512i a) {
+  a = exchange(a, swap1(a), 0x66);
+  a = exchange(a, swap2(a), 0x3C);
+  a = exchange(a, swap1(a), 0x5A);
+  return merge_bitonic(a);
+}
+
 // Up to K entries as integers, the distance's bits above the row: their order is the contract's. They fill
 // the upper k lanes of K / 8 registers, zeros the lower ones, so that the worst is always the last lane.
-// Insertion moves the larger ones up by a lane: new[i] = min(old[i], max(old[i - 1], entry)).
+// Candidates wait until there are eight; these are sorted and merged register by register, without a branch
+// that depends on the data.
 template <int K>
 class PackedList {
  public:
+  static constexpr bool takes_batches = true;
+
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
     const long long empty = static_cast<long long>(key_of(bound, UINT32_MAX));
     const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     for (int r = 0; r < registers; ++r) {
-      const __mmask8 used = _mm512_cmpge_epi64_mask(
-          _mm512_add_epi64(lane, _mm512_set1_epi64(8 * r)), _mm512_set1_epi64(K - k_));
+      const __mmask8 used = _mm512_cmpge_epi64_mask(_mm512_add_epi64(lane, _mm512_set1_epi64(8 * r)),
+                                                    _mm512_set1_epi64(K - k_));
       keys_[r] = _mm512_maskz_set1_epi64(used, empty);
     }
     worst_ = static_cast<std::uint64_t>(empty);
+    waiting_ = 0;
   }
   float bound() const {
     const auto bits = static_cast<std::uint32_t>(worst_ >> 32U);
@@ -106,22 +137,41 @@ class PackedList {
     return value;
   }
   bool full() const { return static_cast<std::uint32_t>(worst_) != UINT32_MAX; }
-  bool offer(float distance, std::int64_t row) {
-    const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row));
-    if (key >= worst_) return false;
-    const __m512i entry = _mm512_set1_epi64(static_cast<long long>(key));
-    __m512i below = _mm512_setzero_si512();
-    for (int r = 0; r < registers; ++r) {
-      const __m512i old = keys_[r];
-      const __m512i moved = _mm512_alignr_epi64(old, below, 7);
-      keys_[r] = _mm512_min_epu64(old, _mm512_max_epu64(moved, entry));
-      below = old;
+
+  // The distances of the 16 points of which `mask` has a bit. True when the bound may have changed.
+  bool take(unsigned mask, Doubles low, Doubles high, const std::uint32_t* rows, std::int64_t exclude) {
+    const __m512i worst = _mm512_set1_epi64(static_cast<long long>(worst_));
+    const __m512i excluded = _mm512_set1_epi64(exclude);
+    const auto add_half = [&](Doubles distances, const std::uint32_t* at, unsigned wanted) {
+      const __m512i row = _mm512_cvtepu32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+      const __m512i bits = _mm512_cvtepu32_epi64(_mm256_castps_si256(_mm512_cvtpd_ps(distances)));
+      const __m512i keys = _mm512_or_si512(_mm512_slli_epi64(bits, 32), row);
+      auto kept = static_cast<__mmask8>(wanted);
+      kept = _mm512_mask_cmplt_epu64_mask(kept, keys, worst);
+      kept = _mm512_mask_cmpneq_epi64_mask(kept, row, excluded);
+      _mm512_storeu_si512(wait_ + waiting_, _mm512_maskz_compress_epi64(kept, keys));
+      waiting_ += __builtin_popcount(kept);
+    };
+    add_half(low, rows, mask & 255U);
+    add_half(high, rows + 8, mask >> 8U);
+    if (waiting_ < 8) return false;
+    while (waiting_ >= 8) {
+      waiting_ -= 8;
+      merge(_mm512_loadu_si512(wait_ + waiting_));
     }
-    const __m128i last = _mm512_extracti64x2_epi64(keys_[registers - 1], 3);
-    worst_ = static_cast<std::uint64_t>(_mm_extract_epi64(last, 1));
     return true;
   }
-  void finish(Task<float>& task, std::int64_t query) const {
+
+  bool offer(float distance, std::int64_t row) {
+    flush();
+    const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row));
+    if (key >= worst_) return false;
+    merge(_mm512_mask_set1_epi64(_mm512_set1_epi64(-1), 1, static_cast<long long>(key)));
+    return true;
+  }
+
+  void finish(Task<float>& task, std::int64_t query) {
+    flush();
     alignas(64) std::uint64_t keys[K];
     for (int r = 0; r < registers; ++r) _mm512_store_si512(keys + 8 * r, keys_[r]);
     const std::uint64_t* first = keys + K - k_;
@@ -141,9 +191,33 @@ class PackedList {
     __builtin_memcpy(&bits, &distance, sizeof bits);
     return static_cast<std::uint64_t>(bits) << 32U | row;
   }
+
+  void flush() {
+    if (waiting_ == 0) return;
+    const auto used = static_cast<__mmask8>((1U << waiting_) - 1U);
+    merge(_mm512_mask_loadu_epi64(_mm512_set1_epi64(-1), used, wait_));
+    waiting_ = 0;
+  }
+
+  // Eight more keys: each register keeps its share of the smaller ones and hands the larger ones on.
+  void merge(__m512i more) {
+    const __m512i backwards = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+    more = sort8(more);
+    for (int r = 0; r < registers; ++r) {
+      const __m512i falling = _mm512_permutexvar_epi64(backwards, more);
+      const __m512i old = keys_[r];
+      keys_[r] = merge_bitonic(_mm512_min_epu64(old, falling));
+      if (r + 1 < registers) more = merge_bitonic(_mm512_max_epu64(old, falling));
+    }
+    const __m128i last = _mm512_extracti64x2_epi64(keys_[registers - 1], 3);
+    worst_ = static_cast<std::uint64_t>(_mm_extract_epi64(last, 1));
+  }
+
   std::int64_t k_;
   __m512i keys_[registers];
   std::uint64_t worst_ = 0;
+  int waiting_ = 0;
+  std::uint64_t wait_[8 + 16 + 8];
 };
 constexpr bool has_packed_lists = true;
 

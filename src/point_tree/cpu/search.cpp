@@ -1,6 +1,6 @@
-// Queries are sorted along a space-filling curve first: the next walk then finds its boxes and points in cache,
-// and the neighbours of one query bound those of the next (Task::chained). The tree's own rows come in tree
-// order, which is as good.
+// Queries are sorted along a space-filling curve first: the next walk then finds its boxes and points in
+// cache, and the neighbours of one query bound those of the next (Task::chained). The tree's own rows come in
+// tree order, which is as good.
 //
 // Rows with an infinity are in no box. They, and queries with one, are infinitely far from everything, so an
 // answer among them is a matter of row numbers alone.
@@ -37,11 +37,15 @@ template <class T, class Id>
 TreeFunctionFor<T, Id> functions() {
   const TreeKernels& set = kernels();
   if constexpr (sizeof(T) == 4) {
-    if constexpr (sizeof(Id) == 4) return set.f32;
-    else return set.f32_wide;
+    if constexpr (sizeof(Id) == 4)
+      return set.f32;
+    else
+      return set.f32_wide;
   } else {
-    if constexpr (sizeof(Id) == 4) return set.f64;
-    else return set.f64_wide;
+    if constexpr (sizeof(Id) == 4)
+      return set.f64;
+    else
+      return set.f64_wide;
   }
 }
 
@@ -73,8 +77,9 @@ template <class T, class Id>
 std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
   std::vector<Leaf> leaves;
   for (std::int64_t n = 0; n < tree.nodes; ++n) {
-    const auto* links = reinterpret_cast<const NodeLinks*>(tree.node_data + n * tree.node_stride +
-                                                           2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
+    const auto* links =
+        reinterpret_cast<const NodeLinks*>(tree.node_data + n * tree.node_stride +
+                                           2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
     for (std::int64_t c = 0; c < links->count; ++c) {
       if (links->child[c] < 0) leaves.push_back({links->begin[c], links->begin[c + 1] - links->begin[c]});
     }
@@ -87,8 +92,8 @@ std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
 template <class T, class Id>
 class Batch {
  public:
-  Batch(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius, const Execution& execution,
-        const char* stage, const std::function<void(const Part<T>&)>& take)
+  Batch(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
+        const Execution& execution, const char* stage, const std::function<void(const Part<T>&)>& take)
       : tree_(tree),
         view_(tree.view<T, Id>()),
         asked_(asked),
@@ -109,13 +114,18 @@ class Batch {
       leaves_ = leaves_of(view_);
       sorted_ = true;
     }
-    const std::int64_t count = asked_.queries != nullptr ? static_cast<std::int64_t>(order_.size()) : tree_.points;
+    const std::int64_t count =
+        asked_.queries != nullptr ? static_cast<std::int64_t>(order_.size()) : tree_.points;
     // At most what a task's results may take, at least what is worth a task.
-    std::int64_t part = std::min((count + 4 * threads_ - 1) / (4 * threads_), tuning::queries_a_task);
+    const std::int64_t most =
+        tree_.dim <= tuning::easy_dim ? tuning::queries_a_task : tuning::hard_queries_a_task;
+    std::int64_t part = std::min((count + 4 * threads_ - 1) / (4 * threads_), most);
     const std::int64_t a_query = kind_ == Kind::nearest ? list_k_ : 1;
-    part = std::clamp<std::int64_t>(part, tuning::smallest_task / (a_query + 16) + 1, tuning::largest_task / a_query + 1);
+    part = std::clamp<std::int64_t>(part, tuning::smallest_task / (a_query + 16) + 1,
+                                    tuning::largest_task / a_query + 1);
     const std::int64_t parts = (count + part - 1) / part;
-    ProgressCounter progress(execution_, stage_, std::max<std::int64_t>(1, count + static_cast<std::int64_t>(endless_.size())));
+    ProgressCounter progress(execution_, stage_,
+                             std::max<std::int64_t>(1, count + static_cast<std::int64_t>(endless_.size())));
     parallel_for(threads_, parts, [&](std::int64_t p) {
       const std::int64_t first = p * part;
       const std::int64_t queries = std::min(part, count - first);
@@ -157,7 +167,8 @@ class Batch {
     return kind;
   }
 
-  // A place on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve well.
+  // A place on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve
+  // well.
   class Curve {
    public:
     explicit Curve(const Tree& tree) : axes_(std::min<std::int64_t>(tree.dim, 10)), bits_(30 / axes_) {
@@ -178,7 +189,8 @@ class Batch {
       std::uint32_t code = 0;
       for (std::size_t a = 0; a < lower_.size(); ++a) {
         const double at = (static_cast<double>(values[widest_[a]]) - lower_[a]) * scale_[a];
-        const auto cell = static_cast<std::uint32_t>(std::clamp(at, 0.0, static_cast<double>((1 << bits_) - 1)));
+        const auto cell =
+            static_cast<std::uint32_t>(std::clamp(at, 0.0, static_cast<double>((1 << bits_) - 1)));
         for (std::int64_t b = 0; b < bits_; ++b) {
           code |= ((cell >> b) & 1U) << (static_cast<std::size_t>(b) * lower_.size() + a);
         }
@@ -214,23 +226,28 @@ class Batch {
         const std::uint32_t key = kind == Sort::finite ? curve.place(values.data()) : 1U << 31U;
         if (kind != Sort::finite) {
           const std::scoped_lock lock(mutex);
-          if (kind == Sort::nan) ++nan_queries_;
-          else endless_.push_back(i);
+          if (kind == Sort::nan)
+            ++nan_queries_;
+          else
+            endless_.push_back(i);
         }
-        if (is_narrow) narrow[i] = {key, static_cast<std::uint32_t>(i)};
-        else wide[i] = {key, i};
+        if (is_narrow)
+          narrow[i] = {key, static_cast<std::uint32_t>(i)};
+        else
+          wide[i] = {key, i};
       }
     });
     sorted_ = count >= tuning::unsorted_queries;
-    if (is_narrow) keep_order(narrow);
-    else keep_order(wide);
+    if (is_narrow)
+      keep_order(narrow);
+    else
+      keep_order(wide);
     std::sort(endless_.begin(), endless_.end());
   }
 
   template <class Key, class Value>
   void keep_order(AlignedBuffer<Keyed<Key, Value>>& items) {
-    const std::int64_t kept =
-        items.size() - static_cast<std::int64_t>(endless_.size()) - nan_queries_;
+    const std::int64_t kept = items.size() - static_cast<std::int64_t>(endless_.size()) - nan_queries_;
     if (sorted_) radix_sort(items, 32, threads_);
     order_.reserve(static_cast<std::size_t>(kept));
     for (std::int64_t i = 0; i < items.size(); ++i) {
@@ -398,21 +415,24 @@ class Batch {
     for (std::size_t e = 0; e < tree_.infinite.size(); ++e) {
       bool same = false;
       for (std::int64_t j = 0; j < tree_.dim; ++j) {
-        const double v = tree_.infinite_values[e * static_cast<std::size_t>(tree_.dim) + static_cast<std::size_t>(j)];
-        same = same || (std::isinf(v) && v == static_cast<double>(scratch.values[static_cast<std::size_t>(j)]));
+        const double v =
+            tree_.infinite_values[e * static_cast<std::size_t>(tree_.dim) + static_cast<std::size_t>(j)];
+        same =
+            same || (std::isinf(v) && v == static_cast<double>(scratch.values[static_cast<std::size_t>(j)]));
       }
       apart.push_back(!same && !(excludes() && tree_.infinite[e] == query));
     }
     if (kind_ == Kind::count) {
-      scratch.counts = {radius_ == infinity
-                            ? tree_.points + static_cast<std::int64_t>(std::count(apart.begin(), apart.end(), true))
-                            : 0};
+      scratch.counts = {radius_ == infinity ? tree_.points + static_cast<std::int64_t>(
+                                                                 std::count(apart.begin(), apart.end(), true))
+                                            : 0};
       return;
     }
     const std::int64_t most = kind_ == Kind::nearest ? list_k_ : tree_.rows;
     if (radius_ == infinity) {
       auto next = tree_.infinite.begin();
-      for (std::int64_t row = 0; row < tree_.rows && static_cast<std::int64_t>(scratch.rows.size()) < most; ++row) {
+      for (std::int64_t row = 0; row < tree_.rows && static_cast<std::int64_t>(scratch.rows.size()) < most;
+           ++row) {
         const bool infinite = next != tree_.infinite.end() && *next == row;
         const auto at = static_cast<std::size_t>(next - tree_.infinite.begin());
         if (infinite ? apart[at] : in_tree[static_cast<std::size_t>(row)]) scratch.rows.push_back(row);
@@ -423,7 +443,8 @@ class Batch {
       scratch.rows.resize(static_cast<std::size_t>(list_k_), -1);
       scratch.distances.assign(static_cast<std::size_t>(list_k_), std::numeric_limits<T>::infinity());
     } else {
-      for (const std::int64_t row : scratch.rows) scratch.entries.push_back({std::numeric_limits<T>::infinity(), row});
+      for (const std::int64_t row : scratch.rows)
+        scratch.entries.push_back({std::numeric_limits<T>::infinity(), row});
       scratch.ends = {static_cast<std::int64_t>(scratch.rows.size())};
     }
   }
@@ -453,9 +474,8 @@ template <class T>
 SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
                      const Execution& execution, const char* stage,
                      const std::function<void(const Part<T>&)>& take) {
-  return tree.wide_rows
-             ? Batch<T, std::int64_t>(tree, asked, kind, k, radius, execution, stage, take).run()
-             : Batch<T, std::uint32_t>(tree, asked, kind, k, radius, execution, stage, take).run();
+  return tree.wide_rows ? Batch<T, std::int64_t>(tree, asked, kind, k, radius, execution, stage, take).run()
+                        : Batch<T, std::uint32_t>(tree, asked, kind, k, radius, execution, stage, take).run();
 }
 
 template <class T>
