@@ -44,7 +44,7 @@ std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
 // The format of the output, refused here before anything is read.
 FileFormat check_format(const std::string& output) {
   check_output(output, "", dataset_formats(), true);
-  const FileFormat format = *format_of_extension(output);
+  const FileFormat format = format_of_extension(output).value_or(FileFormat::npy);
   if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
   throw InvalidArgument(fmt::format(
       "cannot write '{}': {} has no place for normals; write .ply, .pcd or .npy", output, name(format)));

@@ -55,7 +55,7 @@ bool is_point_cloud(FileFormat format) {
 }
 
 void check_dim(const Options& options, std::int64_t dim) {
-  const FileFormat format = *format_of_extension(options.output);
+  const FileFormat format = format_of_extension(options.output).value_or(FileFormat::npy);
   if (options.mark || dim == 3 || !is_point_cloud(format)) return;
   throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has {}; write .npy", name(format),
                                     options.points.path, dim));
@@ -87,7 +87,7 @@ void write_kept(const Common& common, const Options& options, const Dataset& poi
   }
   const CancellableScope scope;
   const WriteOptions how{{}, interrupted};
-  const FileFormat format = *format_of_extension(options.output);
+  const FileFormat format = format_of_extension(options.output).value_or(FileFormat::npy);
   if (format == FileFormat::las && guess_format(options.points.path) == FileFormat::las) {
     write_las_rows(options.output, options.points.path, kept, how);
     return;

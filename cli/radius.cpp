@@ -68,7 +68,7 @@ void deliver_counts(const Common& common, const Options& options, const std::vec
   }
   if (common.json) {
     nlohmann::json object = {{"queries", queries},
-                             {"radius", *options.index.radius},
+                             {"radius", options.index.radius.value_or(0)},
                              {"metric", name(metric)},
                              {"index", to_json(index)},
                              {"neighbors", total}};
@@ -125,7 +125,7 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
   }
   const std::int64_t total = answer.offsets.back();
   if (common.json) {
-    nlohmann::json object = {{"queries", answer.queries}, {"radius", *options.index.radius},
+    nlohmann::json object = {{"queries", answer.queries}, {"radius", options.index.radius.value_or(0)},
                              {"metric", name(metric)},    {"index", to_json(index)},
                              {"neighbors", total},        {"statistics", to_json(answer.statistics)}};
     if (files.empty()) {
@@ -152,7 +152,7 @@ void run(const Common& common, Options& options) {
   options.queries.max_rows = options.max_queries;
   // How many rows are near is known only when they are found; the search counts them against what is left.
   BaseAndQueries data = load_base_and_queries(common, options.points, options.queries, 8);
-  const double radius = *options.index.radius;
+  const double radius = options.index.radius.value_or(0);
   IndexUsed index;
   const auto search = [&](auto&& find) {
     return run_cancellable(common, execution, [&](const Execution& how) {

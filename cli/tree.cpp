@@ -14,9 +14,10 @@ namespace {
 
 using Choices = std::vector<std::pair<std::string, std::string>>;
 
-const Choices tree_choices = {
-    {"kd_tree", "boxes around halves of the points; any dimension, sensible up to about 16"},
-    {"octree", "cells of a grid of grids; 2 or 3 dimensions, built the quickest"}};
+Choices tree_choices() {
+  return {{"kd_tree", "boxes around halves of the points; any dimension, sensible up to about 16"},
+          {"octree", "cells of a grid of grids; 2 or 3 dimensions, built the quickest"}};
+}
 
 void add_index_option(CLI::App& command, Common& common, IndexOptions& options, const Choices& choices) {
   common
@@ -47,13 +48,13 @@ void add_any_index_options(CLI::App& command, Common& common, IndexOptions& opti
   Choices choices = {
       {"auto", "whichever should be done first, its build included; a note says which and why"},
       {"brute_force", "looks at every row, through a filter"}};
-  choices.insert(choices.end(), tree_choices.begin(), tree_choices.end());
+  std::ranges::copy(tree_choices(), std::back_inserter(choices));
   add_index_option(command, common, options, choices);
 }
 
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options) {
   Choices choices = {{"auto", "kd_tree"}};
-  choices.insert(choices.end(), tree_choices.begin(), tree_choices.end());
+  std::ranges::copy(tree_choices(), std::back_inserter(choices));
   add_index_option(command, common, options, choices);
 }
 

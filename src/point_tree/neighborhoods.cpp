@@ -56,7 +56,7 @@ void smallest_eigenvector(const double* matrix, std::int64_t dim, double* vector
 }
 
 bool PlaneFit::solve(double* normal, double& curvature) const {
-  double covariance[9];
+  double covariance[9] = {};
   double largest = 0;
   const auto n = static_cast<double>(count_);
   for (std::int64_t i = 0; i < dim_; ++i) {
@@ -71,7 +71,7 @@ bool PlaneFit::solve(double* normal, double& curvature) const {
     const double scale = std::ldexp(1.0, -std::ilogb(largest));
     for (std::int64_t i = 0; i < dim_ * dim_; ++i) covariance[i] *= scale;
   }
-  double values[3];
+  double values[3] = {};
   smallest_eigenvector(covariance, dim_, normal, values);
   double all = 0;
   for (std::int64_t i = 0; i < dim_; ++i) all += std::max(0.0, values[i]);

@@ -323,8 +323,8 @@ class Builder {
 
   // 15 comparisons as a heap: node i has children 2i and 2i + 1.
   struct Sieve {
-    std::int64_t axis[node_width] = {};
-    T value[node_width] = {};
+    std::array<std::int64_t, node_width> axis{};
+    std::array<T, node_width> value{};
   };
 
   void fill(Sieve& sieve, std::int64_t node, R* sample, std::int64_t count) const {
@@ -337,8 +337,8 @@ class Builder {
     const Box box = box_of(sample, count);
     const std::int64_t middle = count / 2;
     nth_element(sample, middle, count, [&](const R& r) { return value(r, box.widest); });
-    sieve.axis[node] = box.widest;
-    sieve.value[node] = value(sample[middle], box.widest);
+    sieve.axis[static_cast<std::size_t>(node)] = box.widest;
+    sieve.value[static_cast<std::size_t>(node)] = value(sample[middle], box.widest);
     fill(sieve, 2 * node, sample, middle);
     fill(sieve, 2 * node + 1, sample + middle, count - middle);
   }
@@ -362,12 +362,13 @@ class Builder {
     parallel_for(threads, blocks, [&](std::int64_t b) {
       std::array<std::int64_t, node_width> seen{};
       for (std::int64_t i = part(b); i < part(b + 1); ++i) {
-        std::int64_t node = 1;
+        std::size_t node = 1;
         for (int step = 0; step < 4; ++step) {
-          node = 2 * node + (value(from[i], sieve.axis[node]) >= sieve.value[node] ? 1 : 0);
+          node = 2 * node + (value(from[i], sieve.axis[node]) >= sieve.value[node] ? 1U : 0U);
         }
-        bucket[i] = static_cast<unsigned char>(node - node_width);
-        ++seen[static_cast<std::size_t>(node - node_width)];
+        node -= node_width;
+        bucket[i] = static_cast<unsigned char>(node);
+        ++seen[node];
       }
       counts[static_cast<std::size_t>(b)] = seen;
       progress_->advance(0);

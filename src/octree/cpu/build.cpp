@@ -197,8 +197,8 @@ class Builder {
     const std::uint64_t first = items_[range.begin].key;
     const std::uint64_t last = items_[range.begin + range.count - 1].key;
     if (first == last) return cut_by_count(range);
-    const std::uint64_t bit = std::bit_floor(first ^ last);
-    const std::uint64_t middle = (last / bit) * bit;
+    const int below = static_cast<int>(std::bit_width(first ^ last)) - 1;
+    const std::uint64_t middle = (last >> below) << below;
     const Item* items = items_.data() + range.begin;
     return std::lower_bound(items, items + range.count, middle,
                             [](const Item& item, std::uint64_t key) { return item.key < key; }) -

@@ -213,11 +213,11 @@ class PackedList {
     worst_ = static_cast<std::uint64_t>(_mm_extract_epi64(last, 1));
   }
 
-  std::int64_t k_;
   __m512i keys_[registers];
+  std::int64_t k_;
   std::uint64_t worst_ = 0;
-  int waiting_ = 0;
   std::uint64_t wait_[8 + 16 + 8];
+  int waiting_ = 0;
 };
 constexpr bool has_packed_lists = true;
 
