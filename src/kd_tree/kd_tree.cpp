@@ -4,13 +4,15 @@
 #include "kd_tree/cpu/build.hpp"
 #include "point_tree/build.hpp"
 #include "point_tree/file.hpp"
+#include "point_tree/tuning.hpp"
 
 namespace kith {
 
 KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters,
                      const Execution& execution) {
-  return KdTree(point_tree::build_checked({"kd_tree", parameters.metric, parameters.leaf_size}, dataset,
-                                          execution, kd_tree::build_bytes_a_point, kd_tree::build));
+  return KdTree(point_tree::build_checked(
+      {"kd_tree", parameters.metric, parameters.leaf_size, point_tree::tuning::kd_tree_leaf_size}, dataset,
+      execution, kd_tree::build_bytes_a_point, kd_tree::build));
 }
 
 KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {

@@ -7,6 +7,7 @@
 #include "octree/cpu/build.hpp"
 #include "point_tree/build.hpp"
 #include "point_tree/file.hpp"
+#include "point_tree/tuning.hpp"
 
 namespace kith {
 
@@ -16,8 +17,9 @@ Octree Octree::build(const DatasetView& dataset, const OctreeParameters& paramet
     throw InvalidArgument(
         fmt::format("an octree is for points of dimension 2 or 3, these have {}; use kd_tree", dataset.dim));
   }
-  return Octree(point_tree::build_checked({"octree", parameters.metric, parameters.leaf_size}, dataset,
-                                          execution, octree::build_bytes_a_point, octree::build));
+  return Octree(point_tree::build_checked(
+      {"octree", parameters.metric, parameters.leaf_size, point_tree::tuning::octree_leaf_size}, dataset,
+      execution, octree::build_bytes_a_point, octree::build));
 }
 
 Octree Octree::load(const std::filesystem::path& path, const Execution& execution) {

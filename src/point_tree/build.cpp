@@ -59,7 +59,8 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
                     "to the host",
                     rows.device, parameters.index));
   }
-  const std::int64_t leaf_size = parameters.leaf_size > 0 ? parameters.leaf_size : tuning::leaf_size;
+  const std::int64_t leaf_size =
+      parameters.leaf_size > 0 ? parameters.leaf_size : parameters.default_leaf_size;
   const std::uint64_t need = estimate(rows, leaf_size, bytes_a_point(rows));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(

@@ -13,7 +13,8 @@ namespace kith::point_tree {
 struct BuildParameters {
   const char* index;
   Metric metric;
-  std::int64_t leaf_size;  ///< 0: the default
+  std::int64_t leaf_size;          ///< 0: the default
+  std::int64_t default_leaf_size;  ///< of the index
 };
 
 using BytesAPoint = std::uint64_t (*)(const DatasetView& rows);

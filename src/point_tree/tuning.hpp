@@ -5,8 +5,9 @@
 
 namespace kith::point_tree::tuning {
 
-/// Points a leaf, by default.
-inline constexpr std::int64_t leaf_size = 32;
+/// Points a leaf, by default. An octree's cells fill their leaves less evenly, and its nodes take more of the memory.
+inline constexpr std::int64_t kd_tree_leaf_size = 32;
+inline constexpr std::int64_t octree_leaf_size = 48;
 inline constexpr std::int64_t largest_leaf = 4096;
 
 /// Queries a task: one progress report and one cancel poll each.

@@ -1,0 +1,469 @@
+// What the trees offer beyond kNN, against straight loops; the conformance suite covers kNN itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "conformance/problem.hpp"
+#include "core/instruction_set.hpp"
+#include "kith/error.hpp"
+#include "kith/kd_tree.hpp"
+#include "kith/octree.hpp"
+#include "point_tree/neighborhoods.hpp"
+#include "point_tree/tree.hpp"
+#include "reference/oracle.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using conformance::Random;
+using conformance::Rows;
+using reference::Matrix;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+struct Case {
+  const char* index;
+  Dtype dtype;
+  Metric metric;
+  InstructionSet set;
+};
+
+PointTree build(const Case& c, const DatasetView& rows, std::int64_t leaf_size = 0,
+                const Execution& execution = {}) {
+  if (std::string_view(c.index) == "octree") return Octree::build(rows, {c.metric, leaf_size}, execution);
+  return KdTree::build(rows, {c.metric, leaf_size}, execution);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const InstructionSet set : usable_instruction_sets()) {
+    for (const char* index : {"kd_tree", "octree"}) {
+      for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8}) {
+        for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan}) {
+          list.push_back({index, dtype, metric, set});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return std::string(c.index) + "_" + std::string(name(c.dtype)) + "_" + std::string(name(c.metric)) + "_" +
+         std::string(name(c.set));
+}
+
+// Clustered points on a coarse grid, so that there are ties, with some duplicates, NaN and infinite rows.
+Matrix cloud(std::int64_t rows, std::int64_t dim, std::uint64_t seed, bool specials = true) {
+  Random random(seed);
+  Matrix m{rows, dim, std::vector<double>(static_cast<std::size_t>(rows * dim))};
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const double center = static_cast<double>(random.below(3));
+    for (std::int64_t j = 0; j < dim; ++j) m.row(i)[j] = center + std::round(random.normal() * 8) / 16;
+    if (i > 0 && random.below(8) == 0) std::copy_n(m.row(random.below(i)), dim, m.row(i));
+    if (specials && i % 37 == 5) m.row(i)[random.below(dim)] = nan;
+    if (specials && i % 41 == 7) m.row(i)[random.below(dim)] = random.sign() * infinity;
+  }
+  return m;
+}
+
+class Trees : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { force_instruction_set(GetParam().set); }
+  void TearDown() override { force_instruction_set(std::nullopt); }
+
+  // Data and queries that the dtype holds exactly.
+  void make(std::int64_t rows, std::int64_t queries, std::int64_t dim, std::uint64_t seed) {
+    const bool integers = GetParam().dtype == Dtype::u8;
+    data_ = conformance::quantize(cloud(rows, dim, seed, !integers), GetParam().dtype, 20);
+    queries_ = conformance::quantize(cloud(queries, dim, seed + 1, !integers), GetParam().dtype, 20);
+    rows_.emplace(data_, GetParam().dtype, 1);
+    asked_.emplace(queries_, GetParam().dtype);
+    truth_.clear();
+    for (std::int64_t i = 0; i < queries; ++i) truth_.push_back(all(queries_.row(i)));
+  }
+
+  reference::Answer all(const double* query) const {
+    return reference::nearest(data_, query, data_.rows, GetParam().metric, GetParam().dtype != Dtype::f64);
+  }
+
+  std::vector<std::pair<double, std::int64_t>> within(const reference::Answer& answer, double radius) const {
+    std::vector<std::pair<double, std::int64_t>> list;
+    for (std::size_t j = 0; j < answer.indices.size() && answer.distances[j] <= radius; ++j) {
+      list.emplace_back(answer.distances[j], answer.indices[j]);
+    }
+    return list;
+  }
+
+  // A distance in the middle of what there is: some rows are exactly this far.
+  double some_radius(double share = 0.1) const {
+    const reference::Answer& answer = truth_[2];
+    return answer.distances[static_cast<std::size_t>(static_cast<double>(answer.distances.size()) * share)];
+  }
+
+  Matrix data_, queries_;
+  std::optional<Rows> rows_, asked_;
+  std::vector<reference::Answer> truth_;
+};
+
+TEST_P(Trees, RadiusSearchIsTheOraclesPrefix) {
+  for (const std::int64_t dim : {2, 3}) {
+    make(350, 40, dim, 1 + static_cast<std::uint64_t>(dim));
+    for (const std::int64_t leaf : {1, 7, 64}) {
+      const PointTree tree = build(GetParam(), rows_->view(), leaf);
+      EXPECT_EQ(tree.leaf_size(), leaf);
+      for (const double radius : {0.0, some_radius(), infinity}) {
+        for (const bool sorted : {true, false}) {
+          const RadiusNeighbors found = tree.radius_search(asked_->view(), radius, {sorted, 0});
+          ASSERT_EQ(found.offsets.size(), 41U);
+          ASSERT_EQ(found.offsets.back(), static_cast<std::int64_t>(found.indices.size()));
+          for (std::int64_t q = 0; q < 40; ++q) {
+            auto want = within(truth_[static_cast<std::size_t>(q)], radius);
+            std::vector<std::pair<double, std::int64_t>> got;
+            for (std::size_t r = 0; r < found.indices_of(q).size(); ++r) {
+              got.emplace_back(found.distance(q, static_cast<std::int64_t>(r)), found.indices_of(q)[r]);
+            }
+            if (!sorted) std::sort(got.begin(), got.end());
+            ASSERT_EQ(got, want) << "query " << q << " radius " << radius << " leaf " << leaf;
+          }
+        }
+        const auto counts = tree.count_within(asked_->view(), radius);
+        const RadiusNeighbors few = tree.radius_search(asked_->view(), radius, {false, 3});
+        const Neighbors nearest = tree.search(asked_->view(), 5, {}, radius);
+        for (std::int64_t q = 0; q < 40; ++q) {
+          const auto want = within(truth_[static_cast<std::size_t>(q)], radius);
+          ASSERT_EQ(counts[static_cast<std::size_t>(q)], static_cast<std::int64_t>(want.size()));
+          ASSERT_EQ(few.indices_of(q).size(), std::min<std::size_t>(3, want.size()));
+          for (std::size_t j = 0; j < 5; ++j) {
+            const bool there = j < want.size();
+            ASSERT_EQ(nearest.indices_of(q)[j], there ? want[j].second : -1);
+            ASSERT_EQ(nearest.distance(q, static_cast<std::int64_t>(j)), there ? want[j].first : infinity);
+            if (there && j < 3) {
+              ASSERT_EQ(few.indices_of(q)[j], want[j].second);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Trees, AllKnnLeavesOutTheRowItselfUnlessAsked) {
+  make(160, 3, 3, 11);
+  const PointTree tree = build(GetParam(), rows_->view(), 8);
+  for (const std::int64_t k : {1, 6, 20, 40, 100, 200}) {
+    for (const bool include_self : {false, true}) {
+      const Neighbors found = tree.all_knn(k, include_self);
+      ASSERT_EQ(found.queries, 160);
+      for (std::int64_t i = 0; i < 160; ++i) {
+        reference::Answer want = all(data_.row(i));
+        if (!include_self) {
+          const auto self = std::find(want.indices.begin(), want.indices.end(), i);
+          if (self != want.indices.end()) {
+            want.distances.erase(want.distances.begin() + (self - want.indices.begin()));
+            want.indices.erase(self);
+          }
+        }
+        for (std::int64_t j = 0; j < k; ++j) {
+          const auto at = static_cast<std::size_t>(j);
+          const bool there = at < want.indices.size();
+          ASSERT_EQ(found.indices_of(i)[at], there ? want.indices[at] : -1)
+              << "row " << i << " rank " << j << " k " << k;
+          ASSERT_EQ(found.distance(i, j), there ? want.distances[at] : infinity);
+        }
+      }
+    }
+  }
+}
+
+// The kind of tree that more than 2^32 rows get, reached by lowering the limit.
+TEST_P(Trees, WideRowNumbersGiveTheSameAnswers) {
+  make(600, 80, 3, 21);
+  const PointTree narrow = build(GetParam(), rows_->view());
+  const std::int64_t limit = point_tree::largest_narrow_tree();
+  point_tree::set_largest_narrow_tree(599);
+  const PointTree wide = build(GetParam(), rows_->view());
+  point_tree::set_largest_narrow_tree(limit);
+  EXPECT_GT(wide.memory_bytes(), narrow.memory_bytes());
+  for (const std::int64_t k : {1, 9, 33, 65, 700}) {
+    const Neighbors a = narrow.search(asked_->view(), k);
+    const Neighbors b = wide.search(asked_->view(), k);
+    EXPECT_EQ(a.indices, b.indices);
+    EXPECT_EQ(a.distances, b.distances);
+  }
+  EXPECT_EQ(narrow.all_knn(7).indices, wide.all_knn(7).indices);
+  const test::TemporaryFolder folder;
+  wide.save(folder / "wide.kith");
+  const bool octree = std::string_view(GetParam().index) == "octree";
+  const PointTree loaded = octree ? static_cast<PointTree>(Octree::load(folder / "wide.kith"))
+                                  : static_cast<PointTree>(KdTree::load(folder / "wide.kith"));
+  EXPECT_EQ(loaded.search(asked_->view(), 9).indices, narrow.search(asked_->view(), 9).indices);
+}
+
+TEST_P(Trees, FloodsOfDuplicatesEnd) {
+  // Half of the rows at one place, the others each twice: ties everywhere, and leaves of equal points.
+  make(300, 60, 3, 31);
+  Matrix flood{3000, 3, {}};
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    const double* from = data_.row(i % 2 == 0 ? 0 : i / 4 % 300);
+    flood.values.insert(flood.values.end(), from, from + 3);
+  }
+  data_ = flood;
+  rows_.emplace(data_, GetParam().dtype);
+  const PointTree tree = build(GetParam(), rows_->view(), 4);
+  for (const std::int64_t k : {1, 12, 70, 1600}) {
+    const Neighbors found = tree.search(asked_->view(), k);
+    for (std::int64_t q = 0; q < 60; q += 7) {
+      const reference::Answer want = all(queries_.row(q));
+      for (std::int64_t j = 0; j < k; ++j) {
+        const auto at = static_cast<std::size_t>(j);
+        ASSERT_EQ(found.indices_of(q)[at], at < want.indices.size() ? want.indices[at] : -1) << q << " " << j;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Trees, testing::ValuesIn(cases()), case_name);
+
+TEST(PointTree, BuildsAndAnswersDoNotDependOnThreads) {
+  const Matrix data = cloud(150'000, 3, 41);
+  const Rows rows(data, Dtype::f32);
+  Execution one;
+  one.threads = 1;
+  Execution three;
+  three.threads = 3;
+  const test::TemporaryFolder folder;
+  const auto bytes = [&](const PointTree& tree) {
+    tree.save(folder / "t");
+    return test::read_file(folder / "t");
+  };
+  EXPECT_EQ(bytes(KdTree::build(rows.view(), {}, one)), bytes(KdTree::build(rows.view(), {}, three)));
+  EXPECT_EQ(bytes(Octree::build(rows.view(), {}, one)), bytes(Octree::build(rows.view(), {}, three)));
+  const KdTree tree = KdTree::build(rows.view());
+  const Neighbors a = tree.all_knn(4, false, one);
+  const Neighbors b = tree.all_knn(4, false, three);
+  EXPECT_EQ(a.indices, b.indices);
+  EXPECT_EQ(a.distances, b.distances);
+  EXPECT_EQ(a.indices, Octree::build(rows.view()).all_knn(4, false, three).indices);
+}
+
+TEST(PointTree, TheTreeTakesNoMoreThanTwiceThePoints) {
+  for (const double power : {1.0, 4.0}) {  // evenly spread, and crowded at a corner
+    Random random(5);
+    Matrix data{50'000, 3, std::vector<double>(150'000)};
+    for (double& v : data.values) v = std::pow(random.uniform(), power);
+    const Rows rows(data, Dtype::f32);
+    EXPECT_LE(KdTree::build(rows.view()).memory_bytes(), 2U * 50'000U * 12U);
+    EXPECT_LE(Octree::build(rows.view()).memory_bytes(), 2U * 50'000U * 12U);
+  }
+}
+
+// Points of a plane in space: the normal is known.
+TEST(PointTree, NormalsOfAPlane) {
+  Random random(51);
+  Matrix data{500, 3, {}};
+  for (std::int64_t i = 0; i < 500; ++i) {
+    const double u = random.uniform();
+    const double v = random.uniform();
+    data.values.insert(data.values.end(), {1e6 + u, 2e6 + v, 30 - 0.5 * u + 0.25 * v});
+  }
+  data.row(3)[1] = nan;
+  const Rows rows(data, Dtype::f64);
+  const KdTree tree = KdTree::build(rows.view());
+  const double length = std::sqrt(0.25 + 0.0625 + 1);
+  const std::vector<double> normal = {0.5 / length, -0.25 / length, 1 / length};
+  for (const Neighborhood how : {Neighborhood{12}, Neighborhood{0, 0.04}, Neighborhood{20, 0.04}}) {
+    const Normals up = tree.normals(how);
+    const Normals down = tree.normals(how, std::vector<double>{1e6, 2e6, -1e5});
+    for (std::int64_t i = 0; i < 500; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i == 3) {
+        EXPECT_TRUE(std::isnan(up.normals[3 * at]) && std::isnan(up.curvature[at]));
+        continue;
+      }
+      EXPECT_NEAR(up.curvature[at], 0, 1e-9);
+      for (std::size_t j = 0; j < 3; ++j) {
+        ASSERT_NEAR(up.normals[3 * at + j], normal[j], 1e-6);
+        ASSERT_NEAR(down.normals[3 * at + j], -normal[j], 1e-6);
+      }
+    }
+  }
+  EXPECT_THROW((void)tree.normals({}), InvalidArgument);
+  EXPECT_THROW((void)tree.normals({8}, std::vector<double>{1, 2}), InvalidArgument);
+  EXPECT_THROW((void)KdTree::build(rows.view(), {Metric::manhattan}).normals({8}), InvalidArgument);
+}
+
+TEST(PointTree, EigenvectorsOfSmallMatrices) {
+  const double diagonal[9] = {3, 0, 0, 0, 1, 0, 0, 0, 2};
+  double vector[3];
+  double values[3];
+  point_tree::smallest_eigenvector(diagonal, 3, vector, values);
+  EXPECT_EQ(std::fabs(vector[1]), 1);
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[2], 3);
+  Random random(6);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::int64_t dim = 2 + trial % 2;
+    double a[9] = {};
+    for (std::int64_t i = 0; i < dim; ++i) {
+      for (std::int64_t j = i; j < dim; ++j) a[i * dim + j] = a[j * dim + i] = random.normal();
+    }
+    point_tree::smallest_eigenvector(a, dim, vector, values);
+    double norm = 0;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      double product = 0;
+      for (std::int64_t j = 0; j < dim; ++j) product += a[i * dim + j] * vector[j];
+      EXPECT_NEAR(product, values[0] * vector[i], 1e-12);
+      norm += vector[i] * vector[i];
+    }
+    EXPECT_NEAR(norm, 1, 1e-12);
+    EXPECT_TRUE(std::is_sorted(values, values + dim));
+  }
+}
+
+TEST(PointTree, OutliersAreTheFarOnes) {
+  Random random(61);
+  Matrix data{1000, 2, std::vector<double>(2000)};
+  for (double& v : data.values) v = random.uniform();
+  data.row(7)[0] = 9;
+  data.row(8)[1] = -7;
+  data.row(9)[0] = nan;
+  const Rows rows(data, Dtype::f64);
+  const Octree tree = Octree::build(rows.view(), {Metric::euclidean});
+  const Outliers found = tree.outliers({6}, 3);
+  for (std::size_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(found.outlier[i], !(found.mean_distance[i] <= found.threshold)) << i;
+  }
+  EXPECT_TRUE(found.outlier[7] && found.outlier[8] && found.outlier[9]);
+  EXPECT_LE(std::count(found.outlier.begin(), found.outlier.end(), true), 6);
+  const Neighbors near = tree.all_knn(6);
+  double mean = 0;
+  for (std::int64_t j = 0; j < 6; ++j) mean += near.distance(20, j) / 6;
+  EXPECT_NEAR(found.mean_distance[20], mean, 1e-15);
+  EXPECT_NEAR(found.threshold, found.mean + 3 * found.deviation, 1e-15);
+  EXPECT_THROW((void)tree.outliers({6}, -1), InvalidArgument);
+}
+
+TEST(PointTree, DensityIsRowsAVolume) {
+  Matrix data{1000, 3, {}};
+  for (int i = 0; i < 1000; ++i) {
+    data.values.insert(data.values.end(), {double(i % 10), double(i / 10 % 10), double(i / 100)});
+  }
+  const Rows rows(data, Dtype::f32);
+  const double ball = 4.0 / 3 * 3.14159265358979323846;
+  const std::size_t inner = 555;
+  // Seven points of the grid within 1, itself included; squared radii for the squared metric.
+  EXPECT_NEAR(KdTree::build(rows.view(), {Metric::euclidean}).density({0, 1.0})[inner], 7 / ball, 1e-12);
+  EXPECT_NEAR(KdTree::build(rows.view()).density({0, 2.0})[inner], 19 / (ball * std::pow(2.0, 1.5)), 1e-12);
+  EXPECT_NEAR(KdTree::build(rows.view()).density({6})[inner], 6 / ball, 1e-12);
+}
+
+TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
+  const Matrix data = cloud(50, 3, 71, false);
+  const Rows rows(data, Dtype::f32);
+  const auto expect = [](auto call, const std::string& part) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown; expected '" << part << "'";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  const KdTree tree = KdTree::build(rows.view());
+  expect([&] { (void)KdTree::build(rows.view(), {Metric::cosine}); }, "cosine");
+  expect([&] { (void)KdTree::build(rows.view(), {Metric::sqeuclidean, -1}); }, "-1");
+  expect([&] { (void)KdTree::build(rows.view(), {Metric::sqeuclidean, 4097}); }, "4097");
+  expect([&] { (void)tree.search(rows.view(), 0); }, "k is 0");
+  expect([&] { (void)tree.search(rows.view(), 1, {}, -2); }, "-2");
+  expect([&] { (void)tree.radius_search(rows.view(), nan); }, "nan");
+  expect([&] { (void)tree.radius_search(rows.view(), 1, {true, -3}); }, "-3");
+  const Rows flat(cloud(4, 2, 72, false), Dtype::f32);
+  expect([&] { (void)tree.search(flat.view(), 1); }, "dimension 2");
+  const Rows wide(cloud(4, 4, 73, false), Dtype::f32);
+  expect([&] { (void)Octree::build(wide.view()); }, "dimension 2 or 3");
+  const Rows other(cloud(4, 3, 74, false), Dtype::f64);
+  expect([&] { (void)tree.search(other.view(), 1); }, "f64");
+  Execution cuda;
+  cuda.devices = {Device{Device::Kind::cuda, 0}};
+  expect([&] { (void)KdTree::build(rows.view(), {}, cuda); }, "cuda:0");
+  expect([&] { (void)tree.all_knn(1, false, cuda); }, "cuda:0");
+  Execution small;
+  small.memory_limit = 64;
+  expect([&] { (void)KdTree::build(rows.view(), {}, small); }, "64");
+  expect([&] { (void)tree.all_knn(5, false, small); }, "64");
+  expect([&] { (void)tree.radius_search(rows.view(), infinity, {}, small); }, "64");
+}
+
+TEST(PointTree, CancelStopsBuildAndSearch) {
+  const Matrix data = cloud(60'000, 3, 81);
+  const Rows rows(data, Dtype::f32);
+  Execution stopped;
+  stopped.cancelled = [] { return true; };
+  EXPECT_THROW((void)KdTree::build(rows.view(), {}, stopped), Cancelled);
+  EXPECT_THROW((void)Octree::build(rows.view(), {}, stopped), Cancelled);
+  const KdTree tree = KdTree::build(rows.view());
+  EXPECT_THROW((void)tree.all_knn(3, false, stopped), Cancelled);
+  EXPECT_THROW((void)tree.radius_search(rows.view(), 0.1, {}, stopped), Cancelled);
+  std::int64_t last = 0;
+  std::int64_t total = 0;
+  Execution watched;
+  watched.progress = [&](const Progress& p) {
+    EXPECT_GE(p.done, last);
+    last = p.done;
+    total = p.total;
+  };
+  (void)tree.all_knn(3, false, watched);
+  EXPECT_EQ(last, total);
+}
+
+// Every byte of a small file changed in turn: refused, or, where the change is in a coordinate's padding or
+// the like, harmless. Sections are checksummed, so a changed byte in them is always seen.
+TEST(PointTree, DamagedFilesAreRefused) {
+  const Matrix data = cloud(90, 3, 91);
+  const Rows rows(data, Dtype::f32);
+  const test::TemporaryFolder folder;
+  const auto path = folder / "t.kith";
+  KdTree::build(rows.view(), {Metric::sqeuclidean, 4}).save(path);
+  EXPECT_THROW((void)Octree::load(path), IoError);
+  const std::string bytes = test::read_file(path);
+  for (std::size_t i = 0; i < bytes.size(); i += 97) {
+    std::string changed = bytes;
+    changed[i] = static_cast<char>(changed[i] ^ 0x41);
+    std::ofstream(folder / "bad.kith", std::ios::binary) << changed;
+    try {
+      const KdTree tree = KdTree::load(folder / "bad.kith");
+      EXPECT_EQ(tree.rows(), 90);
+      EXPECT_EQ(tree.all_knn(3).indices, KdTree::load(path).all_knn(3).indices) << "byte " << i;
+    } catch (const IoError&) {
+    }
+  }
+  std::ofstream(folder / "short.kith", std::ios::binary) << bytes.substr(0, bytes.size() - 100);
+  EXPECT_THROW((void)KdTree::load(folder / "short.kith"), IoError);
+}
+
+TEST(PointTree, EmptyAndTinyTrees) {
+  const std::vector<float> values = {1, 2, 3};
+  for (const std::int64_t n : {0, 1}) {
+    const DatasetView rows(values.data(), n, 3);
+    const DatasetView query(values.data(), 1, 3);
+    const KdTree tree = KdTree::build(rows);
+    const Neighbors found = tree.search(query, 2);
+    EXPECT_EQ(found.indices, (std::vector<std::int64_t>{n == 1 ? 0 : -1, -1}));
+    EXPECT_EQ(tree.all_knn(2).indices, std::vector<std::int64_t>(static_cast<std::size_t>(2 * n), -1));
+    EXPECT_EQ(tree.radius_search(query, 1).indices.size(), static_cast<std::size_t>(n));
+    EXPECT_EQ(tree.count_within(query, 1)[0], n);
+    EXPECT_EQ(tree.density({1}).size(), static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+}  // namespace kith
