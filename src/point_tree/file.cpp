@@ -41,6 +41,11 @@ class Checker {
         }
       }
     });
+    if (static_cast<int128>(tree_.rows) !=
+        static_cast<int128>(tree_.points) + tree_.nan_rows + static_cast<int128>(tree_.infinite.size())) {
+      fail(fmt::format("{} points, {} rows with a NaN and {} with an infinity are not its {} rows",
+                       tree_.points, tree_.nan_rows, tree_.infinite.size(), tree_.rows));
+    }
     expect_size("infinite_values", tree_.infinite_values.size_bytes(),
                 static_cast<int128>(tree_.infinite.size()) * tree_.dim * 8);
     std::int64_t last = -1;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <numbers>
 #include <numeric>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -77,15 +78,21 @@ std::size_t cell_bytes(const Tree& tree) {
   return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
 }
 
+// A failed allocation, or one too large to try, becomes an error that says what was asked for.
 template <class Work>
 auto or_out_of_memory(std::int64_t queries, Work&& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory(
+  const auto fail = [&] {
+    return OutOfMemory(
         fmt::format("the machine has no memory left for the neighbours of {} queries; ask for fewer "
                     "neighbours, or search the queries in parts",
                     queries));
+  };
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw fail();
+  } catch (const std::length_error&) {
+    throw fail();
   }
 }
 
@@ -281,6 +288,137 @@ std::vector<T> by_row(const Tree& tree, const Execution& execution) {
   return values;
 }
 
+Normals normals_of(const Tree& tree, const Neighborhood& neighborhood,
+                   const std::optional<std::vector<double>>& viewpoint, const Execution& execution) {
+  check_devices(tree, execution);
+  check_neighborhood(neighborhood);
+  const std::int64_t dim = tree.dim;
+  if (dim != 2 && dim != 3) {
+    throw InvalidArgument(fmt::format("normals are for points of dimension 2 or 3, these have {}", dim));
+  }
+  if (tree.metric == Metric::manhattan) {
+    throw InvalidArgument(
+        "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
+  }
+  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != dim) {
+    throw InvalidArgument(
+        fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), dim));
+  }
+  check_memory(static_cast<int128>(tree.rows) * (dim * (tree.is_double() ? 16 : 12) + 8), "the normals",
+               tree.rows, execution);
+  Normals out;
+  out.normals.assign(static_cast<std::size_t>(tree.rows * dim), std::numeric_limits<double>::quiet_NaN());
+  out.curvature.assign(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    const std::vector<T> points = by_row<T>(tree, execution);
+    for_each_neighborhood<T>(
+        tree, neighborhood, true, execution, "normals",
+        [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
+          if (count < dim) return;
+          const T* center = points.data() + row * dim;
+          point_tree::PlaneFit fit(dim);
+          for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
+          double* normal = out.normals.data() + row * dim;
+          double curvature = 0;
+          if (!fit.solve(normal, curvature)) return;
+          double towards = 0;
+          if (viewpoint) {
+            for (std::int64_t j = 0; j < dim; ++j) {
+              towards +=
+                  ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
+            }
+          } else {
+            const double* largest = std::max_element(
+                normal, normal + dim, [](double a, double b) { return std::fabs(a) < std::fabs(b); });
+            towards = *largest;
+          }
+          for (std::int64_t j = 0; j < dim; ++j) normal[j] = (towards < 0 ? -normal[j] : normal[j]) + 0.0;
+          out.curvature[static_cast<std::size_t>(row)] = curvature;
+        });
+  });
+  return out;
+}
+
+Outliers outliers_of(const Tree& tree, const Neighborhood& neighborhood, double ratio,
+                     const Execution& execution) {
+  check_devices(tree, execution);
+  check_neighborhood(neighborhood);
+  if (!(ratio >= 0) || ratio == infinity) {
+    throw InvalidArgument(fmt::format("a ratio of {} standard deviations; use a number of 0 or more", ratio));
+  }
+  check_memory(static_cast<int128>(tree.rows) * 9, "the mean distances", tree.rows, execution);
+  Outliers out;
+  const auto n = static_cast<std::size_t>(tree.rows);
+  out.mean_distance.assign(n, std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    for_each_neighborhood<T>(
+        tree, neighborhood, false, execution, "outliers",
+        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(distances[i]);
+          if (count > 0) out.mean_distance[static_cast<std::size_t>(row)] = sum / static_cast<double>(count);
+        });
+  });
+  // Two passes in the caller's order: the same bits for any number of threads.
+  double sum = 0;
+  std::int64_t counted = 0;
+  for (const double m : out.mean_distance) {
+    if (!std::isfinite(m)) continue;
+    sum += m;
+    ++counted;
+  }
+  out.mean = counted > 0 ? sum / static_cast<double>(counted) : std::numeric_limits<double>::quiet_NaN();
+  double squares = 0;
+  for (const double m : out.mean_distance) {
+    if (std::isfinite(m)) squares += (m - out.mean) * (m - out.mean);
+  }
+  out.deviation = counted > 1 ? std::sqrt(squares / static_cast<double>(counted - 1)) : 0;
+  out.threshold = out.mean + ratio * out.deviation;
+  out.outlier.resize(n);
+  for (std::size_t i = 0; i < n; ++i) out.outlier[i] = !(out.mean_distance[i] <= out.threshold);
+  return out;
+}
+
+std::vector<double> density_of(const Tree& tree, const Neighborhood& neighborhood,
+                               const Execution& execution) {
+  check_devices(tree, execution);
+  check_neighborhood(neighborhood);
+  if (tree.metric == Metric::manhattan) {
+    throw InvalidArgument(
+        "density needs euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
+  }
+  const auto dim = static_cast<double>(tree.dim);
+  const double unit_ball = std::pow(std::numbers::pi, dim / 2) / std::tgamma(dim / 2 + 1);
+  const auto reach = [&](double distance) {
+    return tree.metric == Metric::sqeuclidean ? std::sqrt(distance) : distance;
+  };
+  const bool by_radius = neighborhood.radius < infinity;
+  check_memory(static_cast<int128>(tree.rows) * 8, "the densities", tree.rows, execution);
+  std::vector<double> out(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    if (by_radius && neighborhood.k == 0) {
+      const double volume = unit_ball * std::pow(reach(neighborhood.radius), dim);
+      point_tree::run<T>(tree, {nullptr, true}, Kind::count, 1, neighborhood.radius, execution, "density",
+                         [&](const Part<T>& part) {
+                           for (std::int64_t i = 0; i < part.count; ++i) {
+                             out[static_cast<std::size_t>(part.queries[i])] =
+                                 static_cast<double>(part.counts[i]) / volume;
+                           }
+                         });
+      return;
+    }
+    for_each_neighborhood<T>(
+        tree, neighborhood, false, execution, "density",
+        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
+          // Fewer than k within the radius: the radius is the ball.
+          const double r = count == neighborhood.k ? reach(static_cast<double>(distances[count - 1]))
+                                                   : reach(neighborhood.radius);
+          out[static_cast<std::size_t>(row)] = static_cast<double>(count) / (unit_ball * std::pow(r, dim));
+        });
+  });
+  return out;
+}
+
 }  // namespace
 
 Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
@@ -358,6 +496,7 @@ std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, do
   check_devices(*tree_, execution);
   check_queries(*tree_, queries);
   check_radius(radius);
+  check_memory(static_cast<int128>(queries.rows) * 8, "the counts", queries.rows, execution);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows), 0);
   visit_distances(*tree_, [&]<class T>() {
     point_tree::run<T>(*tree_, {&queries}, Kind::count, 1, radius, execution, "count",
@@ -372,131 +511,17 @@ std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, do
 Normals PointTree::normals(const Neighborhood& neighborhood,
                            const std::optional<std::vector<double>>& viewpoint,
                            const Execution& execution) const {
-  const Tree& tree = *tree_;
-  check_devices(tree, execution);
-  check_neighborhood(neighborhood);
-  const std::int64_t dim = tree.dim;
-  if (dim != 2 && dim != 3) {
-    throw InvalidArgument(fmt::format("normals are for points of dimension 2 or 3, these have {}", dim));
-  }
-  if (tree.metric == Metric::manhattan) {
-    throw InvalidArgument(
-        "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
-  }
-  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != dim) {
-    throw InvalidArgument(
-        fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), dim));
-  }
-  Normals out;
-  out.normals.assign(static_cast<std::size_t>(tree.rows * dim), std::numeric_limits<double>::quiet_NaN());
-  out.curvature.assign(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
-  visit_distances(tree, [&]<class T>() {
-    const std::vector<T> points = by_row<T>(tree, execution);
-    for_each_neighborhood<T>(
-        tree, neighborhood, true, execution, "normals",
-        [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
-          if (count < dim) return;
-          const T* center = points.data() + row * dim;
-          point_tree::PlaneFit fit(dim);
-          for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
-          double* normal = out.normals.data() + row * dim;
-          double curvature = 0;
-          if (!fit.solve(normal, curvature)) return;
-          double towards = 0;
-          if (viewpoint) {
-            for (std::int64_t j = 0; j < dim; ++j) {
-              towards +=
-                  ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
-            }
-          } else {
-            const double* largest = std::max_element(
-                normal, normal + dim, [](double a, double b) { return std::fabs(a) < std::fabs(b); });
-            towards = *largest;
-          }
-          for (std::int64_t j = 0; j < dim; ++j) normal[j] = (towards < 0 ? -normal[j] : normal[j]) + 0.0;
-          out.curvature[static_cast<std::size_t>(row)] = curvature;
-        });
-  });
-  return out;
+  return or_out_of_memory(tree_->rows,
+                          [&] { return normals_of(*tree_, neighborhood, viewpoint, execution); });
 }
 
 Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio,
                              const Execution& execution) const {
-  const Tree& tree = *tree_;
-  check_devices(tree, execution);
-  check_neighborhood(neighborhood);
-  if (!(ratio >= 0) || ratio == infinity) {
-    throw InvalidArgument(fmt::format("a ratio of {} standard deviations; use a number of 0 or more", ratio));
-  }
-  Outliers out;
-  const auto n = static_cast<std::size_t>(tree.rows);
-  out.mean_distance.assign(n, std::numeric_limits<double>::quiet_NaN());
-  visit_distances(tree, [&]<class T>() {
-    for_each_neighborhood<T>(
-        tree, neighborhood, false, execution, "outliers",
-        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(distances[i]);
-          if (count > 0) out.mean_distance[static_cast<std::size_t>(row)] = sum / static_cast<double>(count);
-        });
-  });
-  // Two passes in the caller's order: the same bits for any number of threads.
-  double sum = 0;
-  std::int64_t counted = 0;
-  for (const double m : out.mean_distance) {
-    if (!std::isfinite(m)) continue;
-    sum += m;
-    ++counted;
-  }
-  out.mean = counted > 0 ? sum / static_cast<double>(counted) : std::numeric_limits<double>::quiet_NaN();
-  double squares = 0;
-  for (const double m : out.mean_distance) {
-    if (std::isfinite(m)) squares += (m - out.mean) * (m - out.mean);
-  }
-  out.deviation = counted > 1 ? std::sqrt(squares / static_cast<double>(counted - 1)) : 0;
-  out.threshold = out.mean + ratio * out.deviation;
-  out.outlier.resize(n);
-  for (std::size_t i = 0; i < n; ++i) out.outlier[i] = !(out.mean_distance[i] <= out.threshold);
-  return out;
+  return or_out_of_memory(tree_->rows, [&] { return outliers_of(*tree_, neighborhood, ratio, execution); });
 }
 
 std::vector<double> PointTree::density(const Neighborhood& neighborhood, const Execution& execution) const {
-  const Tree& tree = *tree_;
-  check_devices(tree, execution);
-  check_neighborhood(neighborhood);
-  if (tree.metric == Metric::manhattan) {
-    throw InvalidArgument(
-        "density needs euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
-  }
-  const auto dim = static_cast<double>(tree.dim);
-  const double unit_ball = std::pow(std::numbers::pi, dim / 2) / std::tgamma(dim / 2 + 1);
-  const auto reach = [&](double distance) {
-    return tree.metric == Metric::sqeuclidean ? std::sqrt(distance) : distance;
-  };
-  const bool by_radius = neighborhood.radius < infinity;
-  std::vector<double> out(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
-  visit_distances(tree, [&]<class T>() {
-    if (by_radius && neighborhood.k == 0) {
-      const double volume = unit_ball * std::pow(reach(neighborhood.radius), dim);
-      point_tree::run<T>(tree, {nullptr, true}, Kind::count, 1, neighborhood.radius, execution, "density",
-                         [&](const Part<T>& part) {
-                           for (std::int64_t i = 0; i < part.count; ++i) {
-                             out[static_cast<std::size_t>(part.queries[i])] =
-                                 static_cast<double>(part.counts[i]) / volume;
-                           }
-                         });
-      return;
-    }
-    for_each_neighborhood<T>(
-        tree, neighborhood, false, execution, "density",
-        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
-          // Fewer than k within the radius: the radius is the ball.
-          const double r = count == neighborhood.k ? reach(static_cast<double>(distances[count - 1]))
-                                                   : reach(neighborhood.radius);
-          out[static_cast<std::size_t>(row)] = static_cast<double>(count) / (unit_ball * std::pow(r, dim));
-        });
-  });
-  return out;
+  return or_out_of_memory(tree_->rows, [&] { return density_of(*tree_, neighborhood, execution); });
 }
 
 void PointTree::save(const std::filesystem::path& path, const Execution& execution) const {

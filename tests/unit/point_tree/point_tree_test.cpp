@@ -401,6 +401,10 @@ TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
   expect([&] { (void)KdTree::build(rows.view(), {}, small); }, "64");
   expect([&] { (void)tree.all_knn(5, false, small); }, "64");
   expect([&] { (void)tree.radius_search(rows.view(), infinity, {}, small); }, "64");
+  expect([&] { (void)tree.count_within(rows.view(), infinity, small); }, "64");
+  expect([&] { (void)tree.normals({3}, {}, small); }, "64");
+  expect([&] { (void)tree.outliers({3}, 2, small); }, "64");
+  expect([&] { (void)tree.density({3}, small); }, "64");
 }
 
 TEST(PointTree, CancelStopsBuildAndSearch) {
