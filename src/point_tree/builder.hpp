@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "core/parallel.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 #include "point_tree/tree.hpp"
+#include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
 
@@ -64,6 +66,113 @@ struct Branch {
     below[static_cast<std::size_t>(c)] = std::move(node);
   }
 };
+
+/// Grows a tree below a root: `divide(range, together)` cuts a range of points into 1 to 16 parts, with all
+/// threads where `together`; `write(branch, child, range)` makes one a leaf. A Range has begin, count and
+/// identical. Large nodes are divided one after the other by all threads, what is below them by one thread
+/// each.
+template <class T, class Range, class Divide, class Write>
+class Growth {
+ public:
+  /// `progress` counts points that have found their leaf.
+  Growth(std::int64_t dim, std::int64_t leaf_size, int threads, ProgressCounter& progress,
+         const Divide& divide, const Write& write)
+      : dim_(dim), leaf_(leaf_size), threads_(threads), progress_(progress), divide_(divide), write_(write) {}
+
+  std::unique_ptr<Branch<T>> grow(const Range& all) {
+    auto root = std::make_unique<Branch<T>>(dim_);
+    struct Job {
+      Branch<T>* parent;
+      std::int64_t child;
+      Range range;
+    };
+    struct Middle {
+      Branch<T>* parent;
+      std::int64_t child;
+      std::unique_ptr<Branch<T>> node;
+    };
+    std::vector<Job> jobs;
+    std::vector<Middle> middle;
+    std::vector<std::pair<Branch<T>*, Range>> large = {{root.get(), all}};
+    const std::int64_t shared = std::max(tuning::smallest_shared_node, all.count / (4 * threads_));
+    while (!large.empty()) {
+      auto [branch, range] = large.back();
+      large.pop_back();
+      const std::vector<Range> ranges = divide_into(*branch, range, true);
+      for (std::size_t c = 0; c < ranges.size(); ++c) {
+        const auto child = static_cast<std::int64_t>(c);
+        if (!ranges[c].identical && ranges[c].count > shared && threads_ > 1) {
+          middle.push_back({branch, child, std::make_unique<Branch<T>>(dim_)});
+          large.emplace_back(middle.back().node.get(), ranges[c]);
+        } else {
+          jobs.push_back({branch, child, ranges[c]});
+        }
+      }
+    }
+    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+      return a.range.count != b.range.count ? a.range.count > b.range.count : a.range.begin < b.range.begin;
+    });
+    parallel_for(threads_, static_cast<std::int64_t>(jobs.size()), [&](std::int64_t i) {
+      const Job& job = jobs[static_cast<std::size_t>(i)];
+      grow_below(*job.parent, job.child, job.range);
+    });
+    // Children before their parents: a box needs those below it.
+    for (auto at = middle.rbegin(); at != middle.rend(); ++at) {
+      at->parent->adopt(at->child, std::move(at->node), dim_);
+    }
+    return root;
+  }
+
+ private:
+  std::vector<Range> divide_into(Branch<T>& branch, const Range& range, bool together) {
+    std::vector<Range> ranges = divide_(range, together);
+    branch.links.count = static_cast<std::int64_t>(ranges.size());
+    for (std::size_t c = 0; c < ranges.size(); ++c) branch.links.begin[c] = ranges[c].begin;
+    branch.links.begin[ranges.size()] = ranges.back().begin + ranges.back().count;
+    std::int64_t done = 0;
+    for (const Range& part : ranges) done += part.identical || part.count <= leaf_ ? part.count : 0;
+    if (done > 0) progress_.advance(done);
+    return ranges;
+  }
+
+  void grow_below(Branch<T>& parent, std::int64_t child, const Range& range) {
+    if (range.identical || range.count <= leaf_) {
+      write_(parent, child, range);
+      return;
+    }
+    auto branch = std::make_unique<Branch<T>>(dim_);
+    const std::vector<Range> ranges = divide_into(*branch, range, false);
+    for (std::size_t c = 0; c < ranges.size(); ++c) {
+      grow_below(*branch, static_cast<std::int64_t>(c), ranges[c]);
+    }
+    parent.adopt(child, std::move(branch), dim_);
+  }
+
+  std::int64_t dim_;
+  std::int64_t leaf_;
+  int threads_;
+  ProgressCounter& progress_;
+  const Divide& divide_;
+  const Write& write_;
+};
+
+/// Calls place(i, j) for every finite row i, the j-th of them, by blocks in parallel.
+template <class T, class Place>
+void for_each_point(const Points<T>& points, std::int64_t rows, int threads, const Place& place) {
+  constexpr std::int64_t block = 1 << 16;
+  parallel_for(threads, (rows + block - 1) / block, [&](std::int64_t b) {
+    const std::int64_t first = b * block;
+    auto out = std::lower_bound(points.left_out.begin(), points.left_out.end(), first);
+    std::int64_t to = first - (out - points.left_out.begin());
+    for (std::int64_t i = first; i < std::min(rows, first + block); ++i) {
+      if (out != points.left_out.end() && *out == i) {
+        ++out;
+      } else {
+        place(i, to++);
+      }
+    }
+  });
+}
 
 /// The arrays a tree ends as, and the code that fills them.
 template <class T, class Id>

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,6 +24,8 @@ namespace {
 
 using point_tree::Arrays;
 using point_tree::Branch;
+using point_tree::for_each_point;
+using point_tree::Growth;
 using point_tree::node_width;
 using point_tree::Points;
 namespace tuning = point_tree::tuning;
@@ -121,43 +122,13 @@ class Builder {
     if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
     ProgressCounter progress(execution_, "build", points_.count);
     progress_ = &progress;
-    // The root is divided by all threads; its children, and theirs, go to one thread each.
-    auto root = std::make_unique<Branch<T>>(dim_);
-    struct Job {
-      Branch<T>* parent;
-      std::int64_t child;
-      Range range;
+    const auto cut = [this](const Range& range, bool together) { return divide(range, together); };
+    const auto write = [this](Branch<T>& branch, std::int64_t child, const Range& range) {
+      write_leaf(branch, child, range);
     };
-    std::vector<Job> jobs;
-    const std::int64_t shared = std::max(tuning::smallest_shared_node, points_.count / (4 * threads_));
-    std::vector<std::pair<Branch<T>*, Range>> large = {{root.get(), {0, points_.count}}};
-    std::vector<std::tuple<Branch<T>*, std::int64_t, std::unique_ptr<Branch<T>>>> middle;
-    while (!large.empty()) {
-      auto [branch, range] = large.back();
-      large.pop_back();
-      const Ranges ranges = divide(range, true);
-      link(*branch, ranges);
-      for (std::size_t c = 0; c < ranges.size(); ++c) {
-        const auto child = static_cast<std::int64_t>(c);
-        if (!ranges[c].identical && ranges[c].count > shared && threads_ > 1) {
-          middle.emplace_back(branch, child, std::make_unique<Branch<T>>(dim_));
-          large.emplace_back(std::get<2>(middle.back()).get(), ranges[c]);
-        } else {
-          jobs.push_back({branch, child, ranges[c]});
-        }
-      }
-    }
-    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return a.range.count != b.range.count ? a.range.count > b.range.count : a.range.begin < b.range.begin;
-    });
-    parallel_for(threads_, static_cast<std::int64_t>(jobs.size()), [&](std::int64_t i) {
-      const Job& job = jobs[static_cast<std::size_t>(i)];
-      grow(*job.parent, job.child, job.range);
-    });
-    // Children before their parents: a box needs those below it.
-    for (auto at = middle.rbegin(); at != middle.rend(); ++at) {
-      std::get<0>(*at)->adopt(std::get<1>(*at), std::move(std::get<2>(*at)), dim_);
-    }
+    const auto root =
+        Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
+            .grow({0, points_.count});
     progress.finish();
     return arrays_.finish(root.get(), points_, rows);
   }
@@ -174,51 +145,23 @@ class Builder {
   R* records_of(const Range& range) { return (range.moved ? other_ : records_).data() + range.begin; }
 
   void load(std::int64_t rows) {
-    constexpr std::int64_t block = 1 << 16;
-    parallel_for(threads_, (rows + block - 1) / block, [&](std::int64_t b) {
-      const std::int64_t first = b * block;
-      auto out = std::lower_bound(points_.left_out.begin(), points_.left_out.end(), first);
-      std::int64_t to = first - (out - points_.left_out.begin());
-      for (std::int64_t i = first; i < std::min(rows, first + block); ++i) {
-        if (out != points_.left_out.end() && *out == i) {
-          ++out;
-          continue;
-        }
-        R& record = records_[to++];
-        record.row = static_cast<Id>(i);
-        if constexpr (D > 0) std::copy_n(points_.row(i), D, record.x);
-      }
+    for_each_point(points_, rows, threads_, [&](std::int64_t i, std::int64_t to) {
+      R& record = records_[to];
+      record.row = static_cast<Id>(i);
+      if constexpr (D > 0) std::copy_n(points_.row(i), D, record.x);
     });
   }
 
-  void link(Branch<T>& branch, const Ranges& ranges) const {
-    branch.links.count = static_cast<std::int64_t>(ranges.size());
-    for (std::size_t c = 0; c < ranges.size(); ++c) branch.links.begin[c] = ranges[c].begin;
-    branch.links.begin[ranges.size()] = ranges.back().begin + ranges.back().count;
-  }
-
-  void grow(Branch<T>& parent, std::int64_t child, const Range& range) {
-    if (range.identical || range.count <= leaf_) {
-      const R* records = records_of(range);
-      arrays_.write_leaf(parent, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
-        const R& record = records[i];
-        if constexpr (D > 0) {
-          return std::pair<const T*, Id>(record.x, record.row);
-        } else {
-          return std::pair<const T*, Id>(points_.row(static_cast<std::int64_t>(record.row)), record.row);
-        }
-      });
-      if (range.count > register_points * 64) progress_->advance(range.count);
-      return;
-    }
-    auto branch = std::make_unique<Branch<T>>(dim_);
-    const Ranges ranges = divide(range, false);
-    link(*branch, ranges);
-    for (std::size_t c = 0; c < ranges.size(); ++c) {
-      grow(*branch, static_cast<std::int64_t>(c), ranges[c]);
-    }
-    parent.adopt(child, std::move(branch), dim_);
-    if (range.count <= tuning::split_by_sample) progress_->advance(range.count);
+  void write_leaf(Branch<T>& branch, std::int64_t child, const Range& range) {
+    const R* records = records_of(range);
+    arrays_.write_leaf(branch, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
+      const R& record = records[i];
+      if constexpr (D > 0) {
+        return std::pair<const T*, Id>(record.x, record.row);
+      } else {
+        return std::pair<const T*, Id>(points_.row(static_cast<std::int64_t>(record.row)), record.row);
+      }
+    });
   }
 
   // Cuts a range that is too large for a leaf into 1 to 16 parts, moving its records.

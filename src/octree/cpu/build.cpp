@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,6 +25,8 @@ namespace {
 
 using point_tree::Arrays;
 using point_tree::Branch;
+using point_tree::for_each_point;
+using point_tree::Growth;
 using point_tree::node_width;
 using point_tree::Points;
 namespace tuning = point_tree::tuning;
@@ -75,42 +76,15 @@ class Builder {
     radix_sort(items_, static_cast<int>(dim_ == 3 ? 63 : 62), threads_);
     progress.advance(points_.count / 2);
 
-    auto root = std::make_unique<Branch<T>>(dim_);
-    struct Job {
-      Branch<T>* parent;
-      std::int64_t child;
-      Range range;
+    const auto cut = [&](const Range& range, bool /*together*/) { return divide(range); };
+    const auto write = [&](Branch<T>& branch, std::int64_t child, const Range& range) {
+      arrays_.write_leaf(branch, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
+        return std::pair<const T*, Id>(row(range.begin + i), items_[range.begin + i].value);
+      });
     };
-    std::vector<Job> jobs;
-    const std::int64_t shared = std::max(tuning::smallest_shared_node, points_.count / (4 * threads_));
-    std::vector<std::pair<Branch<T>*, Range>> large = {{root.get(), {0, points_.count}}};
-    std::vector<std::tuple<Branch<T>*, std::int64_t, std::unique_ptr<Branch<T>>>> middle;
-    while (!large.empty()) {
-      auto [branch, range] = large.back();
-      large.pop_back();
-      const Ranges ranges = divide(range);
-      link(*branch, ranges);
-      for (std::size_t c = 0; c < ranges.size(); ++c) {
-        const auto child = static_cast<std::int64_t>(c);
-        if (!ranges[c].identical && ranges[c].count > shared && threads_ > 1) {
-          middle.emplace_back(branch, child, std::make_unique<Branch<T>>(dim_));
-          large.emplace_back(std::get<2>(middle.back()).get(), ranges[c]);
-        } else {
-          jobs.push_back({branch, child, ranges[c]});
-        }
-      }
-    }
-    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return a.range.count != b.range.count ? a.range.count > b.range.count : a.range.begin < b.range.begin;
-    });
-    parallel_for(threads_, static_cast<std::int64_t>(jobs.size()), [&](std::int64_t i) {
-      const Job& job = jobs[static_cast<std::size_t>(i)];
-      grow(*job.parent, job.child, job.range);
-      progress.advance(job.range.count);
-    });
-    for (auto at = middle.rbegin(); at != middle.rend(); ++at) {
-      std::get<0>(*at)->adopt(std::get<1>(*at), std::move(std::get<2>(*at)), dim_);
-    }
+    const auto root =
+        Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
+            .grow({0, points_.count});
     progress.finish();
     return arrays_.finish(root.get(), points_, rows);
   }
@@ -127,50 +101,18 @@ class Builder {
     }
     const double cells = std::ldexp(1.0, bits);
     const double scale = extent > 0 && std::isfinite(cells / extent) ? cells / extent / 2 : 0;
-    constexpr std::int64_t block = 1 << 16;
-    parallel_for(threads_, (rows + block - 1) / block, [&](std::int64_t b) {
-      const std::int64_t first = b * block;
-      auto out = std::lower_bound(points_.left_out.begin(), points_.left_out.end(), first);
-      std::int64_t to = first - (out - points_.left_out.begin());
-      for (std::int64_t i = first; i < std::min(rows, first + block); ++i) {
-        if (out != points_.left_out.end() && *out == i) {
-          ++out;
-          continue;
-        }
-        const T* x = points_.row(i);
-        std::uint64_t key = 0;
-        for (std::int64_t j = 0; j < dim_; ++j) {
-          // Scaled apart, lest the difference overflow.
-          const double at =
-              static_cast<double>(x[j]) * scale - points_.lower[static_cast<std::size_t>(j)] * scale;
-          const auto cell = static_cast<std::uint64_t>(std::clamp(at, 0.0, cells - 1));
-          key |= (dim_ == 3 ? spread3(cell) : spread2(cell)) << static_cast<unsigned>(dim_ - 1 - j);
-        }
-        items_[to++] = {key, static_cast<Id>(i)};
+    for_each_point(points_, rows, threads_, [&](std::int64_t i, std::int64_t to) {
+      const T* x = points_.row(i);
+      std::uint64_t key = 0;
+      for (std::int64_t j = 0; j < dim_; ++j) {
+        // Scaled apart, lest the difference overflow.
+        const double at =
+            static_cast<double>(x[j]) * scale - points_.lower[static_cast<std::size_t>(j)] * scale;
+        const auto cell = static_cast<std::uint64_t>(std::clamp(at, 0.0, cells - 1));
+        key |= (dim_ == 3 ? spread3(cell) : spread2(cell)) << static_cast<unsigned>(dim_ - 1 - j);
       }
+      items_[to] = {key, static_cast<Id>(i)};
     });
-  }
-
-  void link(Branch<T>& branch, const Ranges& ranges) const {
-    branch.links.count = static_cast<std::int64_t>(ranges.size());
-    for (std::size_t c = 0; c < ranges.size(); ++c) branch.links.begin[c] = ranges[c].begin;
-    branch.links.begin[ranges.size()] = ranges.back().begin + ranges.back().count;
-  }
-
-  void grow(Branch<T>& parent, std::int64_t child, const Range& range) {
-    if (range.identical || range.count <= leaf_) {
-      arrays_.write_leaf(parent, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
-        return std::pair<const T*, Id>(row(range.begin + i), items_[range.begin + i].value);
-      });
-      return;
-    }
-    auto branch = std::make_unique<Branch<T>>(dim_);
-    const Ranges ranges = divide(range);
-    link(*branch, ranges);
-    for (std::size_t c = 0; c < ranges.size(); ++c) {
-      grow(*branch, static_cast<std::int64_t>(c), ranges[c]);
-    }
-    parent.adopt(child, std::move(branch), dim_);
   }
 
   // Cuts the largest part in half, in place, until there are 16 or all are leaves.
