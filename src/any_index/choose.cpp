@@ -41,6 +41,13 @@ double tree_cost(double rows, double dim, double queries, double k) {
          queries * (visits + tree_a_list_place * k * std::log2(k + 1));
 }
 
+// An estimate to read: two digits are more than it is worth.
+std::string duration(double nanoseconds) {
+  if (nanoseconds < 10e6) return fmt::format("{:.1f} ms", nanoseconds / 1e6);
+  if (nanoseconds < 1e9) return fmt::format("{:.0f} ms", nanoseconds / 1e6);
+  return fmt::format("{:.0f} s", std::ceil(nanoseconds / 1e9));
+}
+
 }  // namespace
 
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
@@ -61,8 +68,8 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const double places = static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
   const double brute_force = brute_force_cost(n, q, places);
   const double tree = tree_cost(n, d, q, places);
-  const auto estimates = fmt::format("about {:.2g} ms against {:.2g} ms, two cores",
-                                     std::min(tree, brute_force) / 1e6, std::max(tree, brute_force) / 1e6);
+  const auto estimates = fmt::format("about {} against {}, two cores", duration(std::min(tree, brute_force)),
+                                     duration(std::max(tree, brute_force)));
   if (brute_force <= tree) {
     return {"brute_force",
             fmt::format("{} queries do not repay a tree over {} rows ({})", q, rows, estimates)};

@@ -32,8 +32,8 @@ void check_devices(const char* index, const Execution& execution) {
   if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
   for (const Device& device : execution.devices) {
     if (device.kind == Device::Kind::cpu) continue;
-    throw DeviceError(fmt::format("a {} runs on the CPU, not on {}; use cpu, or the index brute_force", index,
-                                  name(device)));
+    throw DeviceError(fmt::format(
+        "the index {} runs on the CPU, not on {}; use cpu, or the index brute_force", index, name(device)));
   }
 }
 
@@ -45,7 +45,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
   const Metric metric = parameters.metric;
   if (metric != Metric::sqeuclidean && metric != Metric::euclidean && metric != Metric::manhattan) {
     throw InvalidArgument(
-        fmt::format("the metric {} has no bounding boxes, which a {} needs; use the index "
+        fmt::format("the metric {} has no bounding boxes, which the index {} needs; use "
                     "brute_force, or sqeuclidean, euclidean or manhattan",
                     name(metric), parameters.index));
   }
@@ -55,7 +55,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
   }
   if (rows.space == MemorySpace::cuda) {
     throw InvalidArgument(
-        fmt::format("the rows lie in the memory of cuda:{}, a {} is built on the CPU; copy them "
+        fmt::format("the rows lie in the memory of cuda:{}, the index {} is built on the CPU; copy them "
                     "to the host",
                     rows.device, parameters.index));
   }
@@ -64,7 +64,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
   const std::uint64_t need = estimate(rows, leaf_size, bytes_a_point(rows));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(
-        fmt::format("a {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
+        fmt::format("the index {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
                     "the limit, or use fewer rows",
                     parameters.index, rows.rows, need, execution.memory_limit));
   }
@@ -76,7 +76,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
     return tree;
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(
-        fmt::format("the machine has no memory left for a {} of {} rows, about {} bytes; use fewer "
+        fmt::format("the machine has no memory left for the index {} of {} rows, about {} bytes; use fewer "
                     "rows",
                     parameters.index, rows.rows, need));
   }

@@ -172,8 +172,8 @@ std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_
     tree->infinite_values = typed<double>(file.section("infinite_values"));
     tree->keep_alive = file.file();
   } catch (const nlohmann::json::exception& error) {
-    throw IoError(fmt::format("'{}' is corrupt: its header lacks what a {} has ({})", path.string(), index,
-                              error.what()));
+    throw IoError(fmt::format("'{}' is corrupt: its header lacks what the index {} has ({})", path.string(),
+                              index, error.what()));
   } catch (const InvalidArgument& error) {
     throw IoError(fmt::format("'{}' is corrupt: {}", path.string(), error.what()));
   }
