@@ -1,4 +1,5 @@
 // kith search: answers queries from a saved index.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -9,6 +10,7 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "result.hpp"
+#include "tree.hpp"
 
 namespace kith::cli {
 namespace {
@@ -19,9 +21,8 @@ struct Options {
   ResultOptions result;
 };
 
-void run(const Common& common, Options& options) {
+void run(Common& common, Options& options) {
   check_result_options(options.result);
-  Execution execution = make_execution(common);
   options.queries.max_rows = options.result.max_queries;
   const FileInfo index_info = inspect(options.index);
   if (index_info.format != FileFormat::index) {
@@ -29,6 +30,11 @@ void run(const Common& common, Options& options) {
         fmt::format("'{}' is {}, not an index; make one with kith build, or search it with kith knn",
                     options.index, name(index_info.format)));
   }
+  const auto tree = std::find_if(
+      index_info.details.begin(), index_info.details.end(),
+      [](const auto& detail) { return detail.first == "index" && detail.second != "brute_force"; });
+  if (tree != index_info.details.end()) settle_device(common);
+  Execution execution = make_execution(common);
   const Size query_size = peek(options.queries);
   MemoryPlan plan(common);
   plan.add("index", static_cast<double>(index_info.bytes), true);

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from . import _kith
 from ._arrays import promote, promote_queries, to_rows
-from ._errors import InvalidArgument, IoError
+from ._errors import DeviceError, InvalidArgument, IoError
 from ._gpu import default_device
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
@@ -343,6 +343,12 @@ def load(
     """
     place = "cpu" if device is None else device
     execution = _execution(threads, memory_limit, place)
-    with reporting(progress) as report:
-        index = _kith.load(os.fspath(path), *execution, report)
+    try:
+        with reporting(progress) as report:
+            index = _kith.load(os.fspath(path), *execution, report)
+    except DeviceError:
+        if place != "auto":
+            raise
+        # "auto" is the first GPU that the index can run on, and for trees there is none.
+        return load(path, threads=threads, memory_limit=memory_limit, progress=progress, device="cpu")
     return CLASSES.get(index.type, Index)._wrap(index, place)
