@@ -5,7 +5,8 @@
 
 namespace kith::point_tree::tuning {
 
-/// Points a leaf, by default. An octree's cells fill their leaves less evenly, and its nodes take more of the memory.
+/// Points a leaf, by default. An octree's cells fill their leaves less evenly, and its nodes take more of the
+/// memory.
 inline constexpr std::int64_t kd_tree_leaf_size = 32;
 inline constexpr std::int64_t octree_leaf_size = 48;
 inline constexpr std::int64_t largest_leaf = 4096;
