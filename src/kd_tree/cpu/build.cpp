@@ -175,24 +175,22 @@ class Builder {
     return ranges;
   }
 
-  struct Box {
-    std::vector<T> lower, upper;
+  // The axis along which some points spread the most, and whether they are all one point.
+  struct Spread {
     std::int64_t widest = 0;
     bool point = false;
   };
 
-  Box box_of(const R* records, std::int64_t count) const {
-    std::array<T, 32> fixed_lower;
-    std::array<T, 32> fixed_upper;
-    Box box;
-    T* lower = fixed_lower.data();
-    T* upper = fixed_upper.data();
-    if (dim_ > 32) {
-      box.lower.resize(static_cast<std::size_t>(dim_));
-      box.upper.resize(static_cast<std::size_t>(dim_));
-      lower = box.lower.data();
-      upper = box.upper.data();
+  Spread spread_of(const R* records, std::int64_t count) const {
+    std::array<T, 64> fixed;
+    std::vector<T> allocated;
+    T* lower = fixed.data();
+    if (2 * dim_ > static_cast<std::int64_t>(fixed.size())) {
+      allocated.resize(static_cast<std::size_t>(2 * dim_));
+      lower = allocated.data();
     }
+    T* upper = lower + dim_;
+    Spread spread;
     const std::int64_t dim = D > 0 ? D : dim_;
 #if defined(__GNUC__)
     if constexpr (D == 3 && sizeof(R) == 16) {
@@ -230,19 +228,19 @@ class Builder {
       const T extent = upper[j] / 2 - lower[j] / 2;
       if (extent > widest) {
         widest = extent;
-        box.widest = j;
+        spread.widest = j;
       }
     }
     if (widest == 0) {  // halves of neighbouring subnormals may be equal
-      box.point = true;
+      spread.point = true;
       for (std::int64_t j = 0; j < dim; ++j) {
         if (lower[j] != upper[j]) {
-          box.point = false;
-          box.widest = j;
+          spread.point = false;
+          spread.widest = j;
         }
       }
     }
-    return box;
+    return spread;
   }
 
   // Medians of the widest axis, until `parts` parts are there or all are leaves.
@@ -252,14 +250,14 @@ class Builder {
       ranges.push_back(range);
       return;
     }
-    const Box box = box_of(records, range.count);
-    if (box.point) {
+    const Spread spread = spread_of(records, range.count);
+    if (spread.point) {
       ranges.push_back({range.begin, range.count, range.moved, true});
       return;
     }
     std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
     if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
-    nth_element(records, middle, range.count, [&](const R& r) { return value(r, box.widest); });
+    nth_element(records, middle, range.count, [&](const R& r) { return value(r, spread.widest); });
     divide_exactly({range.begin, middle, range.moved}, parts / 2, ranges);
     divide_exactly({range.begin + middle, range.count - middle, range.moved}, parts / 2, ranges);
   }
@@ -277,11 +275,11 @@ class Builder {
       fill(sieve, 2 * node + 1, sample, 0);
       return;
     }
-    const Box box = box_of(sample, count);
+    const Spread spread = spread_of(sample, count);
     const std::int64_t middle = count / 2;
-    nth_element(sample, middle, count, [&](const R& r) { return value(r, box.widest); });
-    sieve.axis[static_cast<std::size_t>(node)] = box.widest;
-    sieve.value[static_cast<std::size_t>(node)] = value(sample[middle], box.widest);
+    nth_element(sample, middle, count, [&](const R& r) { return value(r, spread.widest); });
+    sieve.axis[static_cast<std::size_t>(node)] = spread.widest;
+    sieve.value[static_cast<std::size_t>(node)] = value(sample[middle], spread.widest);
     fill(sieve, 2 * node, sample, middle);
     fill(sieve, 2 * node + 1, sample + middle, count - middle);
   }
@@ -294,7 +292,7 @@ class Builder {
     std::vector<R> sample;
     sample.reserve(static_cast<std::size_t>(tuning::sample));
     for (const std::int64_t i : sample_rows(range.count, tuning::sample)) sample.push_back(from[i]);
-    if (box_of(sample.data(), tuning::sample).point) return false;
+    if (spread_of(sample.data(), tuning::sample).point) return false;
     Sieve sieve;
     fill(sieve, 1, sample.data(), tuning::sample);
 

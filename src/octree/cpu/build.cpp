@@ -53,8 +53,7 @@ class Builder {
   struct Range {
     std::int64_t begin;
     std::int64_t count;
-    bool done = false;       // nothing tells its points apart
-    bool identical = false;  // because they are equal
+    bool identical = false;
   };
   using Ranges = std::vector<Range>;
 
@@ -121,12 +120,12 @@ class Builder {
     while (static_cast<std::int64_t>(ranges.size()) < node_width) {
       auto largest = ranges.end();
       for (auto at = ranges.begin(); at != ranges.end(); ++at) {
-        if (at->count > leaf_ && !at->done && (largest == ranges.end() || at->count > largest->count))
+        if (at->count > leaf_ && !at->identical && (largest == ranges.end() || at->count > largest->count))
           largest = at;
       }
       if (largest == ranges.end()) break;
       const std::int64_t left = cut(*largest);
-      if (largest->done) continue;
+      if (largest->identical) continue;
       const Range right{largest->begin + left, largest->count - left};
       largest->count = left;
       ranges.insert(largest + 1, right);
@@ -164,7 +163,7 @@ class Builder {
       }
     }
     if (widest < 0) {
-      range.done = range.identical = true;
+      range.identical = true;
       return 0;
     }
     Item* items = items_.data() + range.begin;

@@ -86,7 +86,6 @@ struct Task {
   std::int64_t* counts;
 
   // statistics
-  std::int64_t boxes;
   std::int64_t tested;
   std::int64_t candidates;
 };

@@ -148,7 +148,7 @@ class Batch {
   }
 
  private:
-  // A query's coordinates as T; `order` is what they are sorted by.
+  // A query's coordinates as T.
   void read_query(std::int64_t i, T* to) const {
     visit_dtype(asked_.queries->dtype, [&]<class From>(From /*tag*/) {
       const auto* from = static_cast<const From*>(asked_.queries->row(i));
@@ -334,7 +334,6 @@ class Batch {
     Part<T> part;
     part.count = count;
     part.queries = scratch.numbers.data();
-    part.values = scratch.values.data();
     part.k = list_k_;
     part.rows = scratch.rows.data();
     part.distances = scratch.distances.data();
@@ -478,26 +477,28 @@ SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64
                         : Batch<T, std::uint32_t>(tree, asked, kind, k, radius, execution, stage, take).run();
 }
 
-template <class T>
-void copy_points(const Tree& tree, T* to, const Execution& execution) {
-  visit_tree(tree, [&]<class Stored, class Id>() {
-    if constexpr (std::is_same_v<Stored, T>) {
-      const auto view = tree.view<T, Id>();
-      const std::vector<Leaf> leaves = leaves_of(view);
-      constexpr std::int64_t block = 1024;
-      const auto count = static_cast<std::int64_t>(leaves.size());
-      parallel_for(resolve_threads(execution), (count + block - 1) / block, [&](std::int64_t b) {
-        for (std::int64_t l = b * block; l < std::min(count, (b + 1) * block); ++l) {
-          const Leaf& leaf = leaves[static_cast<std::size_t>(l)];
-          const T* x = view.coordinates + leaf.begin * tree.dim;
-          for (std::int64_t i = 0; i < leaf.count; ++i) {
-            T* row = to + static_cast<std::int64_t>(view.rows[leaf.begin + i]) * tree.dim;
-            for (std::int64_t j = 0; j < tree.dim; ++j) row[j] = x[j * leaf.count + i];
-          }
-        }
-      });
+template <class T, class Id>
+void copy_points_of(const TreeView<T, Id>& tree, T* to, int threads) {
+  const std::vector<Leaf> leaves = leaves_of(tree);
+  constexpr std::int64_t block = 1024;
+  const auto count = static_cast<std::int64_t>(leaves.size());
+  parallel_for(threads, (count + block - 1) / block, [&](std::int64_t b) {
+    for (std::int64_t l = b * block; l < std::min(count, (b + 1) * block); ++l) {
+      const Leaf& leaf = leaves[static_cast<std::size_t>(l)];
+      const T* x = tree.coordinates + leaf.begin * tree.dim;
+      for (std::int64_t i = 0; i < leaf.count; ++i) {
+        T* row = to + static_cast<std::int64_t>(tree.rows[leaf.begin + i]) * tree.dim;
+        for (std::int64_t j = 0; j < tree.dim; ++j) row[j] = x[j * leaf.count + i];
+      }
     }
   });
+}
+
+template <class T>
+void copy_points(const Tree& tree, T* to, const Execution& execution) {
+  const int threads = resolve_threads(execution);
+  tree.wide_rows ? copy_points_of(tree.view<T, std::int64_t>(), to, threads)
+                 : copy_points_of(tree.view<T, std::uint32_t>(), to, threads);
 }
 template void copy_points<float>(const Tree&, float*, const Execution&);
 template void copy_points<double>(const Tree&, double*, const Execution&);

@@ -25,7 +25,6 @@ template <class T>
 struct Part {
   std::int64_t count = 0;
   const std::int64_t* queries = nullptr;  ///< numbers of the queries
-  const T* values = nullptr;              ///< [count, dim] coordinates
   std::int64_t k = 0;
   const std::int64_t* rows = nullptr;  ///< padded with -1
   const T* distances = nullptr;
