@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kith/dataset.hpp"
 #include "kith/dtype.hpp"
 #include "kith/metric.hpp"
-#include "point_tree/cpu/kernels.hpp"
+#include "point_tree/layout.hpp"
 
 namespace kith::point_tree {
 
@@ -66,6 +67,13 @@ decltype(auto) visit_tree(const Tree& tree, F&& f) {
   return tree.wide_rows ? f.template operator()<float, std::int64_t>()
                         : f.template operator()<float, std::uint32_t>();
 }
+
+/// Whose neighbours are asked for: those of `queries`, or of the tree's own rows.
+struct Asked {
+  const DatasetView* queries = nullptr;  ///< null: every row of the tree, in the caller's order
+  bool include_self = true;              ///< without queries: whether a row is its own neighbour
+  std::int64_t count(const Tree& tree) const { return queries == nullptr ? tree.rows : queries->rows; }
+};
 
 /// Bytes that a reader may touch behind the coordinates and the row numbers.
 constexpr std::size_t read_past = 64;

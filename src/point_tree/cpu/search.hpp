@@ -8,16 +8,10 @@
 #include "kith/execution.hpp"
 #include "kith/neighbors.hpp"
 #include "kith/point_tree.hpp"
+#include "point_tree/cpu/kernels.hpp"
 #include "point_tree/tree.hpp"
 
 namespace kith::point_tree {
-
-/// Whose neighbours are asked for: those of `queries`, or of the tree's own rows.
-struct Asked {
-  const DatasetView* queries = nullptr;  ///< null: every row of the tree, in the caller's order
-  bool include_self = true;              ///< without queries: whether a row is its own neighbour
-  std::int64_t count(const Tree& tree) const { return queries == nullptr ? tree.rows : queries->rows; }
-};
 
 /// Results of some queries: those of queries[i] are rows [i * k, (i + 1) * k) (nearest) or
 /// [ends[i - 1], ends[i]) (within a radius).
