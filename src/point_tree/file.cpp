@@ -127,9 +127,10 @@ void save(const Tree& tree, const std::filesystem::path& path, const Execution& 
                            {"row_bytes", tree.wide_rows ? 8 : 4},
                            {"lower", tree.lower},
                            {"upper", tree.upper}};
+  const Tree& held = on_host(tree);
   write_index_file(path, std::move(header),
-                   {section("nodes", tree.node_data), section("coordinates", tree.coordinates),
-                    section("rows", tree.row_numbers), section("infinite", std::as_bytes(tree.infinite)),
+                   {section("nodes", held.node_data), section("coordinates", held.coordinates),
+                    section("rows", held.row_numbers), section("infinite", std::as_bytes(tree.infinite)),
                     section("infinite_values", std::as_bytes(tree.infinite_values))},
                    execution.cancelled);
 }

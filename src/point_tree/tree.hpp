@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,17 @@
 #include "point_tree/layout.hpp"
 
 namespace kith::point_tree {
+
+struct DeviceTree;
+struct Tree;
+
+/// Where a tree's arrays lie besides its own spans; copies of a Tree share one.
+struct Residence {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<const DeviceTree>> devices;  ///< by ordinal
+  std::shared_ptr<const Tree> host;              ///< of a tree without spans, once somebody has asked for it
+  Tree (*download)(const Tree& tree) = nullptr;  ///< makes `host`, where a device built the tree
+};
 
 /// Points are held as float, those of f64 rows as double; both hold every element exactly.
 struct Tree {
@@ -30,6 +43,7 @@ struct Tree {
   std::int64_t nodes = 0;
   bool wide_rows = false;  ///< row numbers take 8 bytes, not 4
 
+  // Empty in a tree that a device has built: see on_host().
   std::span<const std::byte> node_data;
   std::span<const std::byte> coordinates;
   std::span<const std::byte> row_numbers;
@@ -38,12 +52,11 @@ struct Tree {
   std::vector<double> lower, upper;         ///< [dim]: the box of all points; empty without points
 
   std::shared_ptr<const void> keep_alive;  ///< of the spans
+  std::shared_ptr<Residence> residence = std::make_shared<Residence>();
 
   bool is_double() const noexcept { return dtype == Dtype::f64; }
-  std::uint64_t bytes() const noexcept {
-    return node_data.size() + coordinates.size() + row_numbers.size() + infinite.size_bytes() +
-           infinite_values.size_bytes();
-  }
+  /// Of one copy of the arrays.
+  std::uint64_t bytes() const noexcept;
 
   template <class T, class Id>
   TreeView<T, Id> view() const noexcept {
@@ -56,6 +69,11 @@ struct Tree {
             reinterpret_cast<const Id*>(row_numbers.data())};
   }
 };
+
+/// The tree with its arrays in host memory: itself, or a copy that is downloaded once and lives as long as
+/// the tree. Whatever reads the spans asks for it first. Thread-safe.
+/// @throws OutOfMemory, DeviceError
+const Tree& on_host(const Tree& tree);
 
 /// Calls f.operator()<T, Id>() with the tree's types.
 template <class F>

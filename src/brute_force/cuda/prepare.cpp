@@ -11,6 +11,7 @@
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "cuda/devices.hpp"
+#include "cuda/pool.hpp"
 
 namespace kith::brute_force {
 
@@ -213,18 +214,6 @@ void for_each_device(std::size_t count, F&& f) {
   }
 }
 
-// Lets the device's pool keep some memory between searches: getting it anew takes longer than many a search.
-// A threshold that somebody has set already stays.
-void keep_some_memory(int device) {
-  cudaMemPool_t pool = nullptr;
-  std::uint64_t threshold = 0;
-  KITH_CUDA(cudaDeviceGetDefaultMemPool(&pool, device));
-  KITH_CUDA(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
-  if (threshold != 0) return;
-  threshold = tuning::kept_pool_bytes;
-  KITH_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
-}
-
 // Uploads (where needed) and codes rows [first, first + count) of the dataset as one part.
 std::unique_ptr<Part> make_part(const CudaPrepared& prepared, const DatasetView& data, int device,
                                 std::int64_t first, std::int64_t count, ProgressCounter& progress,
@@ -314,7 +303,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   // What a device may be asked for: the limit that was set, or most of what is free.
   for (const int device : p.devices) {
     const cuda::DeviceGuard guard(device);
-    keep_some_memory(device);
+    cuda::keep_some_memory(device);
     std::size_t available = 0;
     std::size_t all = 0;
     KITH_CUDA(cudaMemGetInfo(&available, &all));

@@ -36,9 +36,6 @@ inline constexpr int most_stages = 8;
 /// Passes over the rows before queries that keep too many leave the filter.
 inline constexpr int most_passes = 3;
 
-/// What the device's memory pool keeps between searches.
-inline constexpr std::uint64_t kept_pool_bytes = std::uint64_t{2} << 30U;
-
 /// Queries of one batch, and memory for its candidates.
 inline constexpr std::int64_t most_queries = 16384;
 inline constexpr std::uint64_t candidate_bytes = std::uint64_t{2} << 30U;

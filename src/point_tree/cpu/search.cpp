@@ -473,8 +473,9 @@ template <class T>
 SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
                      const Execution& execution, const char* stage,
                      const std::function<void(const Part<T>&)>& take) {
-  return tree.wide_rows ? Batch<T, std::int64_t>(tree, asked, kind, k, radius, execution, stage, take).run()
-                        : Batch<T, std::uint32_t>(tree, asked, kind, k, radius, execution, stage, take).run();
+  const Tree& held = on_host(tree);
+  return tree.wide_rows ? Batch<T, std::int64_t>(held, asked, kind, k, radius, execution, stage, take).run()
+                        : Batch<T, std::uint32_t>(held, asked, kind, k, radius, execution, stage, take).run();
 }
 
 template <class T, class Id>
@@ -497,8 +498,9 @@ void copy_points_of(const TreeView<T, Id>& tree, T* to, int threads) {
 template <class T>
 void copy_points(const Tree& tree, T* to, const Execution& execution) {
   const int threads = resolve_threads(execution);
-  tree.wide_rows ? copy_points_of(tree.view<T, std::int64_t>(), to, threads)
-                 : copy_points_of(tree.view<T, std::uint32_t>(), to, threads);
+  const Tree& held = on_host(tree);
+  held.wide_rows ? copy_points_of(held.view<T, std::int64_t>(), to, threads)
+                 : copy_points_of(held.view<T, std::uint32_t>(), to, threads);
 }
 template void copy_points<float>(const Tree&, float*, const Execution&);
 template void copy_points<double>(const Tree&, double*, const Execution&);

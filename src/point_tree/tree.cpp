@@ -1,0 +1,22 @@
+// A tree's arrays, wherever they lie.
+#include "point_tree/tree.hpp"
+
+namespace kith::point_tree {
+
+std::uint64_t Tree::bytes() const noexcept {
+  const std::int64_t element = is_double() ? 8 : 4;
+  const std::int64_t node = is_double() ? node_bytes<double>(dim) : node_bytes<float>(dim);
+  const std::int64_t arrays = nodes * node + points * dim * element + points * (wide_rows ? 8 : 4);
+  return static_cast<std::uint64_t>(arrays) + 2 * read_past + infinite.size_bytes() +
+         infinite_values.size_bytes();
+}
+
+const Tree& on_host(const Tree& tree) {
+  if (tree.points == 0 || !tree.node_data.empty()) return tree;
+  Residence& residence = *tree.residence;
+  const std::scoped_lock lock(residence.mutex);
+  if (residence.host == nullptr) residence.host = std::make_shared<const Tree>(residence.download(tree));
+  return *residence.host;
+}
+
+}  // namespace kith::point_tree
