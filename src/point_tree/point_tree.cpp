@@ -157,10 +157,7 @@ class Found {
       const std::int64_t end = part.ends[i];
       counts_[static_cast<std::size_t>(part.queries[i])] = end - from;
       if (sorted) {
-        std::sort(piece.entries.begin() + from, piece.entries.begin() + end,
-                  [](const auto& a, const auto& b) {
-                    return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
-                  });
+        std::sort(piece.entries.begin() + from, piece.entries.begin() + end, point_tree::before<T>);
       }
       from = end;
     }
@@ -258,9 +255,7 @@ void for_each_neighborhood(const Tree& tree, const Neighborhood& how, bool inclu
     for (std::int64_t i = 0; i < part.count; ++i) {
       sorted.assign(part.entries + from, part.entries + part.ends[i]);
       from = part.ends[i];
-      std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-        return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
-      });
+      std::sort(sorted.begin(), sorted.end(), point_tree::before<T>);
       rows.clear();
       distances.clear();
       for (const auto& entry : sorted) {

@@ -51,12 +51,9 @@ TreeFunctionFor<T, Id> functions() {
 
 template <class T>
 void select(Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort) {
-  const auto before = [](const Entry<T>& a, const Entry<T>& b) {
-    return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
-  };
   if (k == 0) return;
-  std::nth_element(entries, entries + k - 1, entries + count, before);
-  if (sort) std::sort(entries, entries + k, before);
+  std::nth_element(entries, entries + k - 1, entries + count, before<T>);
+  if (sort) std::sort(entries, entries + k, before<T>);
 }
 
 // The largest T that is not above a radius.

@@ -35,6 +35,12 @@ SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64
                      const Execution& execution, const char* stage,
                      const std::function<void(const Part<T>&)>& take);
 
+/// The contract's order of answers: by distance, equal ones by row.
+template <class T>
+bool before(const Entry<T>& a, const Entry<T>& b) {
+  return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
+}
+
 /// Copies every point in the tree to to[row * dim].
 template <class T>
 void copy_points(const Tree& tree, T* to, const Execution& execution);
