@@ -33,10 +33,6 @@ void add_index_option(CLI::App& command, Common& common, IndexOptions& options, 
       ->group("Search");
 }
 
-bool is_tree_metric(Metric metric) {
-  return std::find(tree_metrics.begin(), tree_metrics.end(), metric) != tree_metrics.end();
-}
-
 const char* tree_option(const IndexOptions& options) {
   if (options.radius) return "--radius";
   return options.leaf_size ? "--leaf-size" : nullptr;

@@ -28,6 +28,13 @@ struct Support {
 /// Metrics that bound distances by boxes: those of the trees.
 inline constexpr std::array tree_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
 
+constexpr bool is_tree_metric(Metric metric) {
+  for (const Metric known : tree_metrics) {
+    if (known == metric) return true;
+  }
+  return false;
+}
+
 /// Whether an index type takes rows of a dimension.
 constexpr bool supports_dim(std::string_view index, std::int64_t dim) {
   return dim >= 1 && (index != "octree" || dim == 2 || dim == 3);

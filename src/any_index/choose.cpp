@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kith/any_index.hpp"
+#include "kith/support.hpp"
 
 namespace kith {
 namespace {
@@ -52,7 +53,7 @@ std::string duration(double nanoseconds) {
 
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
                          Metric metric, const Execution& execution) {
-  if (metric == Metric::inner_product || metric == Metric::cosine) {
+  if (!is_tree_metric(metric)) {
     return {"brute_force", fmt::format("no tree knows {}", name(metric))};
   }
   for (const Device& device : execution.devices) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kith/error.hpp"
+#include "kith/support.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
@@ -43,7 +44,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
   validate(rows, "dataset");
   check_devices(parameters.index, execution);
   const Metric metric = parameters.metric;
-  if (metric != Metric::sqeuclidean && metric != Metric::euclidean && metric != Metric::manhattan) {
+  if (!is_tree_metric(metric)) {
     throw InvalidArgument(
         fmt::format("the metric {} has no bounding boxes, which the index {} needs; use "
                     "brute_force, or sqeuclidean, euclidean or manhattan",

@@ -9,6 +9,7 @@
 #include "core/int128.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
+#include "kith/support.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
@@ -161,8 +162,7 @@ std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_
     if (tree->rows < 0 || tree->points < 0 || tree->nan_rows < 0 || tree->dim < 1 || tree->dim > most ||
         tree->nodes < 0 || tree->nodes > most || tree->levels < 0 || tree->levels > 4096 ||
         tree->leaf_size < 1 || (row_bytes != 4 && row_bytes != 8) || tree->lower.size() != box ||
-        tree->upper.size() != box || tree->metric == Metric::inner_product ||
-        tree->metric == Metric::cosine) {
+        tree->upper.size() != box || !is_tree_metric(tree->metric)) {
       throw IoError(fmt::format("'{}' is corrupt: its header has a size out of range", path.string()));
     }
     tree->wide_rows = row_bytes == 8;
