@@ -1,14 +1,13 @@
-// Uninitialised memory for codes: cache-line aligned, on huge pages where the system gives them.
+// Uninitialised memory for codes, trees and records to sort: cache-line aligned, on huge pages where the
+// system gives them.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <new>
 
-#include <fmt/format.h>
 #include <sys/mman.h>
-
-#include "kith/error.hpp"
 
 namespace kith {
 
@@ -18,17 +17,14 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
 
-  /// @throws OutOfMemory
+  /// @throws std::bad_alloc: whoever knows what the memory is for says so
   explicit AlignedBuffer(std::int64_t count) : count_(count) {
     constexpr std::size_t huge_page = std::size_t{2} << 20U;
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
     const std::size_t alignment = bytes >= huge_page ? huge_page : 64;
     const std::size_t rounded = (bytes + alignment) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, rounded);
-    if (memory == nullptr) {
-      throw OutOfMemory(
-          fmt::format("no memory for {} bytes of codes; use a smaller filter (int8 or none)", bytes));
-    }
+    if (memory == nullptr) throw std::bad_alloc();
     if (alignment == huge_page) (void)::madvise(memory, rounded, MADV_HUGEPAGE);
     data_.reset(static_cast<T*>(memory));
   }
