@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "brute_force/backend.hpp"
 #include "core/int128.hpp"
+#include "core/search_checks.hpp"
 #include "cuda/device_memory.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
@@ -29,32 +29,16 @@ namespace {
 
 void check_search(const DatasetView& data, const DatasetView& queries, std::int64_t k) {
   validate(queries, "queries");
-  if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
-  if (queries.dim != data.dim) {
-    throw InvalidArgument(fmt::format("queries have dimension {}, the dataset has {}; they must be the same",
-                                      queries.dim, data.dim));
-  }
-  if (queries.dtype != data.dtype) {
-    throw InvalidArgument(fmt::format("queries are {}, the dataset is {}; convert one of them",
-                                      name(queries.dtype), name(data.dtype)));
-  }
+  check_k(k);
+  check_queries_fit(queries, data.dim, data.dtype, "dataset");
 }
 
 // The answer itself, before anything is taken: the caller's limit, and what a vector can hold.
 void check_output_memory(const DatasetView& data, const DatasetView& queries, std::int64_t k,
                          const Execution& execution) {
-  const int128 cells = static_cast<int128>(queries.rows) * k;
-  const std::size_t cell_bytes = sizeof(std::int64_t) + size_of(distance_dtype(data.dtype));
-  const int128 limit = execution.memory_limit > 0
-                           ? static_cast<int128>(execution.memory_limit)
-                           : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
-  if (cells > limit / static_cast<int128>(cell_bytes)) {
-    throw OutOfMemory(
-        fmt::format("{} queries with k = {} need {} bytes for the answer, the limit is {}; ask for fewer "
-                    "neighbours, or search the queries in parts",
-                    queries.rows, k, static_cast<double>(cells) * static_cast<double>(cell_bytes),
-                    static_cast<double>(limit)));
-  }
+  check_answer_memory(static_cast<int128>(queries.rows) * k,
+                      sizeof(std::int64_t) + size_of(distance_dtype(data.dtype)),
+                      fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);
 }
 
 // Rows in GPU memory are for the GPU.
@@ -64,16 +48,6 @@ void check_space(const DatasetView& view, const char* what, const brute_force::B
         fmt::format("the {} lie in the memory of cuda:{} but the search is to run on the CPU; "
                     "name a CUDA device, or copy them to the host",
                     what, view.device));
-  }
-}
-
-// A failed allocation anywhere in `work` becomes an error that says what was asked for.
-template <class Message, class Work>
-auto or_out_of_memory(Message&& what, Work&& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory("the machine has no memory left for " + what());
   }
 }
 
@@ -142,17 +116,6 @@ Neighbors search_state(const BruteForce::State& state, const DatasetView& querie
   });
 }
 
-void check_output(const DatasetView& queries, const NeighborsView& out) {
-  if (out.queries != queries.rows) {
-    throw InvalidArgument(
-        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
-                    queries.rows));
-  }
-  if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
-    throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
-  }
-}
-
 SearchStatistics search_state_into(const BruteForce::State& state, const DatasetView& queries,
                                    const NeighborsView& out, const Execution& execution) {
   const DatasetView& data = state.dataset.view();
@@ -197,7 +160,7 @@ Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const E
 SearchStatistics BruteForce::search_into(const DatasetView& queries, const NeighborsView& out,
                                          const Execution& execution) const {
   check_search(state_->dataset.view(), queries, out.k);
-  check_output(queries, out);
+  check_output(queries.rows, out);
   return search_state_into(*state_, queries, out, execution);
 }
 
@@ -281,7 +244,7 @@ SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries
                           const BruteForceParameters& parameters, const Execution& execution) {
   validate(dataset, "dataset");
   check_search(dataset, queries, out.k);
-  check_output(queries, out);
+  check_output(queries.rows, out);
   return search_state_into(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
                            queries, out, execution);
 }

@@ -7,12 +7,12 @@
 #include <mutex>
 #include <numbers>
 #include <numeric>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "core/int128.hpp"
 #include "core/parallel.hpp"
+#include "core/search_checks.hpp"
 #include "kith/error.hpp"
 #include "point_tree/build.hpp"
 #include "point_tree/cpu/search.hpp"
@@ -37,23 +37,12 @@ void check_devices(const Tree& tree, const Execution& execution) {
 
 void check_queries(const Tree& tree, const DatasetView& queries) {
   validate(queries, "queries");
-  if (queries.dim != tree.dim) {
-    throw InvalidArgument(fmt::format("queries have dimension {}, the {} has {}; they must be the same",
-                                      queries.dim, tree.index, tree.dim));
-  }
-  if (queries.dtype != tree.dtype) {
-    throw InvalidArgument(fmt::format("queries are {}, the {} is {}; convert one of them",
-                                      name(queries.dtype), tree.index, name(tree.dtype)));
-  }
+  check_queries_fit(queries, tree.dim, tree.dtype, tree.index);
   if (queries.space == MemorySpace::cuda) {
     throw InvalidArgument(fmt::format(
         "the queries lie in the memory of cuda:{} but the search is to run on the CPU; copy them to the host",
         queries.device));
   }
-}
-
-void check_k(std::int64_t k) {
-  if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
 }
 
 void check_radius(double radius) {
@@ -62,38 +51,25 @@ void check_radius(double radius) {
   }
 }
 
-void check_memory(int128 bytes, const char* what, std::int64_t queries, const Execution& execution) {
-  const int128 limit = execution.memory_limit > 0
-                           ? static_cast<int128>(execution.memory_limit)
-                           : static_cast<int128>(std::numeric_limits<std::int64_t>::max());
-  if (bytes > limit) {
-    throw OutOfMemory(
-        fmt::format("{} queries need {} bytes for {}, the limit is {}; ask for fewer neighbours, or "
-                    "search the queries in parts",
-                    queries, static_cast<double>(bytes), what, static_cast<std::uint64_t>(limit)));
-  }
+void check_memory(int128 values, std::size_t bytes_each, const char* what, std::int64_t queries,
+                  const Execution& execution) {
+  check_answer_memory(values, bytes_each, fmt::format("{} queries", queries), what, execution);
 }
 
 std::size_t cell_bytes(const Tree& tree) {
   return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
 }
 
-// A failed allocation, or one too large to try, becomes an error that says what was asked for.
+// A failed allocation becomes an error that says what was asked for.
 template <class Work>
-auto or_out_of_memory(std::int64_t queries, Work&& work) {
-  const auto fail = [&] {
-    return OutOfMemory(
-        fmt::format("the machine has no memory left for the neighbours of {} queries; ask for fewer "
-                    "neighbours, or search the queries in parts",
-                    queries));
-  };
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    throw fail();
-  } catch (const std::length_error&) {
-    throw fail();
-  }
+auto neighbors_or_out_of_memory(std::int64_t queries, Work&& work) {
+  return or_out_of_memory(
+      [&] {
+        return fmt::format(
+            "the neighbours of {} queries; ask for fewer neighbours, or search the queries in parts",
+            queries);
+      },
+      work);
 }
 
 // Calls f.operator()<T>() with the type of the tree's distances.
@@ -120,9 +96,8 @@ SearchStatistics nearest_into(const Tree& tree, const Asked& asked, std::int64_t
 Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
                   const Execution& execution, const char* stage) {
   const std::int64_t count = asked.count(tree);
-  check_memory(static_cast<int128>(count) * k * static_cast<int128>(cell_bytes(tree)), "the answer", count,
-               execution);
-  return or_out_of_memory(count, [&] {
+  check_memory(static_cast<int128>(count) * k, cell_bytes(tree), "the answer", count, execution);
+  return neighbors_or_out_of_memory(count, [&] {
     Neighbors out;
     out.queries = count;
     out.k = k;
@@ -149,8 +124,8 @@ class Found {
     piece.queries.assign(part.queries, part.queries + part.count);
     piece.ends.assign(part.ends, part.ends + part.count);
     const std::int64_t total = part.count == 0 ? 0 : part.ends[part.count - 1];
-    check_memory((bytes_ += total * static_cast<std::int64_t>(sizeof(point_tree::Entry<T>))),
-                 "what is within the radius", static_cast<std::int64_t>(counts_.size()) - 1, execution_);
+    check_memory(entries_ += total, sizeof(point_tree::Entry<T>), "what is within the radius",
+                 static_cast<std::int64_t>(counts_.size()) - 1, execution_);
     piece.entries.assign(part.entries, part.entries + total);
     std::int64_t from = 0;
     for (std::int64_t i = 0; i < part.count; ++i) {
@@ -197,7 +172,7 @@ class Found {
   };
   std::vector<std::int64_t> counts_;
   const Execution& execution_;
-  std::atomic<std::int64_t> bytes_{0};
+  std::atomic<std::int64_t> entries_{0};
   std::mutex mutex_;
   std::vector<Piece> pieces_;
 };
@@ -299,7 +274,7 @@ Normals normals_of(const Tree& tree, const Neighborhood& neighborhood,
     throw InvalidArgument(
         fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), dim));
   }
-  check_memory(static_cast<int128>(tree.rows) * (dim * (tree.is_double() ? 16 : 12) + 8), "the normals",
+  check_memory(tree.rows, static_cast<std::size_t>(dim) * (tree.is_double() ? 16 : 12) + 8, "the normals",
                tree.rows, execution);
   Normals out;
   out.normals.assign(static_cast<std::size_t>(tree.rows * dim), std::numeric_limits<double>::quiet_NaN());
@@ -341,7 +316,7 @@ Outliers outliers_of(const Tree& tree, const Neighborhood& neighborhood, double 
   if (!(ratio >= 0) || ratio == infinity) {
     throw InvalidArgument(fmt::format("a ratio of {} standard deviations; use a number of 0 or more", ratio));
   }
-  check_memory(static_cast<int128>(tree.rows) * 9, "the mean distances", tree.rows, execution);
+  check_memory(tree.rows, 9, "the mean distances", tree.rows, execution);
   Outliers out;
   const auto n = static_cast<std::size_t>(tree.rows);
   out.mean_distance.assign(n, std::numeric_limits<double>::quiet_NaN());
@@ -388,7 +363,7 @@ std::vector<double> density_of(const Tree& tree, const Neighborhood& neighborhoo
     return tree.metric == Metric::sqeuclidean ? std::sqrt(distance) : distance;
   };
   const bool by_radius = neighborhood.radius < infinity;
-  check_memory(static_cast<int128>(tree.rows) * 8, "the densities", tree.rows, execution);
+  check_memory(tree.rows, 8, "the densities", tree.rows, execution);
   std::vector<double> out(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
   visit_distances(tree, [&]<class T>() {
     if (by_radius && neighborhood.k == 0) {
@@ -430,18 +405,11 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
   check_devices(*tree_, execution);
   check_queries(*tree_, queries);
   check_k(out.k);
-  if (out.queries != queries.rows) {
-    throw InvalidArgument(
-        fmt::format("the answer has room for {} queries, {} are asked; they must be the same", out.queries,
-                    queries.rows));
-  }
-  if (queries.rows > 0 && (out.indices == nullptr || out.distances == nullptr)) {
-    throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");
-  }
+  check_output(queries.rows, out);
   if (out.space == MemorySpace::cuda) {
     throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
   }
-  return or_out_of_memory(queries.rows, [&] {
+  return neighbors_or_out_of_memory(queries.rows, [&] {
     return visit_distances(*tree_, [&]<class T>() {
       auto* distances = static_cast<T*>(out.distances);
       std::fill_n(out.indices, out.queries * out.k, -1);
@@ -472,7 +440,7 @@ RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radi
   if (options.max_neighbors > 0 && options.max_neighbors < tree_->rows) {
     return nearest_within(*tree_, queries, radius, options.max_neighbors, execution);
   }
-  return or_out_of_memory(queries.rows, [&] {
+  return neighbors_or_out_of_memory(queries.rows, [&] {
     RadiusNeighbors out;
     out.queries = queries.rows;
     visit_distances(*tree_, [&]<class T>() {
@@ -491,32 +459,35 @@ std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, do
   check_devices(*tree_, execution);
   check_queries(*tree_, queries);
   check_radius(radius);
-  check_memory(static_cast<int128>(queries.rows) * 8, "the counts", queries.rows, execution);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows), 0);
-  visit_distances(*tree_, [&]<class T>() {
-    point_tree::run<T>(*tree_, {&queries}, Kind::count, 1, radius, execution, "count",
-                       [&](const Part<T>& part) {
-                         for (std::int64_t i = 0; i < part.count; ++i)
-                           counts[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
-                       });
+  check_memory(queries.rows, 8, "the counts", queries.rows, execution);
+  return neighbors_or_out_of_memory(queries.rows, [&] {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows), 0);
+    visit_distances(*tree_, [&]<class T>() {
+      point_tree::run<T>(*tree_, {&queries}, Kind::count, 1, radius, execution, "count",
+                         [&](const Part<T>& part) {
+                           for (std::int64_t i = 0; i < part.count; ++i)
+                             counts[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
+                         });
+    });
+    return counts;
   });
-  return counts;
 }
 
 Normals PointTree::normals(const Neighborhood& neighborhood,
                            const std::optional<std::vector<double>>& viewpoint,
                            const Execution& execution) const {
-  return or_out_of_memory(tree_->rows,
-                          [&] { return normals_of(*tree_, neighborhood, viewpoint, execution); });
+  return neighbors_or_out_of_memory(tree_->rows,
+                                    [&] { return normals_of(*tree_, neighborhood, viewpoint, execution); });
 }
 
 Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio,
                              const Execution& execution) const {
-  return or_out_of_memory(tree_->rows, [&] { return outliers_of(*tree_, neighborhood, ratio, execution); });
+  return neighbors_or_out_of_memory(tree_->rows,
+                                    [&] { return outliers_of(*tree_, neighborhood, ratio, execution); });
 }
 
 std::vector<double> PointTree::density(const Neighborhood& neighborhood, const Execution& execution) const {
-  return or_out_of_memory(tree_->rows, [&] { return density_of(*tree_, neighborhood, execution); });
+  return neighbors_or_out_of_memory(tree_->rows, [&] { return density_of(*tree_, neighborhood, execution); });
 }
 
 void PointTree::save(const std::filesystem::path& path, const Execution& execution) const {
