@@ -4,17 +4,26 @@
 #include <filesystem>
 
 #include "../unit/io/golden.hpp"
+#include "kith/any_index.hpp"
 
 int main(int count, char** arguments) {
   if (count != 2) {
     std::fputs("usage: make_golden FOLDER\n", stderr);
     return 2;
   }
+  const std::filesystem::path folder = arguments[1];
   for (const kith::test::Golden& golden : kith::test::golden_files()) {
     const auto problem = kith::test::golden_problem(golden);
     const kith::conformance::Rows rows(problem.data, problem.dtype);
-    kith::BruteForce::build(rows.view(), {golden.metric, golden.filter})
-        .save(std::filesystem::path(arguments[1]) / golden.file);
+    kith::BruteForce::build(rows.view(), {golden.metric, golden.filter}).save(folder / golden.file);
+  }
+  for (const kith::test::GoldenTree& golden : kith::test::golden_trees()) {
+    const auto problem = kith::test::golden_tree_problem(golden);
+    const kith::conformance::Rows rows(problem.data, problem.dtype);
+    const kith::IndexParameters parameters(golden.metric, kith::Filter::automatic,
+                                           kith::test::golden_leaf_size);
+    kith::AnyIndex::build(golden.index, kith::Dataset::adopt(rows.view(), nullptr), parameters)
+        .save(folder / golden.file);
   }
   return 0;
 }

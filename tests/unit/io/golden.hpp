@@ -1,7 +1,10 @@
 // The golden index files: what is in them, by formula. They are never rewritten once a version is out;
-// a new format version adds a folder.
+// a new format version, or a new layout of trees, adds files.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -42,6 +45,38 @@ inline conformance::Problem golden_problem(const Golden& golden) {
     values.data.row(4)[j] = 0;
   }
   return conformance::make_problem(golden.file, values, golden.dtype, golden.metric, 9);
+}
+
+struct GoldenTree {
+  const char* file;
+  const char* index;
+  Dtype dtype;
+  Metric metric;
+};
+
+inline const std::vector<GoldenTree>& golden_trees() {
+  static const std::vector<GoldenTree> list = {
+      {"kd_tree_f32.kith", "kd_tree", Dtype::f32, Metric::euclidean},
+      {"octree_f64.kith", "octree", Dtype::f64, Metric::sqeuclidean},
+  };
+  return list;
+}
+
+constexpr std::int64_t golden_leaf_size = 4;
+
+/// 150 rows and 6 queries of dimension 3, multiples of 1/4: nodes on two levels, a leaf of 20 equal rows, a
+/// row with a NaN, one with an infinity; the last query has an infinity, too.
+inline conformance::Problem golden_tree_problem(const GoldenTree& golden) {
+  conformance::Values values;
+  values.data = {150, 3, {}};
+  values.queries = {6, 3, {}};
+  for (int i = 0; i < 450; ++i) values.data.values.push_back((i * i * 7 + i * 11) % 97 * 0.25 - 9);
+  for (int i = 0; i < 18; ++i) values.queries.values.push_back((i * i * 5 + i * 3) % 89 * 0.25 - 8);
+  for (int i = 30; i < 50; ++i) std::copy_n(values.data.row(7), 3, values.data.row(i));
+  values.data.row(60)[1] = std::numeric_limits<double>::quiet_NaN();
+  values.data.row(61)[2] = std::numeric_limits<double>::infinity();
+  values.queries.row(5)[0] = -std::numeric_limits<double>::infinity();
+  return conformance::make_problem(golden.file, values, golden.dtype, golden.metric, 150);
 }
 
 }  // namespace kith::test
