@@ -13,7 +13,7 @@ architectures=${CMAKE_CUDA_ARCHITECTURES:-80-real;80-virtual;90a-real}
 
 options=(-DKITH_CUDA=ON -DKITH_BUNDLE=ON -DKITH_BUILD_TESTS=ON -DKITH_BUILD_BENCHMARKS=ON
   "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
-targets=(kith_cli conformance unit_brute_force gpu_search)
+targets=(kith_cli conformance unit_brute_force unit_point_tree gpu_search gpu_trees)
 if [[ -n ${BUNDLE_PYTHON:-} ]]; then
   # The module is compiled for one version of Python: nanobind and the interpreter's headers are all it takes.
   venv=$(realpath -m "$build/venv-$("$BUNDLE_PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')")
@@ -34,8 +34,7 @@ cmake --build "$build" -j "$jobs" --target "${targets[@]}"
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib"
-cp "$build/bin/kith" "$build/bin/gpu_search" "$build/bin/tests/conformance" "$build/bin/tests/unit_brute_force" \
-  "$bundle/bin/"
+cp "$build"/bin/{kith,gpu_search,gpu_trees} "$build"/bin/tests/{conformance,unit_brute_force,unit_point_tree} "$bundle/bin/"
 programs=("$bundle"/bin/*)
 if [[ -n ${BUNDLE_PYTHON:-} ]]; then
   mkdir -p "$bundle/python/kith" "$bundle/python/tests"
@@ -62,7 +61,8 @@ Needs an NVIDIA driver for CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*
   bin/kith knn BASE QUERIES --device cuda
   ./run-tests.sh                the conformance suite and the unit tests on the GPU
   ./run-tests.sh memcheck       the same under compute-sanitizer, in the reduced form; racecheck, initcheck, synccheck
-  bin/gpu_search                the benchmark; --json FILE keeps its figures
+  bin/gpu_search                the benchmark of brute force; --json FILE keeps its figures
+  bin/gpu_trees                 that of the trees; likewise
   python3 gpu_torch.py FILE     its peers, where Python has torch
 TEXT
 [[ ! -d $bundle/python ]] || cat >>"$bundle/README.txt" <<TEXT

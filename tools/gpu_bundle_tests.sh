@@ -16,6 +16,7 @@ run() {
 tests() {
   run "$@" bin/conformance --gtest_brief=1 --gtest_filter="${CONFORMANCE:-*_cuda_*}"
   run "$@" bin/unit_brute_force --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
+  run "$@" bin/unit_point_tree --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
 }
 
 if (($# == 0)); then

@@ -252,23 +252,11 @@ SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries
 namespace brute_force {
 
 const Backend& backend_for(const Execution& execution) {
-  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
-  const Device::Kind kind = execution.devices.front().kind;
-  for (const Device& device : execution.devices) {
-    if (device.kind != kind) {
-      throw InvalidArgument(
-          "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
-    }
-  }
-  if (kind == Device::Kind::cuda) {
 #ifdef KITH_CUDA_ENABLED
-    return cuda_backend();
+  if (kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
 #else
-    throw DeviceError(
-        fmt::format("{} cannot be used: this build of Kith has no CUDA support; use --device cpu",
-                    name(execution.devices.front())));
+  (void)kind_of_devices(execution);  // refuses CUDA
 #endif
-  }
   return cpu_backend();
 }
 

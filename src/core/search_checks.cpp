@@ -6,6 +6,25 @@
 
 namespace kith {
 
+Device::Kind kind_of_devices(const Execution& execution) {
+  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
+  const Device::Kind kind = execution.devices.front().kind;
+  for (const Device& device : execution.devices) {
+    if (device.kind != kind) {
+      throw InvalidArgument(
+          "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
+    }
+  }
+#ifndef KITH_CUDA_ENABLED
+  if (kind == Device::Kind::cuda) {
+    throw DeviceError(
+        fmt::format("{} cannot be used: this build of Kith has no CUDA support; use --device cpu",
+                    name(execution.devices.front())));
+  }
+#endif
+  return kind;
+}
+
 void check_k(std::int64_t k) {
   if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
 }

@@ -130,4 +130,24 @@ void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, cons
   }
 }
 
+bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream) {
+  if (rows.rows == 0) return true;
+  const std::size_t row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
+  const auto* last = static_cast<const unsigned char*>(rows.row(rows.rows - 1)) + row_bytes - 1;
+  for (const void* address : {rows.data, static_cast<const void*>(last)}) {
+    cudaPointerAttributes attributes{};
+    KITH_CUDA(cudaPointerGetAttributes(&attributes, address));
+    if (attributes.type != cudaMemoryTypeHost) return false;
+  }
+  if (rows.contiguous()) {
+    KITH_CUDA(cudaMemcpyAsync(to, rows.data, static_cast<std::size_t>(rows.rows) * row_bytes,
+                              cudaMemcpyHostToDevice, stream));
+  } else {
+    KITH_CUDA(cudaMemcpy2DAsync(to, row_bytes, rows.data,
+                                static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype), row_bytes,
+                                static_cast<std::size_t>(rows.rows), cudaMemcpyHostToDevice, stream));
+  }
+  return true;
+}
+
 }  // namespace kith::cuda

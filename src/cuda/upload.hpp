@@ -29,4 +29,9 @@ class Uploader {
   std::unique_ptr<State> state_;
 };
 
+/// Starts a copy of host rows to `to`, contiguous, where they lie in page-locked memory, which the device
+/// reads by itself. They must stay until the stream has done it. False, and nothing begun, for other memory.
+/// @throws DeviceError
+bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream);
+
 }  // namespace kith::cuda

@@ -16,8 +16,9 @@ namespace kith::point_tree {
 /// What a device does with trees. Arguments are checked already; `execution` names CUDA devices, the first of
 /// which does the work. All throw OutOfMemory, DeviceError, Cancelled.
 struct DeviceBackend {
-  /// Builds a tree over rows in host or device memory, whose arrays stay on the device.
-  Tree (*build)(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution);
+  /// Builds a tree over rows in host or device memory, whose arrays stay on the device. `cubes`: cells are
+  /// cubes, as an octree's are; else they are halved across their longest side.
+  Tree (*build)(const DatasetView& rows, std::int64_t leaf_size, bool cubes, const Execution& execution);
   /// The k nearest of each query into host memory or the device's; every cell is written. `left` takes the
   /// queries whose answer rows or values with infinities have a part in: the CPU's walk answers those.
   SearchStatistics (*nearest)(const Tree& tree, const Asked& asked, double radius, const NeighborsView& out,
@@ -37,5 +38,8 @@ struct DeviceBackend {
 };
 
 const DeviceBackend& cuda_backend();  // defined in builds with CUDA
+
+/// The backend `execution` names; null for the CPU. @throws InvalidArgument, DeviceError
+const DeviceBackend* backend_of(const Execution& execution);
 
 }  // namespace kith::point_tree

@@ -6,8 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "core/search_checks.hpp"
+#include "cuda/devices.hpp"
 #include "kith/error.hpp"
 #include "kith/support.hpp"
+#include "point_tree/backend.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
@@ -27,14 +30,37 @@ std::uint64_t estimate(const DatasetView& rows, std::int64_t leaf_size, std::uin
   return n * (dim * element * (converted ? 2 : 1) + id + bytes_a_point) + 2 * nodes * node;
 }
 
+void check_space(const DatasetView& rows, const Execution& execution, const char* index) {
+  if (rows.space != MemorySpace::cuda) return;
+  const Device& device = execution.devices.front();
+  if (device.kind == Device::Kind::cpu) {
+    throw InvalidArgument(
+        fmt::format("the rows lie in the memory of cuda:{}, the index {} is built on the CPU; copy them "
+                    "to the host",
+                    rows.device, index));
+  }
+  if (device.ordinal != rows.device) {
+    throw InvalidArgument(
+        fmt::format("the rows lie in the memory of cuda:{}, the index {} is built on {}; build it where they "
+                    "are, or copy them there",
+                    rows.device, index, name(device)));
+  }
+}
+
 }  // namespace
 
-void check_devices(const char* index, const Execution& execution) {
-  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
+void check_devices(const Execution& execution) {
+  if (kind_of_devices(execution) == Device::Kind::cpu) return;
+  const auto known = cuda::devices();
   for (const Device& device : execution.devices) {
-    if (device.kind == Device::Kind::cpu) continue;
-    throw DeviceError(fmt::format(
-        "the index {} runs on the CPU, not on {}; use cpu, or the index brute_force", index, name(device)));
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const DeviceInfo& info) { return info.device == device; });
+    if (found == known.end()) {
+      throw DeviceError(fmt::format("{} is not there: {}; use --device cpu", name(device), cuda::absence()));
+    }
+    if (!found->usable) {
+      throw DeviceError(fmt::format("{} cannot be used: {}; use --device cpu", name(device), found->note));
+    }
   }
 }
 
@@ -42,7 +68,8 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
                                           const Execution& execution, BytesAPoint bytes_a_point,
                                           BuildFunction build) {
   validate(rows, "dataset");
-  check_devices(parameters.index, execution);
+  check_devices(execution);
+  const DeviceBackend* backend = backend_of(execution);
   const Metric metric = parameters.metric;
   if (!is_tree_metric(metric)) {
     throw InvalidArgument(
@@ -54,15 +81,12 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
     throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default",
                                       parameters.leaf_size, tuning::largest_leaf));
   }
-  if (rows.space == MemorySpace::cuda) {
-    throw InvalidArgument(
-        fmt::format("the rows lie in the memory of cuda:{}, the index {} is built on the CPU; copy them "
-                    "to the host",
-                    rows.device, parameters.index));
-  }
+  check_space(rows, execution, parameters.index);
   const std::int64_t leaf_size =
-      parameters.leaf_size > 0 ? parameters.leaf_size : parameters.default_leaf_size;
-  const std::uint64_t need = estimate(rows, leaf_size, bytes_a_point(rows));
+      parameters.leaf_size > 0 ? parameters.leaf_size
+                               : (backend == nullptr ? parameters.default_leaf_size : tuning::cuda_leaf_size);
+  // A device counts as it goes.
+  const std::uint64_t need = backend == nullptr ? estimate(rows, leaf_size, bytes_a_point(rows)) : 0;
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(
         fmt::format("the index {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
@@ -70,7 +94,9 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
                     parameters.index, rows.rows, need, execution.memory_limit));
   }
   try {
-    auto tree = std::make_shared<Tree>(build(rows, leaf_size, execution));
+    auto tree = std::make_shared<Tree>(backend == nullptr
+                                           ? build(rows, leaf_size, execution)
+                                           : backend->build(rows, leaf_size, parameters.cubes, execution));
     tree->index = parameters.index;
     tree->metric = metric;
     tree->leaf_size = leaf_size;

@@ -32,7 +32,9 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void check_devices(const Tree& tree, const Execution& execution) {
-  point_tree::check_devices(tree.index.c_str(), execution);
+  if (kind_of_devices(execution) == Device::Kind::cpu) return;
+  throw DeviceError(fmt::format("the index {} runs on the CPU, not on {}; use cpu, or the index brute_force",
+                                tree.index, name(execution.devices.front())));
 }
 
 void check_queries(const Tree& tree, const DatasetView& queries) {

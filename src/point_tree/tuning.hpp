@@ -9,7 +9,13 @@ namespace kith::point_tree::tuning {
 /// memory.
 inline constexpr std::int64_t kd_tree_leaf_size = 32;
 inline constexpr std::int64_t octree_leaf_size = 48;
+inline constexpr std::int64_t cuda_leaf_size = 32;  ///< of both, built on a GPU: a point a lane
 inline constexpr std::int64_t largest_leaf = 4096;
+
+/// Bits of a code on a GPU beyond those that number the points: fewer leave more points for another round,
+/// eight more are another pass of the sort.
+inline constexpr int spare_code_bits = 14;
+inline constexpr int refining_code_bits = 48;
 
 /// Queries a task: one progress report and one cancel poll each.
 inline constexpr std::int64_t queries_a_task = 1024;

@@ -64,18 +64,20 @@ Tree download(const Tree& tree) {
   const DeviceTree& there = *tree.residence->devices.begin()->second;
   const cuda::DeviceGuard guard(there.device);
   const auto held = std::make_shared<Held>();
-  const auto fetch = [&](const cuda::Buffer<unsigned char>& from, AlignedBuffer<std::byte>& to) {
-    to = AlignedBuffer<std::byte>(from.size());
-    KITH_CUDA(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), cudaMemcpyDeviceToHost, there.stream));
+  const auto fetch = [&](const cuda::Buffer<unsigned char>& from, std::int64_t bytes) {
+    AlignedBuffer<std::byte> to(bytes);
+    KITH_CUDA(cudaMemcpyAsync(to.data(), from.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
+                              there.stream));
+    return to;
   };
-  AlignedBuffer<std::byte> nodes;
-  fetch(there.nodes, nodes);
-  fetch(there.coordinates, held->coordinates);
-  fetch(there.rows, held->rows);
-  there.stream.synchronize();
-  held->nodes = AlignedBuffer<std::byte>(nodes.size());
   const std::int64_t element = tree.is_double() ? 8 : 4;
   const std::int64_t node = tree.is_double() ? node_bytes<double>(tree.dim) : node_bytes<float>(tree.dim);
+  constexpr auto past = static_cast<std::int64_t>(read_past);
+  const AlignedBuffer<std::byte> nodes = fetch(there.nodes, tree.nodes * node);
+  held->coordinates = fetch(there.coordinates, tree.points * tree.dim * element + past);
+  held->rows = fetch(there.rows, tree.points * (tree.wide_rows ? 8 : 4) + past);
+  there.stream.synchronize();
+  held->nodes = AlignedBuffer<std::byte>(nodes.size());
   DepthFirst(nodes.data(), held->nodes.data(), node, 2 * tree.dim * node_width * element).copy(0);
 
   Tree copy = tree;

@@ -1,0 +1,13 @@
+// What CUDA devices do with trees.
+#include "point_tree/backend.hpp"
+
+#include "point_tree/cuda/functions.hpp"
+
+namespace kith::point_tree {
+
+const DeviceBackend& cuda_backend() {
+  static constexpr DeviceBackend backend = {build_on_device, nullptr, nullptr, nullptr, nullptr, nullptr};
+  return backend;
+}
+
+}  // namespace kith::point_tree
