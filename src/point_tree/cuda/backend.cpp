@@ -6,7 +6,8 @@
 namespace kith::point_tree {
 
 const DeviceBackend& cuda_backend() {
-  static constexpr DeviceBackend backend = {build_on_device, nullptr, nullptr, nullptr, nullptr, nullptr};
+  static constexpr DeviceBackend backend = {build_on_device, nearest_on_device, within_on_device,
+                                            count_on_device, nullptr,           nullptr};
   return backend;
 }
 

@@ -1,0 +1,845 @@
+// The host's part of searches on a device: which kernel, in which batches, what goes up and what comes down.
+//
+// A search borrows a workspace (a stream and what is small and kept), so that searches of several threads do
+// not meet; large buffers come from the device's pool and go back to it. Few queries that lie on the device
+// with their answers take one launch and one copy of counters.
+#include "point_tree/cuda/search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "cuda/pool.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/upload.hpp"
+#include "point_tree/cuda/device_tree.hpp"
+#include "point_tree/cuda/search_kernels.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+// Sorting and packing a tree pay from this many queries on, and from this share of the points.
+constexpr std::int64_t least_sorted = 4096;
+constexpr std::int64_t least_group_share = 64;
+// Sums of three squares of differences stay finite in float.
+constexpr double plain_limit = 0x1p60;
+constexpr std::int64_t most_sorted = std::int64_t{1} << 31;
+constexpr std::int64_t most_at_once = std::int64_t{1} << 24;  // queries between two polls
+constexpr std::int64_t small_list = std::int64_t{1} << 14;    // queries whose lists a workspace keeps
+
+// Counters of a search: [count_slots][2] of pairs and candidates that only grow, then those that start at 0.
+constexpr int slots = 2 * cuda::count_slots;
+enum Counter : int { unanswered = slots, left_over, nan_query, usable, counters };
+
+struct Workspace {
+  explicit Workspace(int ordinal) : device(ordinal), counts(counters, stream), lists(2 * small_list, stream) {
+    seen.reserve(counters);
+    std::fill_n(seen.data(), static_cast<std::size_t>(counters), 0ULL);
+    KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
+  }
+  int device;
+  cuda::Stream stream;
+  cuda::Buffer<unsigned long long> counts;
+  cuda::PinnedBuffer<unsigned long long> seen;  ///< the counters after the last look
+  cuda::Buffer<std::int64_t> lists;
+  cuda::Uploader uploader;
+};
+
+// A workspace for the length of a search.
+class Borrowed {
+ public:
+  explicit Borrowed(int device) {
+    {
+      const std::scoped_lock lock(mutex());
+      auto& list = idle();
+      const auto found =
+          std::find_if(list.begin(), list.end(), [&](const auto& w) { return w->device == device; });
+      if (found != list.end()) {
+        workspace_ = std::move(*found);
+        list.erase(found);
+      }
+    }
+    if (!workspace_) workspace_ = std::make_unique<Workspace>(device);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  ~Borrowed() {
+    // After a failure or a cancel kernels may still be on their way; such a workspace is not used again.
+    if (cudaStreamSynchronize(workspace_->stream) != cudaSuccess || !whole_) return;
+    const std::scoped_lock lock(mutex());
+    if (idle().size() < most_idle) idle().push_back(std::move(workspace_));
+  }
+  Workspace& operator*() const { return *workspace_; }
+  Workspace* operator->() const { return workspace_.get(); }
+  void done() { whole_ = true; }
+
+ private:
+  static constexpr std::size_t most_idle = 8;
+  static std::mutex& mutex() {
+    static std::mutex held;
+    return held;
+  }
+  // Never freed: at the end of the program the driver may be gone before it.
+  static std::vector<std::unique_ptr<Workspace>>& idle() {
+    static auto* list = new std::vector<std::unique_ptr<Workspace>>;
+    return *list;
+  }
+  std::unique_ptr<Workspace> workspace_;
+  bool whole_ = false;
+};
+
+// The largest T that is not above a radius.
+template <class T>
+T round_down(double radius) {
+  const auto value = static_cast<T>(radius);
+  if (static_cast<double>(value) <= radius) return value;
+  return std::nextafter(value, -std::numeric_limits<T>::infinity());
+}
+
+// The caller's stream comes first.
+void wait_for(const Execution& execution, cudaStream_t stream) {
+  if (execution.stream == nullptr) return;
+  const cuda::Event event;
+  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
+  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
+}
+
+int device_of(const Execution& execution) {
+  return execution.devices.front().ordinal;
+}
+
+template <class T>
+cuda::AnyTree<T> any_tree(const Tree& tree, const DeviceTree& there) {
+  return {tree.points,        tree.dim,
+          tree.nodes,         node_bytes<T>(tree.dim),
+          there.nodes.data(), reinterpret_cast<const T*>(there.coordinates.data()),
+          there.rows.data(),  tree.wide_rows};
+}
+
+// The axes of a Morton curve through the tree's box: the widest, as many as 30 bits serve well.
+cuda::CurveBox curve_of(const Tree& tree) {
+  cuda::CurveBox box{};
+  box.axes = static_cast<int>(std::min<std::int64_t>(tree.dim, cuda::CurveBox::most_axes));
+  box.bits = 30 / box.axes;
+  std::vector<int> widest(static_cast<std::size_t>(tree.dim));
+  std::iota(widest.begin(), widest.end(), 0);
+  const auto extent = [&](int j) {
+    const auto at = static_cast<std::size_t>(j);
+    return tree.upper.empty() ? 0 : tree.upper[at] - tree.lower[at];
+  };
+  std::stable_sort(widest.begin(), widest.end(), [&](int a, int b) { return extent(a) > extent(b); });
+  for (int a = 0; a < box.axes; ++a) {
+    const int j = widest[static_cast<std::size_t>(a)];
+    box.axis[a] = j;
+    box.lower[a] = tree.lower.empty() ? 0 : tree.lower[static_cast<std::size_t>(j)];
+    // Cells are cubes, so that a run of neighbours is as compact as can be.
+    const double wide = extent(widest.front());
+    box.scale[a] = wide > 0 && std::isfinite(wide) ? static_cast<double>(1 << box.bits) / wide : 0;
+  }
+  return box;
+}
+
+// One search for the k nearest.
+template <class T>
+class NearestSearch {
+ public:
+  NearestSearch(const Tree& tree, const Asked& asked, double radius, const NeighborsView& out,
+                const Execution& execution, const char* stage, std::vector<std::int64_t>& left)
+      : tree_(tree),
+        asked_(asked),
+        radius_(round_down<T>(radius)),
+        out_(out),
+        execution_(execution),
+        device_(device_of(execution)),
+        guard_(device_),
+        count_(asked.queries != nullptr ? asked.queries->rows : tree.points),
+        regime_(choose_regime(tree, count_, out.k)),
+        progress_(execution, stage, std::max<std::int64_t>(1, asked.count(tree))),
+        left_(left) {}
+
+  SearchStatistics run() {
+    const auto started = std::chrono::steady_clock::now();
+    statistics_.index = tree_.index;
+    statistics_.filter = sizeof(T) == 4 ? "fp32" : "none";
+    statistics_.instruction_set = std::string("cuda ") + name(regime_);
+    statistics_.nan_rows = tree_.nan_rows;
+    cuda::keep_some_memory(device_);
+    there_ = on_device(tree_, device_);
+    workspace_ = std::make_unique<Borrowed>(device_);
+    w_ = &**workspace_;
+    stream_ = w_->stream;
+    wait_for(execution_, stream_);
+    search();
+    workspace_->done();
+    if (asked_.queries == nullptr) left_.insert(left_.end(), tree_.infinite.begin(), tree_.infinite.end());
+    progress_.finish();
+    statistics_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return statistics_;
+  }
+
+ private:
+  bool self() const { return asked_.queries == nullptr; }
+  bool in_place() const { return out_.space == MemorySpace::cuda && out_.device == device_; }
+  bool queries_in_place() const {
+    return self() || (asked_.queries->space == MemorySpace::cuda && asked_.queries->device == device_);
+  }
+  std::int64_t cell() const { return static_cast<std::int64_t>(sizeof(std::int64_t) + sizeof(T)); }
+
+  void search() {
+    plan();
+    if (self() && tree_.points < tree_.rows) clear_others();
+    if (count_ == 0) return;
+    if (regime_ == Regime::groups) pack();
+    for (std::int64_t first = 0; first < count_; first += batch_) {
+      search_batch(first, std::min(batch_, count_ - first));
+    }
+    if (whole_.indices != nullptr) copy_out(0, asked_.count(tree_), whole_.indices, whole_.distances);
+  }
+
+  // How many queries at once, in the memory there may be.
+  void plan() {
+    const std::uint64_t limit = memory_limit();
+    std::uint64_t fixed = 1U << 20U;
+    const auto packed = static_cast<std::uint64_t>(tree_.points) * sizeof(float4) +
+                        static_cast<std::uint64_t>(tree_.nodes * node_width) * sizeof(cuda::PackedChild);
+    if (regime_ == Regime::groups) {
+      if (packed + fixed < limit / 2) {
+        fixed += packed;
+      } else {
+        regime_ = self() ? Regime::warps : Regime::sorted_warps;
+        statistics_.instruction_set = std::string("cuda ") + name(regime_);
+      }
+    }
+    std::uint64_t each = 16;  // places in lists
+    const auto row = static_cast<std::uint64_t>(tree_.dim) * sizeof(T);
+    if (!queries_in_place()) each += static_cast<std::uint64_t>(tree_.dim) * size_of(tree_.dtype);
+    if (!self() && regime_ != Regime::warps)
+      each += 4 * sizeof(std::uint32_t) + 8;  // sorting takes some more
+    if (!self() && regime_ == Regime::groups) each += sizeof(float4);
+    if (self() && regime_ != Regime::groups) each += row;
+    // Warps that need memory beside that.
+    cuda::WarpSearch<T> probe = blank();
+    probe.count = count_;
+    const auto memory = cuda::warp_memory(probe, tree_.levels, device_);
+    warp_bytes_ = static_cast<std::uint64_t>(memory.scratch + memory.list);
+    std::uint64_t warps = warp_bytes_ * static_cast<std::uint64_t>(memory.warps);
+    most_warps_ = memory.warps;
+    if (warps > limit / 4) {
+      most_warps_ = std::max<std::int64_t>(4, static_cast<std::int64_t>(limit / 4 / warp_bytes_) / 4 * 4);
+      warps = warp_bytes_ * static_cast<std::uint64_t>(most_warps_);
+    }
+    fixed += warps;
+    const auto answer = static_cast<std::uint64_t>(out_.k * cell());
+    batch_ = most_at_once;
+    if (!in_place()) {
+      // Answers of the tree's own rows are scattered: the whole of them on the device, or batches that the
+      // host scatters.
+      if (self() && fixed + static_cast<std::uint64_t>(tree_.rows) * (answer + 16) < limit) {
+        scatter_ = false;
+        fixed += static_cast<std::uint64_t>(tree_.rows) * answer;
+        whole_indices_ = cuda::Buffer<std::int64_t>(tree_.rows * out_.k, w_->stream);
+        whole_distances_ = cuda::Buffer<T>(tree_.rows * out_.k, w_->stream);
+        whole_ = {whole_indices_.data(), whole_distances_.data()};
+      } else {
+        scatter_ = self();
+        each += answer;
+      }
+    }
+    if (fixed + each > limit) {
+      throw OutOfMemory(
+          fmt::format("a query for {} neighbours in this {} needs {} bytes of GPU memory, the limit is {}; "
+                      "raise the limit "
+                      "or ask for fewer neighbours",
+                      out_.k, tree_.index, fixed + each, limit));
+    }
+    const std::uint64_t fit = (limit - fixed) / each;
+    batch_ = static_cast<std::int64_t>(std::clamp<std::uint64_t>(fit, 1, static_cast<std::uint64_t>(batch_)));
+    const std::int64_t rounds = count_ == 0 ? 1 : (count_ + batch_ - 1) / batch_;
+    batch_ = std::max<std::int64_t>(1, (count_ + rounds - 1) / rounds);
+  }
+
+  // What may be taken: the limit, or what the device has.
+  std::uint64_t memory_limit() const {
+    if (execution_.memory_limit > 0) return execution_.memory_limit;
+    // Asked only where it may matter: the question takes longer than a small search.
+    const std::uint64_t much = std::uint64_t{1} << 30U;
+    const auto rough = static_cast<std::uint64_t>(count_) *
+                           static_cast<std::uint64_t>(out_.k * cell() + 64 + 16 * tree_.dim) +
+                       static_cast<std::uint64_t>(tree_.points) * 64;
+    if (rough < much / 2 && out_.k <= cuda::largest_lane_k) return much;
+    std::size_t free = 0;
+    std::size_t total = 0;
+    KITH_CUDA(cudaMemGetInfo(&free, &total));
+    return free / 16 * 15;
+  }
+
+  // Rows that are not in the tree have no list of their own.
+  void clear_others() {
+    const std::int64_t cells = tree_.rows * out_.k;
+    if (in_place()) {
+      cuda::clear_answer(out_.indices, static_cast<T*>(out_.distances), cells, stream_);
+    } else if (whole_.indices != nullptr) {
+      cuda::clear_answer(whole_.indices, whole_.distances, cells, stream_);
+    } else if (out_.space == MemorySpace::host) {
+      std::fill_n(out_.indices, cells, -1);
+      std::fill_n(static_cast<T*>(out_.distances), cells, std::numeric_limits<T>::infinity());
+    } else {
+      throw DeviceError(
+          fmt::format("an answer in the memory of cuda:{} to a search on cuda:{} does not fit the latter as "
+                      "a whole; search "
+                      "where the answer is to lie",
+                      out_.device, device_));
+    }
+  }
+
+  cuda::WarpSearch<T> blank() const {
+    cuda::WarpSearch<T> s{};
+    if (there_) s.tree = any_tree<T>(tree_, *there_);
+    s.tree.dim = tree_.dim;
+    s.manhattan = tree_.metric == Metric::manhattan;
+    s.rooted = tree_.metric == Metric::euclidean;
+    s.exclude = self() && !asked_.include_self;
+    s.radius = radius_;
+    s.answer.k = out_.k;
+    return s;
+  }
+
+  void pack() {
+    if constexpr (sizeof(T) == 4) {
+      packed_points_ = cuda::Buffer<float4>(tree_.points, stream_);
+      packed_nodes_ = cuda::Buffer<cuda::PackedChild>(tree_.nodes * node_width, stream_);
+      cuda::pack_tree(there_->view<float, std::uint32_t>(tree_), packed_points_.data(), packed_nodes_.data(),
+                      stream_);
+    }
+  }
+
+  cuda::DeviceRows place_queries(std::int64_t first, std::int64_t count) {
+    const DatasetView& all = *asked_.queries;
+    const DatasetView rows = all.slice(first, count);
+    if (queries_in_place()) return {rows.data, rows.dtype, rows.row_stride};
+    const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
+    uploaded_.reserve(std::max<std::int64_t>(1, count * row_bytes), stream_);
+    if (rows.space == MemorySpace::host) {
+      w_->uploader.copy(rows, uploaded_.data(), stream_, execution_);
+    } else {
+      KITH_CUDA(cudaMemcpy2DAsync(uploaded_.data(), static_cast<std::size_t>(row_bytes), rows.data,
+                                  static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                  static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
+                                  cudaMemcpyDefault, stream_));
+    }
+    return {uploaded_.data(), rows.dtype, rows.dim};
+  }
+
+  void search_batch(std::int64_t first, std::int64_t count) {
+    auto* counts = w_->counts.data();
+    auto* seen = w_->seen.data();
+    if (std::any_of(seen + slots, seen + counters, [](auto value) { return value != 0; }) ||
+        regime_ == Regime::groups) {
+      KITH_CUDA(cudaMemsetAsync(counts + slots, 0, (counters - slots) * sizeof *counts, stream_));
+    }
+    const std::uint64_t before = sum(seen);
+    const std::uint64_t kept_before = sum(seen + 1);
+
+    std::int64_t* lists = w_->lists.data();
+    if (count > small_list) lists = lists_.reserve(2 * count, stream_);
+    const cuda::HandedOn unanswered_list{lists, counts + unanswered};
+    const cuda::HandedOn left_list{lists + count, counts + left_over};
+
+    // Where answers go.
+    cuda::Answer<T> answer{};
+    answer.k = out_.k;
+    if (in_place()) {
+      answer.indices = out_.indices + (self() ? 0 : first * out_.k);
+      answer.distances = static_cast<T*>(out_.distances) + (self() ? 0 : first * out_.k);
+    } else if (whole_.indices != nullptr) {
+      answer.indices = whole_.indices;
+      answer.distances = whole_.distances;
+    } else {
+      answer.indices = indices_.reserve(count * out_.k, stream_);
+      answer.distances = distances_.reserve(count * out_.k, stream_);
+      answer.by_place = scatter_;
+    }
+    if (!tree_.infinite.empty() && radius_ == std::numeric_limits<T>::infinity()) answer.unfilled = left_list;
+
+    cuda::WarpSearch<T> warps = blank();
+    warps.count = count;
+    warps.answer = answer;
+    warps.endless = left_list;
+    warps.nan_queries = counts + nan_query;
+    warps.counts = counts;
+    if (!self()) warps.queries = place_queries(first, count);
+    if (regime_ == Regime::groups) {
+      search_groups(first, count, warps, unanswered_list);
+    } else {
+      if (self()) {
+        cuda::unpack_points(warps.tree, first, first + count, values_.reserve(count * tree_.dim, stream_),
+                            stream_);
+        warps.queries = {values_.data(), sizeof(T) == 4 ? Dtype::f32 : Dtype::f64, tree_.dim};
+        warps.numbers = there_->rows.data() + first * (tree_.wide_rows ? 8 : 4);
+        warps.number_stride = 1;
+      } else if (regime_ == Regime::sorted_warps) {
+        warps.short_order = order(warps.queries, count, std::numeric_limits<double>::max(), {});
+      }
+      launch(warps);
+    }
+    KITH_CUDA(cudaMemcpyAsync(seen, counts, w_->counts.bytes(), cudaMemcpyDeviceToHost, stream_));
+    // Only what the last batch has left is waited for, unless the host has something to do.
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+    statistics_.pairs += static_cast<std::int64_t>(sum(seen) - before);
+    statistics_.candidates += static_cast<std::int64_t>(sum(seen + 1) - kept_before);
+    statistics_.fallbacks += static_cast<std::int64_t>(seen[unanswered]);
+    statistics_.nan_queries += static_cast<std::int64_t>(seen[nan_query]);
+    take_left(left_list, static_cast<std::int64_t>(seen[left_over]), self() ? 0 : first);
+    if (!in_place() && whole_.indices == nullptr) {
+      if (scatter_) {
+        scatter(first, count, answer);
+      } else {
+        copy_out(first, count, answer.indices, answer.distances);
+      }
+    }
+    progress_.advance(count);
+  }
+
+  static std::uint64_t sum(const unsigned long long* seen) {
+    std::uint64_t total = 0;
+    for (int i = 0; i < cuda::count_slots; ++i) total += seen[2 * i];
+    return total;
+  }
+
+  const std::uint32_t* order(const cuda::DeviceRows& queries, std::int64_t count, double limit,
+                             const cuda::HandedOn& others) {
+    const std::size_t bytes = cuda::sort_bytes(count);
+    keys_.reserve(2 * count, stream_);
+    order_.reserve(2 * count, stream_);
+    sorting_.reserve(static_cast<std::int64_t>(bytes), stream_);
+    const int half =
+        cuda::order_queries(queries, tree_.dim, count, curve_of(tree_), limit, keys_.data(), order_.data(),
+                            sorting_.data(), bytes, w_->counts.data() + usable, others, stream_);
+    return order_.data() + half * count;
+  }
+
+  void search_groups(std::int64_t first, std::int64_t count, cuda::WarpSearch<T>& warps,
+                     const cuda::HandedOn& unanswered_list) {
+    if constexpr (sizeof(T) == 4) {
+      cuda::GroupSearch g{};
+      g.tree = {packed_points_.data(), packed_nodes_.data(), tree_.points};
+      g.first = self() ? first : 0;
+      g.count = count;
+      if (!self()) {
+        const std::uint32_t* sorted = order(warps.queries, count, plain_limit, unanswered_list);
+        gathered_.reserve(count, stream_);
+        cuda::gather_queries(warps.queries, tree_.dim, count, sorted, gathered_.data(), stream_);
+        g.queries = gathered_.data();
+        g.usable = w_->counts.data() + usable;
+      }
+      g.manhattan = warps.manhattan;
+      g.rooted = warps.rooted;
+      g.include_self = !warps.exclude;
+      g.radius = radius_;
+      const float scale = 1 + static_cast<float>(tree_.dim + 8) * 0x1p-22F;
+      const float tiny = static_cast<float>(tree_.dim + 8) * 0x1p-147F;
+      g.limit = radius_ * scale + tiny;
+      if (g.rooted) g.limit = g.limit * g.limit * scale + tiny;
+      // Of a sum that bounds a distance, not of a distance: twice the room.
+      g.scale = 1 + static_cast<float>(tree_.dim + 8) * 0x1p-21F;
+      g.tiny = 2 * tiny;
+      g.stack = cuda::group_stack(tree_.levels);
+      g.answer = warps.answer;
+      g.answer.first = first;
+      g.unanswered = unanswered_list;
+      g.counts = warps.counts;
+      cuda::search_groups(g, device_, stream_);
+
+      // What is left over, if anything: the device knows how many.
+      warps.order = unanswered_list.queries;
+      warps.device_count = unanswered_list.count;
+      if (self()) {
+        warps.queries = {packed_points_.data(), Dtype::f32, 4};
+        warps.numbers = &packed_points_.data()->w;
+        warps.number_stride = 4;
+        warps.answer.first = first;
+      }
+      launch(warps);
+    }
+  }
+
+  void launch(const cuda::WarpSearch<T>& search) {
+    cuda::WarpMemory memory = cuda::warp_memory(search, tree_.levels, device_);
+    memory.warps = std::min(memory.warps, std::max<std::int64_t>(4, most_warps_));
+    // How many it will be the device knows: seldom many.
+    if (search.device_count != nullptr) memory.warps = std::min<std::int64_t>(memory.warps, 1 << 13);
+    const std::int64_t bytes = memory.warps * (memory.scratch + memory.list);
+    if (bytes > 0) scratch_.reserve(bytes, stream_);
+    cuda::search_warps(search, tree_.levels, memory, scratch_.data(), device_, stream_);
+  }
+
+  void take_left(const cuda::HandedOn& list, std::int64_t count, std::int64_t base) {
+    if (count == 0) return;
+    const std::size_t at = left_.size();
+    left_.resize(at + static_cast<std::size_t>(count));
+    KITH_CUDA(cudaMemcpyAsync(left_.data() + at, list.queries, static_cast<std::size_t>(count) * 8,
+                              cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+    for (std::size_t i = at; i < left_.size(); ++i) left_[i] += base;
+  }
+
+  void copy_out(std::int64_t first, std::int64_t count, const std::int64_t* indices, const T* distances) {
+    const auto cells = static_cast<std::size_t>(count * out_.k);
+    KITH_CUDA(cudaMemcpyAsync(out_.indices + first * out_.k, indices, cells * sizeof(std::int64_t),
+                              cudaMemcpyDefault, stream_));
+    KITH_CUDA(cudaMemcpyAsync(static_cast<T*>(out_.distances) + first * out_.k, distances, cells * sizeof(T),
+                              cudaMemcpyDefault, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+  }
+
+  // Answers of points [first, first + count) to the caller's rows.
+  void scatter(std::int64_t first, std::int64_t count, const cuda::Answer<T>& answer) {
+    if (out_.space != MemorySpace::host) {
+      throw DeviceError(
+          fmt::format("an answer in the memory of cuda:{} to a search on cuda:{} does not fit the latter as "
+                      "a whole; search "
+                      "where the answer is to lie",
+                      out_.device, device_));
+    }
+    const auto cells = static_cast<std::size_t>(count * out_.k);
+    std::vector<std::int64_t> indices(cells);
+    std::vector<T> distances(cells);
+    const std::size_t each = tree_.wide_rows ? 8 : 4;
+    std::vector<unsigned char> rows(static_cast<std::size_t>(count) * each);
+    KITH_CUDA(cudaMemcpyAsync(indices.data(), answer.indices, cells * sizeof(std::int64_t),
+                              cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaMemcpyAsync(distances.data(), answer.distances, cells * sizeof(T), cudaMemcpyDeviceToHost,
+                              stream_));
+    KITH_CUDA(cudaMemcpyAsync(rows.data(), there_->rows.data() + static_cast<std::size_t>(first) * each,
+                              rows.size(), cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+    constexpr std::int64_t block = 1 << 12;
+    parallel_for(resolve_threads(execution_), (count + block - 1) / block, [&](std::int64_t b) {
+      for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
+        std::int64_t row = 0;
+        if (tree_.wide_rows) {
+          std::memcpy(&row, rows.data() + i * 8, 8);
+        } else {
+          std::uint32_t narrow = 0;
+          std::memcpy(&narrow, rows.data() + i * 4, 4);
+          row = narrow;
+        }
+        std::copy_n(indices.data() + i * out_.k, out_.k, out_.indices + row * out_.k);
+        std::copy_n(distances.data() + i * out_.k, out_.k, static_cast<T*>(out_.distances) + row * out_.k);
+      }
+    });
+  }
+
+  const Tree& tree_;
+  const Asked& asked_;
+  const T radius_;
+  const NeighborsView& out_;
+  const Execution& execution_;
+  const int device_;
+  const cuda::DeviceGuard guard_;
+  const std::int64_t count_;
+  Regime regime_;
+  ProgressCounter progress_;
+  std::vector<std::int64_t>& left_;
+  SearchStatistics statistics_;
+  std::shared_ptr<const DeviceTree> there_;
+  std::unique_ptr<Borrowed> workspace_;  // outlives the buffers, whose memory belongs to its stream
+  Workspace* w_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::int64_t batch_ = 1;
+  std::uint64_t warp_bytes_ = 0;
+  std::int64_t most_warps_ = 0;
+  bool scatter_ = false;
+  struct {
+    std::int64_t* indices = nullptr;
+    T* distances = nullptr;
+  } whole_;
+  cuda::Buffer<float4> packed_points_, gathered_;
+  cuda::Buffer<cuda::PackedChild> packed_nodes_;
+  cuda::Buffer<unsigned char> uploaded_, sorting_, scratch_;
+  cuda::Buffer<std::uint32_t> keys_, order_;
+  cuda::Buffer<std::int64_t> lists_, indices_, whole_indices_;
+  cuda::Buffer<T> values_, distances_, whole_distances_;
+};
+
+// Everything within a radius, or how much that is.
+template <class T>
+class RadiusSearch {
+ public:
+  RadiusSearch(const Tree& tree, const DatasetView& queries, double radius, const Execution& execution,
+               const char* stage)
+      : tree_(tree),
+        queries_(queries),
+        radius_(round_down<T>(radius)),
+        execution_(execution),
+        device_(device_of(execution)),
+        guard_(device_),
+        progress_(execution, stage, std::max<std::int64_t>(1, queries.rows)) {
+    cuda::keep_some_memory(device_);
+    there_ = on_device(tree_, device_);
+    workspace_ = std::make_unique<Borrowed>(device_);
+    w_ = &**workspace_;
+    stream_ = w_->stream;
+    wait_for(execution_, stream_);
+    limit_ = execution_.memory_limit;
+    if (limit_ == 0) {
+      std::size_t free = 0;
+      std::size_t total = 0;
+      KITH_CUDA(cudaMemGetInfo(&free, &total));
+      limit_ = free / 16 * 15;
+    }
+    statistics_.index = tree_.index;
+    statistics_.filter = sizeof(T) == 4 ? "fp32" : "none";
+    statistics_.instruction_set = "cuda";
+    statistics_.nan_rows = tree_.nan_rows;
+  }
+
+  // counts[i] for all queries.
+  void count(std::int64_t* counts) {
+    const auto row = static_cast<std::uint64_t>(tree_.dim) * size_of(tree_.dtype);
+    const std::uint64_t each = row + 8 + 4 * sizeof(std::uint32_t) + 8 + scratch_share();
+    const std::int64_t batch = fitting(queries_.rows, each);
+    for (std::int64_t first = 0; first < queries_.rows; first += batch) {
+      const std::int64_t count = std::min(batch, queries_.rows - first);
+      found_.reserve(count, stream_);
+      cuda::WarpSearch<T> search = place(first, count);
+      search.found = found_.data();
+      run(search);
+      KITH_CUDA(cudaMemcpyAsync(counts + first, found_.data(), static_cast<std::size_t>(count) * 8,
+                                cudaMemcpyDeviceToHost, stream_));
+      look();
+      statistics_.nan_queries += static_cast<std::int64_t>(w_->seen.data()[nan_query]);
+      progress_.advance(count / 2);
+    }
+  }
+
+  void collect(bool sorted, const std::vector<std::int64_t>& offsets, std::int64_t* rows, T* distances) {
+    const auto row = static_cast<std::uint64_t>(tree_.dim) * size_of(tree_.dtype);
+    const std::uint64_t each = row + 8 + 4 * sizeof(std::uint32_t) + 8 + scratch_share();
+    for (std::int64_t first = 0; first < queries_.rows;) {
+      // As many queries as the memory holds with what they have found.
+      std::int64_t last = first;
+      const auto bytes = [&](std::int64_t end) {
+        return static_cast<std::uint64_t>(end - first) * each +
+               static_cast<std::uint64_t>(offsets[static_cast<std::size_t>(end)] -
+                                          offsets[static_cast<std::size_t>(first)]) *
+                   (8 + sizeof(T));
+      };
+      while (last < queries_.rows && last - first < most_at_once && bytes(last + 1) + fixed < limit_) ++last;
+      if (last == first) {
+        throw OutOfMemory(fmt::format(
+            "the {} rows within the radius of one query need {} bytes of GPU memory, the limit is {}; raise "
+            "the "
+            "limit or search a smaller radius",
+            offsets[static_cast<std::size_t>(first) + 1] - offsets[static_cast<std::size_t>(first)],
+            bytes(first + 1) + fixed, limit_));
+      }
+      const std::int64_t count = last - first;
+      const std::int64_t base = offsets[static_cast<std::size_t>(first)];
+      const std::int64_t total = offsets[static_cast<std::size_t>(last)] - base;
+      std::vector<std::int64_t> from(static_cast<std::size_t>(count) + 1);
+      for (std::size_t i = 0; i < from.size(); ++i)
+        from[i] = offsets[static_cast<std::size_t>(first) + i] - base;
+      offsets_.reserve(count + 1, stream_);
+      KITH_CUDA(
+          cudaMemcpyAsync(offsets_.data(), from.data(), from.size() * 8, cudaMemcpyHostToDevice, stream_));
+      rows_.reserve(std::max<std::int64_t>(1, total), stream_);
+      distances_.reserve(std::max<std::int64_t>(1, total), stream_);
+      cuda::WarpSearch<T> search = place(first, count);
+      search.offsets = offsets_.data();
+      search.rows = rows_.data();
+      search.distances = distances_.data();
+      run(search);
+      if (sorted) cuda::sort_segments(offsets_.data(), count, rows_.data(), distances_.data(), stream_);
+      KITH_CUDA(cudaMemcpyAsync(rows + base, rows_.data(), static_cast<std::size_t>(total) * 8,
+                                cudaMemcpyDeviceToHost, stream_));
+      KITH_CUDA(cudaMemcpyAsync(distances + base, distances_.data(),
+                                static_cast<std::size_t>(total) * sizeof(T), cudaMemcpyDeviceToHost,
+                                stream_));
+      look();
+      progress_.advance(count - count / 2);
+      first = last;
+    }
+  }
+
+  SearchStatistics finish() {
+    progress_.finish();
+    workspace_->done();
+    return statistics_;
+  }
+
+ private:
+  static constexpr std::uint64_t fixed = 1U << 20U;
+
+  // The share of a query in what the warps take together.
+  std::uint64_t scratch_share() {
+    cuda::WarpSearch<T> probe{};
+    probe.tree = any_tree<T>(tree_, *there_);
+    probe.count = std::max<std::int64_t>(1, queries_.rows);
+    const auto memory = cuda::warp_memory(probe, tree_.levels, device_);
+    return static_cast<std::uint64_t>(memory.scratch);
+  }
+  std::int64_t fitting(std::int64_t count, std::uint64_t each) const {
+    if (fixed + each > limit_) {
+      throw OutOfMemory(
+          fmt::format("a radius search needs at least {} bytes of GPU memory, the limit is {}; raise it",
+                      fixed + each, limit_));
+    }
+    const auto fit = (limit_ - fixed) / each;
+    return static_cast<std::int64_t>(std::clamp<std::uint64_t>(
+        fit, 1, static_cast<std::uint64_t>(std::min(most_at_once, std::max<std::int64_t>(1, count)))));
+  }
+
+  cuda::WarpSearch<T> place(std::int64_t first, std::int64_t count) {
+    cuda::WarpSearch<T> s{};
+    s.tree = any_tree<T>(tree_, *there_);
+    s.manhattan = tree_.metric == Metric::manhattan;
+    s.rooted = tree_.metric == Metric::euclidean;
+    s.radius = radius_;
+    s.count = count;
+    const DatasetView rows = queries_.slice(first, count);
+    if (rows.space == MemorySpace::cuda && rows.device == device_) {
+      s.queries = {rows.data, rows.dtype, rows.row_stride};
+    } else {
+      const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
+      uploaded_.reserve(std::max<std::int64_t>(1, count * row_bytes), stream_);
+      if (rows.space == MemorySpace::host) {
+        w_->uploader.copy(rows, uploaded_.data(), stream_, execution_);
+      } else {
+        KITH_CUDA(cudaMemcpy2DAsync(uploaded_.data(), static_cast<std::size_t>(row_bytes), rows.data,
+                                    static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                    static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
+                                    cudaMemcpyDefault, stream_));
+      }
+      s.queries = {uploaded_.data(), rows.dtype, rows.dim};
+    }
+    s.counts = w_->counts.data();
+    s.nan_queries = w_->counts.data() + nan_query;
+    if (count >= least_sorted) {
+      const std::size_t bytes = cuda::sort_bytes(count);
+      keys_.reserve(2 * count, stream_);
+      order_.reserve(2 * count, stream_);
+      sorting_.reserve(static_cast<std::int64_t>(bytes), stream_);
+      const int half = cuda::order_queries(s.queries, tree_.dim, count, curve_of(tree_),
+                                           std::numeric_limits<double>::max(), keys_.data(), order_.data(),
+                                           sorting_.data(), bytes, nullptr, {}, stream_);
+      s.short_order = order_.data() + half * count;
+    }
+    return s;
+  }
+
+  void run(const cuda::WarpSearch<T>& search) {
+    KITH_CUDA(cudaMemsetAsync(w_->counts.data() + slots, 0, (counters - slots) * 8, stream_));
+    const auto memory = cuda::warp_memory(search, tree_.levels, device_);
+    if (memory.scratch > 0) scratch_.reserve(memory.warps * memory.scratch, stream_);
+    cuda::search_radius(search, tree_.levels, memory, scratch_.data(), device_, stream_);
+  }
+
+  void look() {
+    auto* seen = w_->seen.data();
+    std::uint64_t before[2] = {0, 0};
+    for (int i = 0; i < slots; ++i) before[i % 2] += seen[i];
+    KITH_CUDA(cudaMemcpyAsync(seen, w_->counts.data(), w_->counts.bytes(), cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+    std::uint64_t after[2] = {0, 0};
+    for (int i = 0; i < slots; ++i) after[i % 2] += seen[i];
+    statistics_.pairs += static_cast<std::int64_t>(after[0] - before[0]);
+    statistics_.candidates += static_cast<std::int64_t>(after[1] - before[1]);
+  }
+
+  const Tree& tree_;
+  const DatasetView& queries_;
+  const T radius_;
+  const Execution& execution_;
+  const int device_;
+  const cuda::DeviceGuard guard_;
+  ProgressCounter progress_;
+  SearchStatistics statistics_;
+  std::shared_ptr<const DeviceTree> there_;
+  std::unique_ptr<Borrowed> workspace_;
+  Workspace* w_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::uint64_t limit_ = 0;
+  cuda::Buffer<unsigned char> uploaded_, sorting_, scratch_;
+  cuda::Buffer<std::uint32_t> keys_, order_;
+  cuda::Buffer<std::int64_t> found_, offsets_, rows_;
+  cuda::Buffer<T> distances_;
+};
+
+// Calls f.operator()<T>() with the type of a tree's distances.
+template <class F>
+decltype(auto) visit_type(const Tree& tree, F&& f) {
+  if (tree.is_double()) return f.template operator()<double>();
+  return f.template operator()<float>();
+}
+
+}  // namespace
+
+const char* name(Regime regime) {
+  switch (regime) {
+    case Regime::warps: return "warps";
+    case Regime::sorted_warps: return "sorted warps";
+    case Regime::groups: return "groups";
+  }
+  return "";
+}
+
+Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k) {
+  if (queries < least_sorted || queries >= most_sorted) return Regime::warps;
+  bool plain = !tree.is_double() && !tree.wide_rows && tree.dim <= 3 &&
+               tree.points < cuda::most_packed_points && k <= cuda::largest_group_k &&
+               cuda::group_stack(tree.levels) > 0 && queries >= tree.points / least_group_share &&
+               tree.points > 0;
+  for (std::size_t j = 0; j < tree.lower.size(); ++j) {
+    plain = plain && std::fabs(tree.lower[j]) <= plain_limit && std::fabs(tree.upper[j]) <= plain_limit;
+  }
+  return plain ? Regime::groups : Regime::sorted_warps;
+}
+
+SearchStatistics nearest_on_device(const Tree& tree, const Asked& asked, double radius,
+                                   const NeighborsView& out, const Execution& execution, const char* stage,
+                                   std::vector<std::int64_t>& left) {
+  return visit_type(tree, [&]<class T>() {
+    return NearestSearch<T>(tree, asked, radius, out, execution, stage, left).run();
+  });
+}
+
+void count_on_device(const Tree& tree, const DatasetView& queries, double radius, std::int64_t* counts,
+                     const Execution& execution) {
+  visit_type(tree, [&]<class T>() {
+    RadiusSearch<T> search(tree, queries, radius, execution, "count");
+    search.count(counts);
+    search.finish();
+  });
+}
+
+RadiusNeighbors within_on_device(const Tree& tree, const DatasetView& queries, double radius, bool sorted,
+                                 const Execution& execution) {
+  const auto started = std::chrono::steady_clock::now();
+  RadiusNeighbors out;
+  out.queries = queries.rows;
+  visit_type(tree, [&]<class T>() {
+    RadiusSearch<T> search(tree, queries, radius, execution, "radius search");
+    out.offsets.assign(static_cast<std::size_t>(queries.rows) + 1, 0);
+    search.count(out.offsets.data() + 1);
+    std::partial_sum(out.offsets.begin(), out.offsets.end(), out.offsets.begin());
+    const auto total = static_cast<std::size_t>(out.offsets.back());
+    out.indices.resize(total);
+    std::vector<T> distances(total);
+    search.collect(sorted, out.offsets, out.indices.data(), distances.data());
+    out.distances = std::move(distances);
+    out.statistics = search.finish();
+  });
+  out.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return out;
+}
+
+}  // namespace kith::point_tree

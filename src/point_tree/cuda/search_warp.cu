@@ -1,0 +1,704 @@
+// Nearest neighbours and radius search, a query a warp: any dimension, any k, float and double, 4- and 8-byte
+// rows.
+//
+// A lane takes a child of a node (two nodes at a time, where two wait) or a point of a leaf. A short list
+// lies across the lanes, sorted; a long one in memory, where candidates are appended and now and then cut to
+// the k smallest. What may be left out is the business of docs/exact-contract.md, step 10.
+#include <cfloat>
+
+#include "cuda/launch.hpp"
+#include "cuda/visit_element.cuh"
+#include "distance/cuda/canonical.cuh"
+#include "point_tree/cuda/search_kernels.hpp"
+
+namespace kith::cuda {
+namespace {
+
+using point_tree::node_width;
+using point_tree::NodeLinks;
+
+constexpr unsigned everyone = 0xffffffffU;
+constexpr int warps_a_block = 4;
+constexpr std::int64_t most = INT64_MAX;
+constexpr std::int64_t node_waits = -1;
+
+template <class T>
+struct Waiting {
+  T low;
+  std::int64_t begin;  ///< a leaf's first point, or a node
+  std::int64_t count;  ///< points; node_waits; -2 - count: all equal
+};
+
+template <class T>
+__device__ T infinite() {
+  return static_cast<T>(INFINITY);
+}
+
+// Arithmetic in T that no flag changes.
+__device__ float less(float a, float b) {
+  return __fsub_rn(a, b);
+}
+__device__ double less(double a, double b) {
+  return __dsub_rn(a, b);
+}
+__device__ float sum_up(float a, float b) {
+  return __fadd_rn(a, b);
+}
+__device__ double sum_up(double a, double b) {
+  return __dadd_rn(a, b);
+}
+__device__ float product(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ double product(double a, double b) {
+  return __dmul_rn(a, b);
+}
+__device__ float square_up(float sum, float d) {
+  return __fmaf_rn(d, d, sum);
+}
+__device__ double square_up(double sum, double d) {
+  return __fma_rn(d, d, sum);
+}
+
+// point_tree/cpu/kernels_body.inc, Limit.
+template <class T>
+__device__ T limit_of(T bound, std::int64_t dim, bool rooted) {
+  const T scale = static_cast<T>(1 + static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-22 : 0x1p-51));
+  const T tiny = static_cast<T>(static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-147 : 0x1p-1072));
+  T above = sum_up(product(bound, scale), tiny);
+  if (rooted) above = sum_up(product(product(above, above), scale), tiny);
+  return above;
+}
+
+template <class T>
+__device__ bool before(T a, std::int64_t a_row, T b, std::int64_t b_row) {
+  return a < b || (a == b && a_row < b_row);
+}
+
+// Sorts entries by (distance, row), `lane` of `lanes` threads at work, between whose steps `meet` is called.
+// All comparisons point upwards (Batcher's bitonic sort with its first step mirrored), so any count will do:
+// what would lie behind the last entry is greater than all.
+template <class T, class Meet>
+__device__ void sort_entries(T* distances, std::int64_t* rows, std::int64_t count, int lane, int lanes,
+                             const Meet& meet) {
+  const auto order = [&](std::int64_t low, std::int64_t high) {
+    if (high >= count) return;
+    const T a = distances[low];
+    const T b = distances[high];
+    const std::int64_t a_row = rows[low];
+    const std::int64_t b_row = rows[high];
+    if (!before(b, b_row, a, a_row)) return;
+    distances[low] = b;
+    distances[high] = a;
+    rows[low] = b_row;
+    rows[high] = a_row;
+  };
+  for (std::int64_t size = 2; size / 2 < count; size *= 2) {
+    const std::int64_t half = size / 2;
+    // Pairs whose lower one is at or behind the count do nothing.
+    const std::int64_t pairs = (count + size - 1) / size * half;
+    meet();
+    for (std::int64_t i = lane; i < pairs; i += lanes) {
+      const std::int64_t start = i / half * size;
+      order(start + i % half, start + size - 1 - i % half);
+    }
+    for (std::int64_t stride = half / 2; stride > 0; stride /= 2) {
+      meet();
+      for (std::int64_t i = lane; i < pairs; i += lanes) {
+        const std::int64_t low = i / stride * 2 * stride + i % stride;
+        order(low, low + stride);
+      }
+    }
+  }
+  meet();
+}
+
+// The k smallest, sorted, entry i in lane i.
+template <class T>
+class LaneList {
+ public:
+  __device__ LaneList(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
+      : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
+  __device__ void start(T radius) {
+    distance_ = radius;
+    row_ = most;
+    bound_ = radius;
+    worst_ = most;
+  }
+  __device__ T bound() const { return bound_; }
+  /// All lanes together; true if the bound may have changed.
+  __device__ bool offer(bool has, T distance, std::int64_t row) {
+    bool changed = false;
+    unsigned mask = __ballot_sync(everyone, has && before(distance, row, bound_, worst_));
+    for (; mask != 0; mask &= mask - 1) {
+      const int from = __ffs(static_cast<int>(mask)) - 1;
+      const T d = __shfl_sync(everyone, distance, from);
+      const std::int64_t r = __shfl_sync(everyone, row, from);
+      if (!before(d, r, bound_, worst_)) continue;
+      const int place = __popc(__ballot_sync(everyone, before(distance_, row_, d, r)));
+      const T d_below = __shfl_up_sync(everyone, distance_, 1);
+      const std::int64_t r_below = __shfl_up_sync(everyone, row_, 1);
+      if (lane_ > place) {
+        distance_ = d_below;
+        row_ = r_below;
+      } else if (lane_ == place) {
+        distance_ = d;
+        row_ = r;
+      }
+      bound_ = __shfl_sync(everyone, distance_, k_ - 1);
+      worst_ = __shfl_sync(everyone, row_, k_ - 1);
+      changed = true;
+    }
+    return changed;
+  }
+  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t answer) {
+    if (lane_ < k_) {
+      const std::int64_t cell = answer * k_ + lane_;
+      search.answer.indices[cell] = row_ == most ? -1 : row_;
+      search.answer.distances[cell] = row_ == most ? infinite<T>() : distance_;
+    }
+    const T last = worst_ == most ? infinite<T>() : bound_;
+    if (search.answer.unfilled.count != nullptr && lane_ == 0 && !(last < infinite<T>())) {
+      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
+    }
+  }
+
+ private:
+  const int k_;
+  const int lane_;
+  T distance_ = 0;
+  std::int64_t row_ = most;
+  T bound_ = 0;  // of lane k - 1
+  std::int64_t worst_ = most;
+};
+
+// Any k: entries are appended, and cut to the k smallest when there are enough of them.
+template <class T>
+class LongList {
+ public:
+  __device__ LongList(const WarpSearch<T>& search, std::int64_t warp, int lane)
+      : k_(search.answer.k), longest_(search.longest), lane_(lane) {
+    unsigned char* memory = search.lists + warp * search.list_room * static_cast<std::int64_t>(8 + sizeof(T));
+    rows_ = reinterpret_cast<std::int64_t*>(memory);
+    distances_ = reinterpret_cast<T*>(rows_ + search.list_room);
+  }
+  __device__ void start(T radius) {
+    bound_ = radius;
+    worst_ = most;
+    count_ = 0;
+    full_ = false;
+  }
+  __device__ T bound() const { return bound_; }
+  __device__ bool offer(bool has, T distance, std::int64_t row) {
+    const bool keep = has && before(distance, row, bound_, worst_);
+    const unsigned mask = __ballot_sync(everyone, keep);
+    if (mask == 0) return false;
+    if (keep) {
+      const std::int64_t to = count_ + __popc(mask & ((1U << lane_) - 1U));
+      distances_[to] = distance;
+      rows_[to] = row;
+    }
+    count_ += __popc(mask);
+    if (count_ < (full_ ? longest_ : k_)) return false;
+    cut();
+    return true;
+  }
+  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t answer) {
+    sort_entries(distances_, rows_, count_, lane_, 32, [] { __syncwarp(); });
+    for (std::int64_t i = lane_; i < k_; i += 32) {
+      search.answer.indices[answer * k_ + i] = i < count_ ? rows_[i] : -1;
+      search.answer.distances[answer * k_ + i] = i < count_ ? distances_[i] : infinite<T>();
+    }
+    if (search.answer.unfilled.count != nullptr && lane_ == 0 &&
+        !(count_ >= k_ && distances_[k_ - 1] < infinite<T>())) {
+      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
+    }
+    __syncwarp();
+  }
+
+ private:
+  __device__ void cut() {
+    sort_entries(distances_, rows_, count_, lane_, 32, [] { __syncwarp(); });
+    count_ = k_;
+    full_ = true;
+    bound_ = distances_[k_ - 1];
+    worst_ = rows_[k_ - 1];
+    __syncwarp();
+  }
+  const std::int64_t k_, longest_;
+  const int lane_;
+  T* distances_;
+  std::int64_t* rows_;
+  std::int64_t count_ = 0;
+  T bound_ = 0;
+  std::int64_t worst_ = most;
+  bool full_ = false;
+};
+
+// All within the radius: counted, or written where earlier counting says.
+template <class T>
+class Collector {
+ public:
+  __device__ Collector(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
+      : s_(search), lane_(lane) {}
+  __device__ void start(T radius) {
+    radius_ = radius;
+    count_ = 0;
+  }
+  __device__ void start_writing(std::int64_t number) { to_ = s_.offsets != nullptr ? s_.offsets[number] : 0; }
+  __device__ T bound() const { return radius_; }
+  __device__ bool offer(bool has, T distance, std::int64_t row) {
+    const bool keep = has && distance <= radius_;
+    const unsigned mask = __ballot_sync(everyone, keep);
+    if (keep && s_.offsets != nullptr) {
+      const std::int64_t to = to_ + count_ + __popc(mask & ((1U << lane_) - 1U));
+      s_.rows[to] = row;
+      s_.distances[to] = distance;
+    }
+    count_ += __popc(mask);
+    return false;
+  }
+  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t /*answer*/) {
+    if (search.found != nullptr && lane_ == 0) search.found[number] = count_;
+  }
+
+ private:
+  const WarpSearch<T>& s_;
+  const int lane_;
+  T radius_ = 0;
+  std::int64_t count_ = 0;
+  std::int64_t to_ = 0;
+};
+
+template <class T, int D, class List>
+class Walk {
+ public:
+  static constexpr bool collects = std::is_same_v<List, Collector<T>>;
+
+  __device__ Walk(const WarpSearch<T>& search, unsigned char* scratch, std::int64_t warp)
+      : s_(search),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        list_(search, warp, lane_),
+        stack_(reinterpret_cast<Waiting<T>*>(scratch)),
+        query_(reinterpret_cast<T*>(scratch + search.stack_bytes)) {}
+
+  __device__ void run(std::int64_t index) {
+    number_ = index;
+    if (s_.numbers != nullptr) {
+      const std::int64_t at = index * s_.number_stride;
+      number_ = s_.tree.wide_rows ? static_cast<const std::int64_t*>(s_.numbers)[at]
+                                  : static_cast<const std::uint32_t*>(s_.numbers)[at];
+    }
+    answer_ = s_.answer.by_place ? index - s_.answer.first : number_;
+    own_ = s_.exclude ? number_ : -1;
+    const Sort sort = read_query(index);
+    list_.start(s_.radius);
+    if constexpr (collects) list_.start_writing(number_);
+    if (sort == Sort::finite) {
+      limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+      if (s_.tree.nodes > 0) walk();
+      list_.finish(s_, number_, answer_);
+    } else if (lane_ == 0) {
+      if (sort == Sort::nan && s_.nan_queries != nullptr) atomicAdd(s_.nan_queries, 1ULL);
+      if (sort == Sort::endless && s_.endless.count != nullptr) {
+        s_.endless.queries[atomicAdd(s_.endless.count, 1ULL)] = number_;
+      }
+    }
+    if (sort != Sort::finite) leave_empty();
+    if (s_.counts != nullptr) {
+      candidates_ = __reduce_add_sync(everyone, candidates_);
+      if (lane_ == 0) {
+        unsigned long long* slot = s_.counts + 2 * (blockIdx.x % count_slots);
+        atomicAdd(slot, tested_);
+        atomicAdd(slot + 1, static_cast<unsigned long long>(candidates_));
+      }
+    }
+    tested_ = 0;
+    candidates_ = 0;
+  }
+
+ private:
+  enum class Sort { finite, endless, nan };
+
+  // A constant where there is one, so that loops over it unroll.
+  __device__ std::int64_t dim() const {
+    if constexpr (D > 0) return D;
+    return s_.tree.dim;
+  }
+
+  __device__ T value(std::int64_t at) const {
+    const void* data = s_.queries.data;
+    switch (s_.queries.dtype) {
+      case Dtype::f32: return static_cast<T>(static_cast<const float*>(data)[at]);
+      case Dtype::f16: return static_cast<T>(widen(static_cast<const __half*>(data)[at]));
+      case Dtype::bf16: return static_cast<T>(widen(static_cast<const __nv_bfloat16*>(data)[at]));
+      case Dtype::i8: return static_cast<T>(static_cast<const std::int8_t*>(data)[at]);
+      case Dtype::u8: return static_cast<T>(static_cast<const std::uint8_t*>(data)[at]);
+      case Dtype::f64: return static_cast<T>(static_cast<const double*>(data)[at]);
+    }
+    return 0;
+  }
+
+  __device__ Sort read_query(std::int64_t index) {
+    __syncwarp();
+    bool nan = false;
+    bool endless = false;
+    for (std::int64_t j = lane_; j < dim(); j += 32) {
+      const T x = value(index * s_.queries.stride + j);
+      nan |= x != x;
+      endless |= x == infinite<T>() || x == -infinite<T>();
+      query_[j] = x;
+    }
+    __syncwarp();
+    if (__any_sync(everyone, nan)) return Sort::nan;
+    return __any_sync(everyone, endless) ? Sort::endless : Sort::finite;
+  }
+
+  __device__ void leave_empty() {
+    if constexpr (collects) {
+      if (s_.found != nullptr && lane_ == 0) s_.found[number_] = 0;
+    } else {
+      for (std::int64_t i = lane_; i < s_.answer.k; i += 32) {
+        s_.answer.indices[answer_ * s_.answer.k + i] = -1;
+        s_.answer.distances[answer_ * s_.answer.k + i] = infinite<T>();
+      }
+    }
+  }
+
+  __device__ void walk() {
+    int top = 1;
+    if (lane_ == 0) stack_[0] = {0, 0, node_waits};
+    __syncwarp();
+    while (top > 0) {
+      const Waiting<T> one = stack_[--top];
+      if (!(one.low <= limit_)) continue;
+      if (one.count != node_waits) {
+        if (one.count >= 0) {
+          scan(one.begin, one.count);
+        } else {
+          take_identical(one.begin, -2 - one.count);
+        }
+        continue;
+      }
+      bool both = false;
+      Waiting<T> other{};
+      if (top > 0 && top < 40) {
+        other = stack_[top - 1];
+        both = other.count == node_waits && other.low <= limit_;
+        top -= both ? 1 : 0;
+      }
+      __syncwarp();
+      visit(one.begin, other.begin, both, top);
+    }
+  }
+
+  __device__ void visit(std::int64_t one, std::int64_t other, bool both, int& top) {
+    const int c = lane_ % static_cast<int>(node_width);
+    const std::int64_t node = lane_ < node_width || !both ? one : other;
+    const auto* lower = reinterpret_cast<const T*>(s_.tree.node_data + node * s_.tree.node_stride);
+    const T* upper = lower + dim() * node_width;
+    const auto* links = reinterpret_cast<const NodeLinks*>(lower + 2 * dim() * node_width);
+    const std::int64_t child = links->child[c];
+    const std::int64_t begin = links->begin[c];
+    const std::int64_t end = links->begin[c + 1];
+    const std::int64_t children = links->count;
+    T low = 0;
+#pragma unroll
+    for (std::int64_t j = 0; j < dim(); ++j) {
+      const T q = query_[j];
+      const T under = less(lower[j * node_width + c], q);
+      const T over = less(q, upper[j * node_width + c]);
+      T out = under > over ? under : over;
+      out = out > 0 ? out : 0;
+      low = s_.manhattan ? sum_up(low, out) : square_up(low, out);
+    }
+    const bool passes = (lane_ < node_width || both) && c < children && low <= limit_;
+    const unsigned mask = __ballot_sync(everyone, passes);
+    // The nearest comes to lie on top.
+    int below = 0;
+    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+      const int from = __ffs(static_cast<int>(rest)) - 1;
+      const T its = __shfl_sync(everyone, low, from);
+      below += its > low || (its == low && from > lane_);
+    }
+    if (passes) {
+      const std::int64_t count = end - begin;
+      stack_[top + below] = {
+          low, child >= 0 ? child : begin,
+          child >= 0 ? node_waits : (child == point_tree::identical_child ? -2 - count : count)};
+    }
+    top += __popc(mask);
+    __syncwarp();
+  }
+
+  __device__ std::int64_t row_at(std::int64_t place) const {
+    return s_.tree.wide_rows ? static_cast<const std::int64_t*>(s_.tree.rows)[place]
+                             : static_cast<const std::uint32_t*>(s_.tree.rows)[place];
+  }
+
+  __device__ double term(const T* x, std::int64_t count, std::int64_t j) const {
+    const double d = __dsub_rn(static_cast<double>(x[j * count]), static_cast<double>(query_[j]));
+    return s_.manhattan ? fabs(d) : __dmul_rn(d, d);
+  }
+
+  // distance/cuda/canonical.cuh, eight lanes in one thread; x[j * count] are the coordinates.
+  __device__ T canonical(const T* x, std::int64_t count) const {
+    double sum;
+    if constexpr (D == 3) {
+      sum = __dadd_rn(__dadd_rn(term(x, count, 0), term(x, count, 2)), term(x, count, 1));
+    } else {
+      double lane[8];
+#pragma unroll
+      for (int l = 0; l < 8; ++l) lane[l] = l < dim() ? term(x, count, l) : 0.0;
+      for (std::int64_t j = 8; j < dim(); j += 8) {
+#pragma unroll
+        for (int l = 0; l < 8; ++l) {
+          if (j + l >= dim()) break;
+          const double d =
+              __dsub_rn(static_cast<double>(x[(j + l) * count]), static_cast<double>(query_[j + l]));
+          lane[l] = s_.manhattan ? __dadd_rn(lane[l], fabs(d)) : __fma_rn(d, d, lane[l]);
+        }
+      }
+      sum = __dadd_rn(__dadd_rn(__dadd_rn(lane[0], lane[4]), __dadd_rn(lane[2], lane[6])),
+                      __dadd_rn(__dadd_rn(lane[1], lane[5]), __dadd_rn(lane[3], lane[7])));
+    }
+    if (s_.rooted) sum = __dsqrt_rn(sum);
+    if constexpr (sizeof(T) == 4) return __double2float_rn(sum);
+    return sum;
+  }
+
+  __device__ void scan(std::int64_t begin, std::int64_t count) {
+    const T* leaf = s_.tree.coordinates + begin * dim();
+    tested_ += static_cast<unsigned long long>(count);
+    for (std::int64_t at = 0; at < count; at += 32) {
+      const std::int64_t i = at + lane_;
+      bool has = false;
+      T distance = 0;
+      std::int64_t row = most;
+      if (i < count) {
+        const T* x = leaf + i;
+        if constexpr (sizeof(T) == 4) {
+          T sum = 0;
+#pragma unroll
+          for (std::int64_t j = 0; j < dim(); ++j) {
+            const T d = less(x[j * count], query_[j]);
+            sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
+          }
+          has = sum <= limit_;
+        } else {
+          has = true;
+        }
+        if (has) {
+          distance = canonical(x, count);
+          has = distance <= list_.bound();
+        }
+        if (has) {
+          row = row_at(begin + i);
+          has = row != own_;
+          candidates_ += has;
+        }
+      }
+      __syncwarp();
+      if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    }
+  }
+
+  // One distance for all; rows ascend, so of a list's k none lies behind the first k and the query itself.
+  __device__ void take_identical(std::int64_t begin, std::int64_t count) {
+    const T distance = canonical(s_.tree.coordinates + begin * dim(), count);
+    tested_ += 1;
+    if (!(distance <= list_.bound())) return;
+    std::int64_t last = count;
+    if constexpr (!collects) last = count < s_.answer.k + 1 ? count : s_.answer.k + 1;
+    for (std::int64_t at = 0; at < last; at += 32) {
+      const std::int64_t row = at + lane_ < last ? row_at(begin + at + lane_) : most;
+      const bool has = row != most && row != own_;
+      candidates_ += has;
+      list_.offer(has, distance, row);
+    }
+    limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+  }
+
+  const WarpSearch<T>& s_;
+  const int lane_;
+  List list_;
+  Waiting<T>* stack_;
+  T* query_;
+  std::int64_t number_ = 0;  // the caller's
+  std::int64_t answer_ = 0;  // where it goes
+  std::int64_t own_ = -1;
+  T limit_ = 0;
+  unsigned long long tested_ = 0;
+  unsigned candidates_ = 0;
+};
+
+template <class T, int D, class List>
+__global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_constant__ WarpSearch<T> s) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  const int in_block = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * warps_a_block + in_block;
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * warps_a_block;
+  Walk<T, D, List> walk(
+      s, s.scratch == nullptr ? memory + in_block * s.scratch_bytes : s.scratch + warp * s.scratch_bytes,
+      warp);
+  const std::int64_t count = s.device_count == nullptr ? s.count : static_cast<std::int64_t>(*s.device_count);
+  for (std::int64_t i = warp; i < count; i += warps) {
+    walk.run(s.order != nullptr ? s.order[i] : (s.short_order != nullptr ? s.short_order[i] : i));
+  }
+}
+
+constexpr std::int64_t most_shared_scratch = 12 << 10;  // bytes a warp
+
+template <class T>
+void lay_out(WarpSearch<T>& search, std::int64_t levels) {
+  // One node at a time leaves at most 15 entries a level; two at a time are taken below 40 entries only.
+  search.stack_bytes = (72 + 15 * (levels + 1)) * static_cast<std::int64_t>(sizeof(Waiting<T>));
+  search.scratch_bytes =
+      (search.stack_bytes + search.tree.dim * static_cast<std::int64_t>(sizeof(T)) + 15) / 16 * 16;
+  const std::int64_t k = search.answer.k;
+  search.longest = k + (k / 2 > 64 ? k / 2 : 64);
+  search.list_room = (search.longest + 32 + 1) / 2 * 2;
+}
+
+template <class T, class List>
+void launch(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory, unsigned char* scratch,
+            int device, cudaStream_t stream) {
+  if (search.count == 0) return;
+  lay_out(search, levels);
+  const std::size_t shared =
+      memory.scratch > 0 ? 0 : static_cast<std::size_t>(warps_a_block * search.scratch_bytes);
+  search.scratch = memory.scratch > 0 ? scratch : nullptr;
+  search.lists = scratch + memory.warps * memory.scratch;
+  const std::int64_t blocks =
+      std::min((search.count + warps_a_block - 1) / warps_a_block, memory.warps / warps_a_block);
+  const auto go = [&](auto kernel) {
+    allow_shared(kernel, warps_a_block * 32, shared, device);
+    kernel<<<static_cast<unsigned>(blocks), warps_a_block * 32, shared, stream>>>(search);
+    check_launch("warp_kernel");
+  };
+  if constexpr (sizeof(T) == 4) {
+    if (search.tree.dim == 3) {
+      go(warp_kernel<T, 3, List>);
+      return;
+    }
+  }
+  go(warp_kernel<T, 0, List>);
+}
+
+// A warp a node: its leaves' points, coordinate by coordinate, to places point by point.
+template <class T>
+__global__ void __launch_bounds__(128)
+    unpack_kernel(const AnyTree<T> tree, std::int64_t first, std::int64_t last, T* values) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t node = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (node >= tree.nodes) return;
+  const auto* boxes = reinterpret_cast<const T*>(tree.node_data + node * tree.node_stride);
+  const auto* links = reinterpret_cast<const NodeLinks*>(boxes + 2 * tree.dim * node_width);
+  for (int c = 0; c < links->count; ++c) {
+    if (links->child[c] >= 0) continue;
+    const std::int64_t begin = links->begin[c];
+    const std::int64_t count = links->begin[c + 1] - begin;
+    const T* x = tree.coordinates + begin * tree.dim;
+    if (begin + count <= first || begin >= last) continue;
+    for (std::int64_t i = lane; i < count * tree.dim; i += 32) {
+      const std::int64_t place = begin + i / tree.dim;
+      if (place < first || place >= last) continue;
+      values[(place - first) * tree.dim + i % tree.dim] = x[i % tree.dim * count + i / tree.dim];
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    sort_kernel(const std::int64_t* offsets, std::int64_t count, std::int64_t* rows, T* distances) {
+  for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+    const std::int64_t from = offsets[i];
+    sort_entries(distances + from, rows + from, offsets[i + 1] - from, static_cast<int>(threadIdx.x),
+                 static_cast<int>(blockDim.x), [] { __syncthreads(); });
+  }
+}
+
+template <class T>
+__global__ void clear_kernel(std::int64_t* indices, T* distances, std::int64_t cells) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < cells;
+       i += step) {
+    indices[i] = -1;
+    distances[i] = infinite<T>();
+  }
+}
+
+}  // namespace
+
+template <class T>
+WarpMemory warp_memory(const WarpSearch<T>& search, std::int64_t levels, int device) {
+  WarpSearch<T> plan = search;
+  lay_out(plan, levels);
+  WarpMemory memory;
+  const bool is_long = search.answer.k > largest_lane_k;
+  if (plan.scratch_bytes > most_shared_scratch) memory.scratch = plan.scratch_bytes;
+  if (is_long) memory.list = plan.list_room * static_cast<std::int64_t>(8 + sizeof(T));
+  // Without memory of their own, as many warps as there are queries; else what the device runs at once.
+  memory.warps = (search.count + warps_a_block - 1) / warps_a_block * warps_a_block;
+  const bool takes = memory.scratch + memory.list > 0;
+  const std::int64_t at_once = static_cast<std::int64_t>(processors(device)) * (takes ? 32 : 256);
+  memory.warps = std::min(memory.warps, at_once);
+  return memory;
+}
+
+template <class T>
+void search_warps(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory, unsigned char* scratch,
+                  int device, cudaStream_t stream) {
+  if (search.answer.k <= largest_lane_k) {
+    launch<T, LaneList<T>>(search, levels, memory, scratch, device, stream);
+  } else {
+    launch<T, LongList<T>>(search, levels, memory, scratch, device, stream);
+  }
+}
+
+template <class T>
+void search_radius(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory,
+                   unsigned char* scratch, int device, cudaStream_t stream) {
+  launch<T, Collector<T>>(search, levels, memory, scratch, device, stream);
+}
+
+template <class T>
+void sort_segments(const std::int64_t* offsets, std::int64_t count, std::int64_t* rows, T* distances,
+                   cudaStream_t stream) {
+  if (count == 0) return;
+  sort_kernel<T><<<static_cast<unsigned>(std::min<std::int64_t>(count, 1 << 20)), 256, 0, stream>>>(
+      offsets, count, rows, distances);
+  check_launch("sort_kernel");
+}
+
+template <class T>
+void unpack_points(const AnyTree<T>& tree, std::int64_t first, std::int64_t last, T* values,
+                   cudaStream_t stream) {
+  if (tree.nodes == 0) return;
+  unpack_kernel<T>
+      <<<static_cast<unsigned>((tree.nodes + 3) / 4), 128, 0, stream>>>(tree, first, last, values);
+  check_launch("unpack_kernel");
+}
+
+template <class T>
+void clear_answer(std::int64_t* indices, T* distances, std::int64_t cells, cudaStream_t stream) {
+  if (cells == 0) return;
+  clear_kernel<T>
+      <<<static_cast<unsigned>(std::min<std::int64_t>((cells + 255) / 256, 1 << 16)), 256, 0, stream>>>(
+          indices, distances, cells);
+  check_launch("clear_kernel");
+}
+
+#define KITH_INSTANTIATE(T)                                                                           \
+  template WarpMemory warp_memory<T>(const WarpSearch<T>&, std::int64_t, int);                        \
+  template void search_warps<T>(WarpSearch<T>, std::int64_t, const WarpMemory&, unsigned char*, int,  \
+                                cudaStream_t);                                                        \
+  template void search_radius<T>(WarpSearch<T>, std::int64_t, const WarpMemory&, unsigned char*, int, \
+                                 cudaStream_t);                                                       \
+  template void sort_segments<T>(const std::int64_t*, std::int64_t, std::int64_t*, T*, cudaStream_t); \
+  template void unpack_points<T>(const AnyTree<T>&, std::int64_t, std::int64_t, T*, cudaStream_t);    \
+  template void clear_answer<T>(std::int64_t*, T*, std::int64_t, cudaStream_t);
+KITH_INSTANTIATE(float)
+KITH_INSTANTIATE(double)
+
+}  // namespace kith::cuda
