@@ -81,6 +81,10 @@ struct Outliers {
 /// A tree over rows; see KdTree and Octree. Keeps its own copy of the rows, in its own order; the caller's
 /// array is neither changed nor needed after the build, and every index returned is a row of it.
 ///
+/// Built and searched on the CPU or on a CUDA device, whichever each call's Execution names: a tree built on
+/// one is searched on any other, and its first search there copies it. Of several devices the first does the
+/// work. Queries may lie in host memory, or in that of the device that searches.
+///
 /// Thread-safe: any number of threads may search one tree. Copies share it. Distances, radii included, are in
 /// units of the metric: squared for sqeuclidean.
 class PointTree {
@@ -92,14 +96,21 @@ class PointTree {
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
                    double radius = std::numeric_limits<double>::infinity()) const;
 
-  /// The same into memory of the caller's; complete when the call returns.
+  /// The same into memory of the caller's, on the host or the device that searches; complete when the call
+  /// returns.
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
-                               const Execution& execution = {}) const;
+                               const Execution& execution = {},
+                               double radius = std::numeric_limits<double>::infinity()) const;
 
   /// The k nearest other rows of every row; with `include_self` a row counts among its own neighbours.
   /// @return [rows, k]; -1 and +inf for rows with a NaN
   Neighbors all_knn(std::int64_t k, bool include_self = false, const Execution& execution = {},
                     double radius = std::numeric_limits<double>::infinity()) const;
+
+  /// The same into memory of the caller's, on the host or the device that searches: [rows, out.k].
+  SearchStatistics all_knn_into(const NeighborsView& out, bool include_self = false,
+                                const Execution& execution = {},
+                                double radius = std::numeric_limits<double>::infinity()) const;
 
   /// All rows within `radius` (inclusive) of each query.
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled

@@ -1,6 +1,7 @@
 // Device memory for other libraries' eyes, and the streams where they meet us.
 #include "cuda/device_memory.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -60,6 +61,25 @@ void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes) {
   const cudaStream_t stream = streams_of(device).memory;
   const DeviceGuard guard(device);
   KITH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
+  KITH_CUDA(cudaStreamSynchronize(stream));
+}
+
+void copy_rows_to_host(const DatasetView& rows, void* to) {
+  if (rows.rows == 0) return;
+  const cudaStream_t stream = streams_of(rows.device).memory;
+  const DeviceGuard guard(rows.device);
+  const std::size_t width = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
+  const std::size_t pitch = static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype);
+  KITH_CUDA(cudaMemcpy2DAsync(to, width, rows.data, std::max(width, pitch), width,
+                              static_cast<std::size_t>(rows.rows), cudaMemcpyDeviceToHost, stream));
+  KITH_CUDA(cudaStreamSynchronize(stream));
+}
+
+void copy_to_device(const void* from, void* to, int device, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  const cudaStream_t stream = streams_of(device).memory;
+  const DeviceGuard guard(device);
+  KITH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
   KITH_CUDA(cudaStreamSynchronize(stream));
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "kith/dataset.hpp"
+
 namespace kith::cuda {
 
 /// Memory on a device. It is freed when the last owner lets go of it and the device has finished what it was
@@ -14,6 +16,12 @@ std::shared_ptr<void> allocate(int device, std::uint64_t bytes);
 
 /// Copies to host memory; complete on return. @throws DeviceError
 void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes);
+
+/// Rows in device memory to contiguous ones in host memory; complete on return. @throws DeviceError
+void copy_rows_to_host(const DatasetView& rows, void* to);
+
+/// Copies from host memory; complete on return. @throws DeviceError
+void copy_to_device(const void* from, void* to, int device, std::uint64_t bytes);
 
 /// The device whose memory, or managed memory, an address lies in. @throws InvalidArgument for host memory
 int device_of(const void* address);

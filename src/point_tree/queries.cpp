@@ -1,0 +1,357 @@
+#include "point_tree/queries.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "cuda/device_memory.hpp"
+#include "point_tree/backend.hpp"
+#include "point_tree/cpu/search.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+std::size_t cell_bytes(const Tree& tree) {
+  return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
+}
+
+Execution on_cpu(const Execution& execution) {
+  Execution cpu = execution;
+  cpu.devices = {Device{}};
+  cpu.stream = nullptr;
+  return cpu;
+}
+
+// Rows in host memory: a view of the caller's, or a copy.
+struct HostRows {
+  std::vector<std::byte> bytes;
+  DatasetView view;
+
+  HostRows(Dtype dtype, std::int64_t rows, std::int64_t dim)
+      : bytes(static_cast<std::size_t>(rows * dim) * size_of(dtype)),
+        view(bytes.data(), dtype, rows, dim, dim) {}
+  // What is still being written on the caller's stream comes first.
+  HostRows(const DatasetView& rows, const Execution& execution) : view(rows) {
+    if (rows.space == MemorySpace::host) return;
+    if (execution.stream != nullptr) cuda::wait_for_stream(execution.stream);
+    *this = HostRows(rows.dtype, rows.rows, rows.dim);
+    cuda::copy_rows_to_host(rows, bytes.data());
+  }
+  HostRows(const HostRows&) = delete;
+  HostRows& operator=(const HostRows&) = delete;
+  HostRows(HostRows&&) = default;
+  HostRows& operator=(HostRows&&) = default;
+  ~HostRows() = default;
+};
+
+// The CPU's answers of some queries, by their numbers in `out`, which hold -1 and +inf: what is past the last
+// row stays so.
+template <class T>
+SearchStatistics walk(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
+                      std::int64_t* indices, T* distances, const Execution& execution, const char* stage) {
+  std::fill_n(indices, asked.count(tree) * k, -1);
+  std::fill_n(distances, asked.count(tree) * k, std::numeric_limits<T>::infinity());
+  return run<T>(tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      std::copy_n(part.rows + i * part.k, part.k, indices + part.queries[i] * k);
+      std::copy_n(part.distances + i * part.k, part.k, distances + part.queries[i] * k);
+    }
+  });
+}
+
+void copy_into(const NeighborsView& out, const void* from, void* to, std::size_t bytes) {
+  if (out.space == MemorySpace::cuda) {
+    cuda::copy_to_device(from, to, out.device, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+// Queries that a device left to the CPU: rows or values with infinities have a part in their answers.
+template <class T>
+class Left {
+ public:
+  Left(const Tree& tree, const Asked& asked, double radius, const NeighborsView& out,
+       const Execution& execution, const char* stage)
+      : tree_(tree),
+        asked_(asked),
+        radius_(radius),
+        out_(out),
+        execution_(on_cpu(execution)),
+        stage_(stage),
+        without_self_(asked.queries == nullptr && !asked.include_self) {
+    execution_.progress = nullptr;  // the device has reported every query
+  }
+
+  void answer(std::vector<std::int64_t> numbers, SearchStatistics& statistics) {
+    if (numbers.empty()) return;
+    std::sort(numbers.begin(), numbers.end());
+    if (asked_.queries == nullptr) {
+      values_ = by_row<T>(tree_, execution_);
+      all_ = DatasetView(values_.data(), tree_.rows, tree_.dim);
+    } else {
+      queries_.emplace(*asked_.queries, execution_);
+      all_ = queries_->view;
+    }
+    constexpr std::size_t block = 1U << 16U;
+    for (std::size_t first = 0; first < numbers.size(); first += block) {
+      answer_block({numbers.data() + first, std::min(block, numbers.size() - first)}, statistics);
+    }
+  }
+
+ private:
+  void answer_block(std::span<const std::int64_t> numbers, SearchStatistics& statistics) {
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    HostRows rows(all_.dtype, count, tree_.dim);
+    const auto row_bytes = static_cast<std::size_t>(tree_.dim) * size_of(all_.dtype);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      std::memcpy(rows.bytes.data() + i * row_bytes, all_.row(numbers[i]), row_bytes);
+    }
+    // As a query a row finds itself, too: one more, and it is taken out.
+    const std::int64_t k = out_.k + (without_self_ ? 1 : 0);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(count * k));
+    std::vector<T> distances(static_cast<std::size_t>(count * k));
+    const SearchStatistics walked =
+        walk<T>(tree_, {&rows.view}, k, radius_, indices.data(), distances.data(), execution_, stage_);
+    statistics.pairs += walked.pairs;
+    statistics.candidates += walked.candidates;
+    for (std::int64_t i = 0; without_self_ && i < count; ++i) {
+      const auto list = indices.begin() + i * k;
+      const auto self = std::find(list, list + k - 1, numbers[static_cast<std::size_t>(i)]) - list;
+      // To the front, so that the lists of k - 1 lie as the answer has them.
+      const auto skip = [&](auto from, auto to) {
+        for (std::int64_t j = 0; j < out_.k; ++j) to[j] = from[j + (j >= self ? 1 : 0)];
+      };
+      skip(list, indices.begin() + i * out_.k);
+      skip(distances.begin() + i * k, distances.begin() + i * out_.k);
+    }
+    write(numbers, indices.data(), distances.data());
+  }
+
+  // Neighbouring queries lie side by side: one copy for each run of them.
+  void write(std::span<const std::int64_t> numbers, const std::int64_t* indices, const T* distances) const {
+    const auto k = static_cast<std::size_t>(out_.k);
+    for (std::size_t first = 0; first < numbers.size();) {
+      std::size_t end = first + 1;
+      while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+      const auto cells = (end - first) * k;
+      const auto at = numbers[first] * out_.k;
+      copy_into(out_, indices + first * k, out_.indices + at, cells * sizeof(std::int64_t));
+      copy_into(out_, distances + first * k, static_cast<T*>(out_.distances) + at, cells * sizeof(T));
+      first = end;
+    }
+  }
+
+  const Tree& tree_;
+  const Asked& asked_;
+  double radius_;
+  const NeighborsView& out_;
+  Execution execution_;
+  const char* stage_;
+  bool without_self_;
+  std::vector<T> values_;
+  std::optional<HostRows> queries_;
+  DatasetView all_;
+};
+
+// What tasks found, until it is known how much each query has.
+template <class T>
+class Found {
+ public:
+  Found(std::int64_t queries, const Execution& execution)
+      : counts_(static_cast<std::size_t>(queries) + 1), execution_(execution) {}
+
+  void add(const Part<T>& part, bool sorted) {
+    Piece piece;
+    piece.queries.assign(part.queries, part.queries + part.count);
+    piece.ends.assign(part.ends, part.ends + part.count);
+    const std::int64_t total = part.count == 0 ? 0 : part.ends[part.count - 1];
+    check_memory(entries_ += total, sizeof(Entry<T>), "what is within the radius",
+                 static_cast<std::int64_t>(counts_.size()) - 1, execution_);
+    piece.entries.assign(part.entries, part.entries + total);
+    std::int64_t from = 0;
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      const std::int64_t end = part.ends[i];
+      counts_[static_cast<std::size_t>(part.queries[i])] = end - from;
+      if (sorted) {
+        std::sort(piece.entries.begin() + from, piece.entries.begin() + end, before<T>);
+      }
+      from = end;
+    }
+    const std::scoped_lock lock(mutex_);
+    pieces_.push_back(std::move(piece));
+  }
+
+  void write(RadiusNeighbors& out) {
+    out.offsets.resize(counts_.size());
+    std::int64_t at = 0;
+    for (std::size_t q = 0; q < counts_.size(); ++q) {
+      out.offsets[q] = at;
+      at += counts_[q];
+    }
+    const auto total = static_cast<std::size_t>(at);
+    out.indices.resize(total);
+    std::vector<T> distances(total);
+    parallel_for(resolve_threads(execution_), static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
+      Piece& piece = pieces_[static_cast<std::size_t>(p)];
+      std::int64_t from = 0;
+      for (std::size_t i = 0; i < piece.queries.size(); ++i) {
+        auto to = static_cast<std::size_t>(out.offsets[static_cast<std::size_t>(piece.queries[i])]);
+        for (; from < piece.ends[i]; ++from, ++to) {
+          out.indices[to] = piece.entries[static_cast<std::size_t>(from)].row;
+          distances[to] = piece.entries[static_cast<std::size_t>(from)].distance;
+        }
+      }
+      piece = Piece{};
+    });
+    out.distances = std::move(distances);
+  }
+
+ private:
+  struct Piece {
+    std::vector<std::int64_t> queries, ends;
+    std::vector<Entry<T>> entries;
+  };
+  std::vector<std::int64_t> counts_;
+  const Execution& execution_;
+  std::atomic<std::int64_t> entries_{0};
+  std::mutex mutex_;
+  std::vector<Piece> pieces_;
+};
+
+RadiusNeighbors nearest_within(const Tree& tree, const DatasetView& queries, double radius, std::int64_t most,
+                               const Execution& execution) {
+  const Neighbors found = nearest(tree, {&queries}, most, radius, execution, "search");
+  RadiusNeighbors out;
+  out.queries = found.queries;
+  out.statistics = found.statistics;
+  out.offsets.assign(static_cast<std::size_t>(found.queries) + 1, 0);
+  for (std::int64_t q = 0; q < found.queries; ++q) {
+    const auto row = found.indices_of(q);
+    const auto count = std::find(row.begin(), row.end(), -1) - row.begin();
+    out.offsets[static_cast<std::size_t>(q) + 1] = out.offsets[static_cast<std::size_t>(q)] + count;
+    out.indices.insert(out.indices.end(), row.begin(), row.begin() + count);
+  }
+  std::visit(
+      [&]<class T>(const std::vector<T>& all) {
+        std::vector<T> kept;
+        kept.reserve(out.indices.size());
+        for (std::int64_t q = 0; q < found.queries; ++q) {
+          const auto count =
+              out.offsets[static_cast<std::size_t>(q) + 1] - out.offsets[static_cast<std::size_t>(q)];
+          kept.insert(kept.end(), all.begin() + q * found.k, all.begin() + q * found.k + count);
+        }
+        out.distances = std::move(kept);
+      },
+      found.distances);
+  return out;
+}
+
+}  // namespace
+
+void check_memory(int128 values, std::size_t bytes_each, const char* what, std::int64_t queries,
+                  const Execution& execution) {
+  check_answer_memory(values, bytes_each, fmt::format("{} queries", queries), what, execution);
+}
+
+template <class T>
+std::vector<T> by_row(const Tree& tree, const Execution& execution) {
+  std::vector<T> values(static_cast<std::size_t>(tree.rows * tree.dim), std::numeric_limits<T>::quiet_NaN());
+  copy_points<T>(tree, values.data(), execution);
+  for (std::size_t i = 0; i < tree.infinite.size(); ++i) {
+    const double* from = tree.infinite_values.data() + static_cast<std::int64_t>(i) * tree.dim;
+    std::transform(from, from + tree.dim, values.begin() + tree.infinite[i] * tree.dim,
+                   [](double v) { return static_cast<T>(v); });
+  }
+  return values;
+}
+template std::vector<float> by_row(const Tree&, const Execution&);
+template std::vector<double> by_row(const Tree&, const Execution&);
+
+SearchStatistics nearest_into(const Tree& tree, const Asked& asked, double radius, const NeighborsView& out,
+                              const Execution& execution, const char* stage) {
+  return visit_distances(tree, [&]<class T>() {
+    const DeviceBackend* device = backend_of(execution);
+    if (device == nullptr) {
+      return walk<T>(tree, asked, out.k, radius, out.indices, static_cast<T*>(out.distances), execution,
+                     stage);
+    }
+    std::vector<std::int64_t> left;
+    SearchStatistics statistics = device->nearest(tree, asked, radius, out, execution, stage, left);
+    Left<T>(tree, asked, radius, out, execution, stage).answer(std::move(left), statistics);
+    return statistics;
+  });
+}
+
+Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
+                  const Execution& execution, const char* stage) {
+  const std::int64_t count = asked.count(tree);
+  check_memory(static_cast<int128>(count) * k, cell_bytes(tree), "the answer", count, execution);
+  return neighbors_or_out_of_memory(count, [&] {
+    Neighbors out;
+    out.queries = count;
+    out.k = k;
+    out.indices.resize(static_cast<std::size_t>(count * k));
+    visit_distances(tree, [&]<class T>() {
+      std::vector<T> distances(static_cast<std::size_t>(count * k));
+      out.statistics = nearest_into(tree, asked, radius, {out.indices.data(), distances.data(), count, k},
+                                    execution, stage);
+      out.distances = std::move(distances);
+    });
+    return out;
+  });
+}
+
+RadiusNeighbors within(const Tree& tree, const DatasetView& queries, double radius,
+                       const RadiusOptions& options, const Execution& execution) {
+  if (options.max_neighbors > 0 && options.max_neighbors < tree.rows) {
+    return nearest_within(tree, queries, radius, options.max_neighbors, execution);
+  }
+  return neighbors_or_out_of_memory(queries.rows, [&] {
+    const DeviceBackend* device = backend_of(execution);
+    // Without end every row is within, those with an infinity, too: nothing to search.
+    if (device != nullptr && radius < infinity) {
+      return device->within(tree, queries, radius, options.sorted, execution);
+    }
+    const HostRows host(queries, execution);
+    const Execution cpu = on_cpu(execution);
+    RadiusNeighbors out;
+    out.queries = queries.rows;
+    visit_distances(tree, [&]<class T>() {
+      Found<T> found(queries.rows, cpu);
+      out.statistics = run<T>(tree, {&host.view}, Kind::collect, 1, radius, cpu, "radius search",
+                              [&](const Part<T>& part) { found.add(part, options.sorted); });
+      found.write(out);
+    });
+    return out;
+  });
+}
+
+std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, double radius,
+                                const Execution& execution) {
+  check_memory(queries.rows, 8, "the counts", queries.rows, execution);
+  return neighbors_or_out_of_memory(queries.rows, [&] {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows), 0);
+    const DeviceBackend* device = backend_of(execution);
+    if (device != nullptr && radius < infinity) {
+      device->count(tree, queries, radius, counts.data(), execution);
+      return counts;
+    }
+    const HostRows host(queries, execution);
+    visit_distances(tree, [&]<class T>() {
+      run<T>(tree, {&host.view}, Kind::count, 1, radius, on_cpu(execution), "count",
+             [&](const Part<T>& part) {
+               for (std::int64_t i = 0; i < part.count; ++i) {
+                 counts[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
+               }
+             });
+    });
+    return counts;
+  });
+}
+
+}  // namespace kith::point_tree

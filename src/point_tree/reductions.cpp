@@ -1,0 +1,229 @@
+// What is computed from the neighbourhoods of all rows: normals, outliers, density.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/parallel.hpp"
+#include "point_tree/backend.hpp"
+#include "point_tree/cpu/search.hpp"
+#include "point_tree/neighborhoods.hpp"
+#include "point_tree/queries.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+template <class T, class Use>
+void for_each_neighborhood_on_cpu(const Tree& tree, const Neighborhood& how, bool include_self,
+                                  const Execution& execution, const char* stage, const Use& use) {
+  const Asked asked{nullptr, include_self};
+  if (how.k > 0) {
+    run<T>(tree, asked, Kind::nearest, how.k, how.radius, execution, stage, [&](const Part<T>& part) {
+      for (std::int64_t i = 0; i < part.count; ++i) {
+        const std::int64_t* rows = part.rows + i * part.k;
+        const auto found = std::find(rows, rows + part.k, -1) - rows;
+        use(part.queries[i], rows, part.distances + i * part.k, found);
+      }
+    });
+    return;
+  }
+  run<T>(tree, asked, Kind::collect, 1, how.radius, execution, stage, [&](const Part<T>& part) {
+    std::vector<Entry<T>> sorted;
+    std::vector<std::int64_t> rows;
+    std::vector<T> distances;
+    std::int64_t from = 0;
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      sorted.assign(part.entries + from, part.entries + part.ends[i]);
+      from = part.ends[i];
+      std::sort(sorted.begin(), sorted.end(), before<T>);
+      rows.clear();
+      distances.clear();
+      for (const auto& entry : sorted) {
+        rows.push_back(entry.row);
+        distances.push_back(entry.distance);
+      }
+      use(part.queries[i], rows.data(), distances.data(), static_cast<std::int64_t>(rows.size()));
+    }
+  });
+}
+
+// Calls use(row) for all rows but those with a NaN, by blocks in parallel.
+template <class T, class Use>
+void for_each_row(const Tree& tree, const std::vector<T>& points, const Execution& execution,
+                  const Use& use) {
+  constexpr std::int64_t block = 1 << 12;
+  parallel_for(resolve_threads(execution), (tree.rows + block - 1) / block, [&](std::int64_t b) {
+    for (std::int64_t row = b * block; row < std::min(tree.rows, (b + 1) * block); ++row) {
+      const T* values = points.data() + row * tree.dim;
+      if (!std::any_of(values, values + tree.dim, [](T v) { return std::isnan(v); })) use(row);
+    }
+  });
+}
+
+// The same by lists that a device found.
+template <class T, class Use>
+void for_each_neighborhood_on_device(const Tree& tree, const Neighborhood& how, bool include_self,
+                                     const Execution& execution, const char* stage, const Use& use) {
+  const std::vector<T> points = by_row<T>(tree, execution);
+  if (how.k > 0) {
+    const Neighbors found = nearest(tree, {nullptr, include_self}, how.k, how.radius, execution, stage);
+    const auto distances = found.distances_as<T>();
+    for_each_row(tree, points, execution, [&](std::int64_t row) {
+      const auto rows = found.indices_of(row);
+      use(row, rows.data(), distances.data() + row * how.k,
+          std::find(rows.begin(), rows.end(), -1) - rows.begin());
+    });
+    return;
+  }
+  const RadiusNeighbors found =
+      within(tree, DatasetView(points.data(), tree.rows, tree.dim), how.radius, {}, execution);
+  const auto& distances = std::get<std::vector<T>>(found.distances);
+  for_each_row(tree, points, execution, [&](std::int64_t row) {
+    const auto all = found.indices_of(row);
+    const T* near = distances.data() + found.offsets[static_cast<std::size_t>(row)];
+    const auto self = std::find(all.begin(), all.end(), row) - all.begin();
+    const auto count = static_cast<std::int64_t>(all.size());
+    if (include_self || self == count) {
+      use(row, all.data(), near, count);
+      return;
+    }
+    std::vector<std::int64_t> rows(all.begin(), all.end());
+    std::vector<T> others(near, near + count);
+    rows.erase(rows.begin() + self);
+    others.erase(others.begin() + self);
+    use(row, rows.data(), others.data(), count - 1);
+  });
+}
+
+// The neighbourhoods of all rows, one at a time: use(row, rows and distances of its neighbours ascending,
+// their number). Rows with a NaN have none.
+template <class T, class Use>
+void for_each_neighborhood(const Tree& tree, const Neighborhood& how, bool include_self,
+                           const Execution& execution, const char* stage, const Use& use) {
+  if (backend_of(execution) == nullptr) {
+    for_each_neighborhood_on_cpu<T>(tree, how, include_self, execution, stage, use);
+  } else {
+    for_each_neighborhood_on_device<T>(tree, how, include_self, execution, stage, use);
+  }
+}
+
+// use(row, how many rows are within the radius, itself included), for all rows but those with a NaN.
+template <class T, class Use>
+void count_around_rows(const Tree& tree, double radius, const Execution& execution, const Use& use) {
+  if (backend_of(execution) == nullptr) {
+    run<T>(tree, {nullptr, true}, Kind::count, 1, radius, execution, "density", [&](const Part<T>& part) {
+      for (std::int64_t i = 0; i < part.count; ++i) use(part.queries[i], part.counts[i]);
+    });
+    return;
+  }
+  const std::vector<T> points = by_row<T>(tree, execution);
+  const std::vector<std::int64_t> counts =
+      count(tree, DatasetView(points.data(), tree.rows, tree.dim), radius, execution);
+  for_each_row(tree, points, execution,
+               [&](std::int64_t row) { use(row, counts[static_cast<std::size_t>(row)]); });
+}
+
+}  // namespace
+
+Normals normals(const Tree& tree, const Neighborhood& neighborhood,
+                const std::optional<std::vector<double>>& viewpoint, const Execution& execution) {
+  const std::int64_t dim = tree.dim;
+  check_memory(tree.rows, static_cast<std::size_t>(dim) * (tree.is_double() ? 16 : 12) + 8, "the normals",
+               tree.rows, execution);
+  Normals out;
+  out.normals.assign(static_cast<std::size_t>(tree.rows * dim), std::numeric_limits<double>::quiet_NaN());
+  out.curvature.assign(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    const std::vector<T> points = by_row<T>(tree, execution);
+    for_each_neighborhood<T>(
+        tree, neighborhood, true, execution, "normals",
+        [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
+          if (count < dim) return;
+          const T* center = points.data() + row * dim;
+          PlaneFit fit(dim);
+          for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
+          double* normal = out.normals.data() + row * dim;
+          double curvature = 0;
+          if (!fit.solve(normal, curvature)) return;
+          double towards = 0;
+          if (viewpoint) {
+            for (std::int64_t j = 0; j < dim; ++j) {
+              towards +=
+                  ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
+            }
+          } else {
+            const double* largest = std::max_element(
+                normal, normal + dim, [](double a, double b) { return std::fabs(a) < std::fabs(b); });
+            towards = *largest;
+          }
+          for (std::int64_t j = 0; j < dim; ++j) normal[j] = (towards < 0 ? -normal[j] : normal[j]) + 0.0;
+          out.curvature[static_cast<std::size_t>(row)] = curvature;
+        });
+  });
+  return out;
+}
+
+Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,
+                  const Execution& execution) {
+  check_memory(tree.rows, 9, "the mean distances", tree.rows, execution);
+  Outliers out;
+  const auto n = static_cast<std::size_t>(tree.rows);
+  out.mean_distance.assign(n, std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    for_each_neighborhood<T>(
+        tree, neighborhood, false, execution, "outliers",
+        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(distances[i]);
+          if (count > 0) out.mean_distance[static_cast<std::size_t>(row)] = sum / static_cast<double>(count);
+        });
+  });
+  // Two passes in the caller's order: the same bits for any number of threads.
+  double sum = 0;
+  std::int64_t counted = 0;
+  for (const double m : out.mean_distance) {
+    if (!std::isfinite(m)) continue;
+    sum += m;
+    ++counted;
+  }
+  out.mean = counted > 0 ? sum / static_cast<double>(counted) : std::numeric_limits<double>::quiet_NaN();
+  double squares = 0;
+  for (const double m : out.mean_distance) {
+    if (std::isfinite(m)) squares += (m - out.mean) * (m - out.mean);
+  }
+  out.deviation = counted > 1 ? std::sqrt(squares / static_cast<double>(counted - 1)) : 0;
+  out.threshold = out.mean + ratio * out.deviation;
+  out.outlier.resize(n);
+  for (std::size_t i = 0; i < n; ++i) out.outlier[i] = !(out.mean_distance[i] <= out.threshold);
+  return out;
+}
+
+std::vector<double> density(const Tree& tree, const Neighborhood& neighborhood, const Execution& execution) {
+  const auto dim = static_cast<double>(tree.dim);
+  const double unit_ball = std::pow(std::numbers::pi, dim / 2) / std::tgamma(dim / 2 + 1);
+  const auto reach = [&](double distance) {
+    return tree.metric == Metric::sqeuclidean ? std::sqrt(distance) : distance;
+  };
+  const bool by_radius = neighborhood.radius < infinity;
+  check_memory(tree.rows, 8, "the densities", tree.rows, execution);
+  std::vector<double> out(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
+  visit_distances(tree, [&]<class T>() {
+    if (by_radius && neighborhood.k == 0) {
+      const double volume = unit_ball * std::pow(reach(neighborhood.radius), dim);
+      count_around_rows<T>(tree, neighborhood.radius, execution, [&](std::int64_t row, std::int64_t count) {
+        out[static_cast<std::size_t>(row)] = static_cast<double>(count) / volume;
+      });
+      return;
+    }
+    for_each_neighborhood<T>(
+        tree, neighborhood, false, execution, "density",
+        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
+          // Fewer than k within the radius: the radius is the ball.
+          const double r = count == neighborhood.k ? reach(static_cast<double>(distances[count - 1]))
+                                                   : reach(neighborhood.radius);
+          out[static_cast<std::size_t>(row)] = static_cast<double>(count) / (unit_ball * std::pow(r, dim));
+        });
+  });
+  return out;
+}
+
+}  // namespace kith::point_tree
