@@ -29,9 +29,8 @@ void run(const Common& common, const Options& options) {
   const Size size = peek(options.points);
   MemoryPlan estimate(common, remedy);
   estimate.add("points", size.bytes, size.mapped);
-  estimate.add("tree", estimated_tree_bytes(size));
   estimate.add("answer", size.rows * k * 12);
-  estimate.check();
+  check_with_tree(estimate, size);
 
   Dataset points = load(options.points);
   IndexUsed index;
@@ -53,11 +52,9 @@ void run(const Common& common, const Options& options) {
 void add_all_knn(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command = add_command(app, common, "all-knn",
-                                  "Find the nearest other rows of every row, by a tree", [options, &common] {
-                                    settle_device(common);
-                                    run(common, *options);
-                                  });
+  CLI::App& command =
+      add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
+                  [options, &common] { run(common, *options); });
   common.file(command.add_option("POINTS", options->points.path, "The rows: a file of points or vectors")
                   ->type_name("FILE")
                   ->required());
@@ -70,9 +67,7 @@ void add_all_knn(CLI::App& app, Common& common) {
       ->group("Search");
   add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
   add_tree_index_options(command, common, options->index);
-  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, options->points);
   add_execution_options(command, common);
   add_statistics_option(command, common);
   About& about = common.about(command);
@@ -80,9 +75,8 @@ void add_all_knn(CLI::App& app, Common& common) {
       "The answer has a line for each row, in the order of the file: the same rows and the same bits as kith "
       "knn POINTS POINTS gives, without the row itself. Rows with a NaN have no neighbours and are nobody's; "
       "where fewer than K rows are found, the line is filled up with row -1 at an infinite distance.",
-      "Trees run on the CPU and know euclidean, sqeuclidean and manhattan. For cosine and inner_product, or "
-      "on "
-      "a GPU, use kith knn with the file given twice."};
+      "Trees know euclidean, sqeuclidean and manhattan. For cosine and inner_product use kith knn with the "
+      "file given twice."};
   about.examples = {
       {"kith all-knn scan.las -k 8 -o graph", "Writes graph.indices.npy and graph.distances.npy, in metres."},
       {"kith all-knn scan.ply -k 30 --radius 0.5 -o near",

@@ -72,10 +72,7 @@ void add_build(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->base.default_member = "train";
   CLI::App& command = add_command(app, common, "build", "Build an index over BASE and save it as one file",
-                                  [options, &common] {
-                                    settle_device(common, options->index);
-                                    run(common, *options);
-                                  });
+                                  [options, &common] { run(common, *options); });
   common.file(
       command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
           ->type_name("FILE")

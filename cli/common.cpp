@@ -59,8 +59,10 @@ void add_execution_options(CLI::App& command, Common& common) {
   common
       .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),
               {{"cpu", "the processor"},
-               {"auto", "the first GPU that an index can run on, else the processor"},
-               {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several, which share the rows or the queries"},
+               {"auto", "the first GPU that can be used, else the processor"},
+               {"cuda",
+                "GPU 0; cuda:1 names another, cuda:0,1 several, which share the rows or the queries; trees "
+                "use the first"},
                {"all", "every GPU"}},
               false)
       ->capture_default_str()

@@ -38,6 +38,8 @@ class MemoryPlan {
   /// What is left for Execution::memory_limit; 0 when there is no limit.
   std::uint64_t left() const;
 
+  bool on_gpu() const { return on_gpu_; }
+
  private:
   static constexpr const char* default_remedy =
       "search fewer queries (--max-queries) or rows (kith convert --rows)";

@@ -58,10 +58,7 @@ void add_knn(CLI::App& app, Common& common) {
   options->queries.default_member = "test";
   CLI::App& command =
       add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES, exactly",
-                  [options, &common] {
-                    settle_device(common, options->index);
-                    run(common, *options);
-                  });
+                  [options, &common] { run(common, *options); });
   common.file(
       command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
           ->type_name("FILE")
@@ -99,8 +96,8 @@ void add_knn(CLI::App& app, Common& common) {
       "same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; queries "
       "with fewer than K rows to find are filled up with row -1 at an infinite distance.",
-      "--index auto takes a tree where that should be done sooner: for many queries in low dimension, on the "
-      "CPU. An option that only one kind knows (--filter; --radius, --leaf-size) decides for it.",
+      "--index auto takes a tree where that should be done sooner: for many queries in low dimension. An "
+      "option that only one kind knows (--filter; --radius, --leaf-size) decides for it.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
   about.examples = {

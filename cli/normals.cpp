@@ -101,9 +101,7 @@ void run(const Common& common, const Options& options) {
   MemoryPlan plan(common, remedy);
   plan.add("points", size.bytes, size.mapped);
   plan.add("normals", size.rows * 4 * 8);
-  MemoryPlan estimate = plan;
-  estimate.add("tree", estimated_tree_bytes(size));
-  estimate.check();
+  check_with_tree(plan, size);
 
   const Dataset points = load(options.points);
   check_dim(options, format, points.dim());
@@ -143,11 +141,9 @@ void run(const Common& common, const Options& options) {
 void add_normals(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command = add_command(app, common, "normals",
-                                  "Estimate the normal and the curvature at every point", [options, &common] {
-                                    settle_device(common);
-                                    run(common, *options);
-                                  });
+  CLI::App& command =
+      add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
+                  [options, &common] { run(common, *options); });
   common.file(command.add_option("POINTS", options->points.path, "The points, of 2 or 3 dimensions")
                   ->type_name("FILE")
                   ->required());
@@ -167,9 +163,7 @@ void add_normals(CLI::App& app, Common& common) {
       ->type_name("X,Y,Z")
       ->group("Search");
   add_tree_index_options(command, common, options->index);
-  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, options->points);
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {

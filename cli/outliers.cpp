@@ -114,9 +114,7 @@ void run(const Common& common, const Options& options) {
   plan.add("points", size.bytes, size.mapped);
   plan.add("mean distances", size.rows * 8);
   if (!options.mark) plan.add("points left", size.bytes);
-  MemoryPlan estimate = plan;
-  estimate.add("tree", estimated_tree_bytes(size));
-  estimate.check();
+  check_with_tree(plan, size);
 
   const Dataset points = load(options.points);
   if (!options.output.empty()) check_dim(options, points.dim());
@@ -161,12 +159,9 @@ void run(const Common& common, const Options& options) {
 void add_outliers(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   options->points.default_member = "train";
-  CLI::App& command =
-      add_command(app, common, "outliers",
-                  "Remove the points that are far from their neighbours, or mark them", [options, &common] {
-                    settle_device(common);
-                    run(common, *options);
-                  });
+  CLI::App& command = add_command(app, common, "outliers",
+                                  "Remove the points that are far from their neighbours, or mark them",
+                                  [options, &common] { run(common, *options); });
   common.file(command.add_option("POINTS", options->points.path, "A file of points or vectors")
                   ->type_name("FILE")
                   ->required());
@@ -191,9 +186,7 @@ void add_outliers(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
-  command.add_option("--member", options->points.member, "HDF5 files: the dataset to read [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, options->points);
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {

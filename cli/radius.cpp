@@ -32,6 +32,13 @@ struct Options {
 constexpr std::int64_t shown_queries = 10;
 constexpr std::int64_t shown_ranks = 10;
 
+// The last line of what is shown, where that is not all.
+void show_more(std::int64_t queries) {
+  if (queries <= shown_queries) return;
+  print(fmt::format("... {}: write all of them with -o FILE\n",
+                    plural(queries - shown_queries, "more query", "more queries")));
+}
+
 void check(const Options& options) {
   check_index_options(options.index);
   if (options.max_queries < -1) {
@@ -86,10 +93,7 @@ void deliver_counts(const Common& common, const Options& options, const std::vec
     for (std::int64_t q = 0; q < std::min(queries, shown_queries); ++q) {
       print(fmt::format("{:>8}  {:>12}\n", q, counts[static_cast<std::size_t>(q)]));
     }
-    if (queries > shown_queries) {
-      print(fmt::format("... {}: write all of them with -o FILE\n",
-                        plural(queries - shown_queries, "more query", "more queries")));
-    }
+    show_more(queries);
   }
 }
 
@@ -108,10 +112,7 @@ void show(const RadiusNeighbors& answer) {
       print(fmt::format("{:>8}  {:>5}  {:>12}\n", q, "...", fmt::format("{} more", found - shown_ranks)));
     }
   }
-  if (answer.queries > queries) {
-    print(fmt::format("... {}: write all of them with -o FILE\n",
-                      plural(answer.queries - queries, "more query", "more queries")));
-  }
+  show_more(answer.queries);
 }
 
 void deliver_rows(const Common& common, const Options& options, const RadiusNeighbors& answer, Metric metric,
@@ -184,10 +185,7 @@ void add_radius(CLI::App& app, Common& common) {
   options->queries.default_member = "test";
   CLI::App& command =
       add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
-                  [options, &common] {
-                    settle_device(common);
-                    run(common, *options);
-                  });
+                  [options, &common] { run(common, *options); });
   common.file(
       command
           .add_option("POINTS", options->points.path, "The rows to search in: a file of points or vectors")

@@ -1,5 +1,4 @@
 // kith search: answers queries from a saved index.
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -10,7 +9,6 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "result.hpp"
-#include "tree.hpp"
 
 namespace kith::cli {
 namespace {
@@ -21,7 +19,7 @@ struct Options {
   ResultOptions result;
 };
 
-void run(Common& common, Options& options) {
+void run(const Common& common, Options& options) {
   check_result_options(options.result);
   options.queries.max_rows = options.result.max_queries;
   const FileInfo index_info = inspect(options.index);
@@ -30,10 +28,6 @@ void run(Common& common, Options& options) {
         fmt::format("'{}' is {}, not an index; make one with kith build, or search it with kith knn",
                     options.index, name(index_info.format)));
   }
-  const auto tree = std::find_if(
-      index_info.details.begin(), index_info.details.end(),
-      [](const auto& detail) { return detail.first == "index" && detail.second != "brute_force"; });
-  if (tree != index_info.details.end()) settle_device(common);
   Execution execution = make_execution(common);
   const Size query_size = peek(options.queries);
   MemoryPlan plan(common);

@@ -54,6 +54,12 @@ void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& opt
   add_index_option(command, common, options, choices);
 }
 
+void add_member_option(CLI::App& command, Source& points) {
+  command.add_option("--member", points.member, "HDF5 files: the dataset to read [default: train]")
+      ->type_name("NAME")
+      ->group("Input");
+}
+
 void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text) {
   command.add_option("--radius", options.radius, text)->type_name("R")->group("Search");
 }
@@ -145,30 +151,15 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
                       "leave {} out",
                       asking, name(metric), asking));
     }
-    for (const Device& device : execution.devices) {
-      if (device.kind == Device::Kind::cpu) continue;
-      throw InvalidArgument(
-          fmt::format("{} is for trees, which run on the CPU, not on {}; use --device cpu, or leave {} out",
-                      asking, name(device), asking));
-    }
     return {"kd_tree", fmt::format("{} is an option of trees", asking)};
   }
   return choose_index(rows, dim, queries, k, metric, execution);
 }
 
-void settle_device(Common& common) {
-  if (common.device == "auto") common.device = "cpu";
-}
-
-void settle_device(Common& common, const IndexOptions& options) {
-  if (options.index == "kd_tree" || options.index == "octree" || tree_option(options) != nullptr) {
-    settle_device(common);
-  }
-}
-
-double estimated_tree_bytes(const Size& points) {
+void check_with_tree(MemoryPlan plan, const Size& points) {
   // The points again, their row numbers, and nodes: a box a child, some children for each leaf.
-  return 1.5 * points.bytes + 4 * points.rows;
+  if (!plan.on_gpu()) plan.add("tree", 1.5 * points.bytes + 4 * points.rows);
+  plan.check();
 }
 
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
@@ -179,7 +170,13 @@ AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric m
   execution.memory_limit = plan.left();
   AnyIndex tree =
       AnyIndex::build(options.index == "auto" ? "kd_tree" : options.index, points, parameters, execution);
-  plan.add("tree", static_cast<double>(tree.memory_bytes()));
+  const std::uint64_t bytes = tree.memory_bytes();
+  if (plan.on_gpu()) {  // which takes its part of the GPU's share
+    const std::uint64_t limit = plan.left();
+    execution.memory_limit = limit == 0 ? 0 : limit > bytes ? limit - bytes : 1;
+    return tree;
+  }
+  plan.add("tree", static_cast<double>(bytes));
   plan.check();
   execution.memory_limit = plan.left();
   return tree;

@@ -27,6 +27,8 @@ struct IndexOptions {
 void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options);
 /// --index with trees only, and --leaf-size.
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options);
+/// --member of the commands that read one file.
+void add_member_option(CLI::App& command, Source& points);
 /// --radius. `text` says what it limits.
 void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text);
 /// --metric with those that trees know.
@@ -56,13 +58,10 @@ void note_choice(const Common& common, const IndexUsed& index);
 /// A metric by name. @throws InvalidArgument for one that trees do not know
 Metric parse_tree_metric(const std::string& text);
 
-/// --device auto is the first GPU that an index can run on: the processor, where trees are asked for.
-void settle_device(Common& common);
-/// The same where `options` ask for a tree.
-void settle_device(Common& common, const IndexOptions& options);
-
-/// Bytes a tree takes, from the size of its points; about.
-double estimated_tree_bytes(const Size& points);
+/// Refuses what `plan` cannot hold together with a tree over the points; about, before anything is read. On a
+/// GPU the tree lies there.
+/// @throws OutOfMemory
+void check_with_tree(MemoryPlan plan, const Size& points);
 
 /// Builds the tree; `plan` then has its bytes and `execution` what is left for the search.
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
