@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
 #include "_answer.hpp"
 #include "_gil.hpp"
+#include "_run.hpp"
 #include "core/int128.hpp"
 #include "cuda/device_memory.hpp"
 #include "cuda/devices.hpp"
@@ -147,6 +150,24 @@ void follow_queries(Execution& execution, const DatasetView& queries) {
   } else {
     cuda::wait_for_meeting(queries.device);
   }
+}
+
+nb::tuple search_for(const Execution& asked, const nb::object& report, bool quick, const DatasetView& queries,
+                     std::int64_t k, const Search& search) {
+  if (queries.space == MemorySpace::host) {
+    Neighbors answer;
+    run(asked, report, quick, [&](const Execution& execution) { answer = search.to_host(execution); });
+    return to_python(std::move(answer));
+  }
+  std::optional<GpuAnswer> answer;
+  SearchStatistics statistics;
+  run(asked, report, quick, [&](const Execution& execution) {
+    Execution following = execution;
+    follow_queries(following, queries);
+    answer.emplace(queries.rows, k, distance_dtype(queries.dtype), queries.device);
+    statistics = search.into(answer->view(), following);
+  });
+  return answer->to_python(statistics);
 }
 
 void bind_gpu(nb::module_& module) {

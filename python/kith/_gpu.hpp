@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,16 @@ void require_gpu(int device, const std::string& what);
 /// does it all, by waiting otherwise. Views on the host are let pass.
 void follow_rows(const DatasetView& rows);
 void follow_queries(Execution& execution, const DatasetView& queries);
+
+/// The two ways to leave an answer.
+struct Search {
+  std::function<Neighbors(const Execution&)> to_host;
+  std::function<SearchStatistics(const NeighborsView&, const Execution&)> into;
+};
+
+/// Runs a search (_run.hpp): queries on a GPU are answered there, others on the host.
+nanobind::tuple search_for(const Execution& asked, const nanobind::object& report, bool quick,
+                           const DatasetView& queries, std::int64_t k, const Search& search);
 
 void bind_gpu(nanobind::module_& module);
 

@@ -95,10 +95,13 @@ def default_device(*arrays: _kith.Rows) -> str:
     return next((rows.device for rows in arrays if rows.device != "cpu"), "cpu")
 
 
-def like(queries: Any, answer: Any) -> Any:
-    """An answer on the GPU as an array of the library that the queries are of, where that is one we know."""
-    if isinstance(answer, _kith.GpuArray):
-        library = type(queries).__module__.partition(".")[0]
-        if library in ("torch", "cupy"):
-            return sys.modules[library].from_dlpack(answer)
+def library_of(array: Any) -> str:
+    """The name of the library that an array is of."""
+    return type(array).__module__.partition(".")[0]
+
+
+def in_library(library: str, answer: Any) -> Any:
+    """An answer on the GPU as an array of a library, where that is one we know."""
+    if isinstance(answer, _kith.GpuArray) and library in ("torch", "cupy"):
+        return sys.modules[library].from_dlpack(answer)
     return answer

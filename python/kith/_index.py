@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from . import _kith
 from ._arrays import promote, promote_queries, to_rows
-from ._errors import DeviceError, InvalidArgument, IoError
-from ._gpu import default_device
+from ._errors import InvalidArgument, IoError
+from ._gpu import default_device, library_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -78,7 +78,7 @@ def knn(
             that ``X`` lies on, else the one ``Q`` lies on, else the CPU.
         index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions), or ``"auto"`` for what
             :func:`choose_index` names: a tree for many queries of few dimensions. Changes time and memory
-            only. Trees know sqeuclidean, euclidean and manhattan, and run on the CPU.
+            only. Trees know sqeuclidean, euclidean and manhattan.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
@@ -98,12 +98,9 @@ def knn(
     dataset = to_rows(X, "dataset")
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
     execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
-    if index not in ("auto", "brute_force"):
-        require_host(dataset, index)
-        require_host(queries, index)
     with reporting(progress) as report:
         parts = _kith.knn(dataset, queries, count, metric, filter, index, *execution, report)
-    return from_parts(parts, Q)
+    return from_parts(parts, library_of(Q))
 
 
 @dataclass(frozen=True)
@@ -136,15 +133,6 @@ def choose_index(
     """
     numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
     return IndexChoice(*_kith.choose_index(*numbers, metric, device))
-
-
-def require_host(rows: _kith.Rows, index: str) -> None:
-    """Refuses rows on a GPU for an index that runs on the CPU only."""
-    if rows.device != "cpu":
-        raise TypeError(
-            f"the array lies on {rows.device}; a {index} is built and searched on the CPU: copy it to the host first, "
-            "with .cpu() (PyTorch) or .get() (CuPy), or use kith.BruteForce"
-        )
 
 
 class Index:
@@ -200,7 +188,7 @@ class Index:
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
             parts = self._index.search(queries, count, *execution, report)
-        return from_parts(parts, Q)
+        return from_parts(parts, library_of(Q))
 
     @classmethod
     def load(
@@ -343,12 +331,6 @@ def load(
     """
     place = "cpu" if device is None else device
     execution = _execution(threads, memory_limit, place)
-    try:
-        with reporting(progress) as report:
-            index = _kith.load(os.fspath(path), *execution, report)
-    except DeviceError:
-        if place != "auto":
-            raise
-        # "auto" is the first GPU that the index can run on, and for trees there is none.
-        return load(path, threads=threads, memory_limit=memory_limit, progress=progress, device="cpu")
+    with reporting(progress) as report:
+        index = _kith.load(os.fspath(path), *execution, report)
     return CLASSES.get(index.type, Index)._wrap(index, place)

@@ -1,7 +1,6 @@
 // The module kith._kith: what the Python files beside it stand on. Everything here takes plain
 // arguments; defaults, promotion of element types and documentation for people are in Python.
 #include <filesystem>
-#include <functional>
 #include <new>
 #include <optional>
 #include <tuple>
@@ -62,59 +61,32 @@ double comparisons(std::int64_t rows, std::int64_t queries, std::int64_t dim) {
 // Comparisons a point that building a tree is worth.
 constexpr std::int64_t tree_build_depth = 40;
 
-// The answer of a tree that is built for it and forgotten. The tree counts towards the memory limit.
-Neighbors knn_by_tree(const std::string& type, const Dataset& rows, const DatasetView& queries,
-                      std::int64_t k, Metric metric, const Execution& execution) {
-  const AnyIndex tree = AnyIndex::build(type, rows, {metric, Filter::automatic}, execution);
-  Execution rest = execution;
+// A tree that is built for one search and forgotten; it counts towards the memory limit, of which `rest` has
+// what is left.
+AnyIndex tree_for_one_search(const std::string& type, const Rows& rows, Metric metric,
+                             const Execution& execution, Execution& rest) {
+  follow_rows(rows.dataset);
+  AnyIndex tree = AnyIndex::build(type, rows.dataset, {metric, Filter::automatic}, execution);
   if (execution.memory_limit > 0) {
     if (tree.memory_bytes() >= execution.memory_limit) {
       throw OutOfMemory(
           fmt::format("the {} over {} rows takes {} bytes, the limit is {}; raise the limit, or use "
                       "the index brute_force",
-                      type, rows.rows(), tree.memory_bytes(), execution.memory_limit));
+                      type, rows.dataset.rows(), tree.memory_bytes(), execution.memory_limit));
     }
     rest.memory_limit = execution.memory_limit - tree.memory_bytes();
   }
-  return tree.search(queries, k, rest);
+  return tree;
 }
 
-// The type to search with. What names a filter, or lies on a GPU, asks for brute force.
+// The type to search with. What names a filter asks for brute force.
 std::string chosen_index(const std::string& asked, const DatasetView& rows, const DatasetView& queries,
                          std::int64_t k, const BruteForceParameters& parameters, const Execution& execution) {
   if (asked != "auto") return asked;
-  if (parameters.filter != Filter::automatic || rows.space != MemorySpace::host ||
-      queries.space != MemorySpace::host) {
-    return "brute_force";
-  }
+  if (parameters.filter != Filter::automatic) return "brute_force";
   // Bad arguments are brute force's to refuse.
   if (k < 1 || rows.dim != queries.dim || queries.rows == 0) return "brute_force";
   return choose_index(rows.rows, rows.dim, queries.rows, k, parameters.metric, execution).index;
-}
-
-// The two ways to leave an answer.
-struct Search {
-  std::function<Neighbors(const Execution&)> to_host;
-  std::function<SearchStatistics(const NeighborsView&, const Execution&)> into;
-};
-
-// Queries on a GPU are answered there, others on the host.
-nb::tuple search_for(const Execution& asked, const nb::object& report, bool quick, const DatasetView& queries,
-                     std::int64_t k, const Search& search) {
-  if (queries.space == MemorySpace::host) {
-    Neighbors answer;
-    run(asked, report, quick, [&](const Execution& execution) { answer = search.to_host(execution); });
-    return to_python(std::move(answer));
-  }
-  std::optional<GpuAnswer> answer;
-  SearchStatistics statistics;
-  run(asked, report, quick, [&](const Execution& execution) {
-    Execution following = execution;
-    follow_queries(following, queries);
-    answer.emplace(queries.rows, k, distance_dtype(queries.dtype), queries.device);
-    statistics = search.into(answer->view(), following);
-  });
-  return answer->to_python(statistics);
 }
 
 nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, const std::string& metric,
@@ -134,11 +106,17 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
                       filter, type));
     }
     try {
-      Neighbors answer;
-      run(asked, report, quick, [&](const Execution& e) {
-        answer = knn_by_tree(type, dataset.dataset, q, k, parameters.metric, e);
-      });
-      return to_python(std::move(answer));
+      return search_for(
+          asked, report, quick, q, k,
+          {[&](const Execution& execution) {
+             Execution rest = execution;
+             return tree_for_one_search(type, dataset, parameters.metric, execution, rest).search(q, k, rest);
+           },
+           [&](const NeighborsView& out, const Execution& execution) {
+             Execution rest = execution;
+             return tree_for_one_search(type, dataset, parameters.metric, execution, rest)
+                 .search_into(q, out, rest);
+           }});
     } catch (const OutOfMemory&) {
       if (index != "auto") throw;  // else brute force, which takes less
     }

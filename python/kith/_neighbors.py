@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._gpu import like
+from ._gpu import in_library
 
 __all__ = ["Neighbors", "SearchStatistics"]
 
@@ -119,11 +119,11 @@ def plain_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     return array.view(np.int64)
 
 
-def from_parts(parts: tuple[Any, ...], queries: Any = None) -> Neighbors:
-    """From the (distances, indices, statistics) of the compiled part, on a GPU in the type of the queries."""
+def from_parts(parts: tuple[Any, ...], library: str = "") -> Neighbors:
+    """From the (distances, indices, statistics) of the compiled part, on a GPU in arrays of the library."""
     distances, indices, statistics = parts
     if isinstance(indices, np.ndarray):
         indices = plain_int64(indices)
     else:
-        distances, indices = like(queries, distances), like(queries, indices)
+        distances, indices = in_library(library, distances), in_library(library, indices)
     return Neighbors(distances, indices, SearchStatistics(**statistics))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
-from ._index import Index, _execution, _integer, require_host
+from ._gpu import default_device, library_of
+from ._index import Index, _execution, _integer
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._progress import Progress, reporting
 
 __all__ = ["PointTree"]
+
+_Self = TypeVar("_Self", bound="PointTree")
 
 
 def number(value: Any, what: str) -> float:
@@ -30,11 +33,6 @@ def _radius(value: Any) -> float:
     return math.inf if value is None else number(value, "radius")
 
 
-def _place(device: str | None) -> str:
-    """Trees run on the CPU, which is then what "auto" means; the library refuses what else is asked for."""
-    return "cpu" if device is None or device == "auto" else device
-
-
 class PointTree(Index):
     """What :class:`KdTree` and :class:`Octree` share.
 
@@ -46,12 +44,25 @@ class PointTree(Index):
     ``query``, ``query_ball_point`` and ``query_radius``, which speak as scipy and scikit-learn do, use
     euclidean ones there.
 
-    Every method that takes ``threads`` (0 for all cores), ``progress`` (True for a bar, or a function
-    of ``(done, total)``) and ``device`` (None, ``"auto"`` or ``"cpu"``: trees run on the CPU) takes them as
-    :func:`kith.knn` does, and raises KeyboardInterrupt at Ctrl-C, DeviceError for another device.
+    A tree built on a GPU is searched on the CPU as well, and the other way round: its first search elsewhere
+    copies it there.
+
+    Every method that takes ``threads`` (0 for all cores), ``memory_limit`` (bytes it may take beyond the tree, 0
+    for no limit), ``progress`` (True for a bar, or a function of ``(done, total)``) and ``device`` takes them as
+    :func:`kith.knn` does, and raises KeyboardInterrupt at Ctrl-C. ``device`` None is the GPU that the queries
+    lie on, else where the tree was built; of several GPUs the first does the work.
     """
 
-    __slots__ = ()
+    __slots__ = ("_source",)
+
+    #: The library and the number of the GPU of the array the tree was built over, where that lay on one.
+    _source: tuple[str, int] | None
+
+    @classmethod
+    def _wrap(cls: type[_Self], index: _kith.Index, device: str) -> _Self:
+        self = super()._wrap(index, device)
+        self._source = None
+        return self
 
     def _build(
         self,
@@ -67,8 +78,9 @@ class PointTree(Index):
         if not isinstance(metric, str):
             raise TypeError(f"metric: {metric!r} is no name; the size of leaves is given as leaf_size=...")
         dataset = to_rows(X, "dataset")
-        require_host(dataset, type)
-        self._device = _place(device)
+        self._device = default_device(dataset) if device is None else device
+        on_gpu = dataset.device != "cpu"
+        self._source = (library_of(X), int(dataset.device.partition(":")[2])) if on_gpu else None
         size = _integer(leaf_size, "leaf_size")
         execution = _execution(threads, memory_limit, self._device)
         with reporting(progress) as report:
@@ -76,12 +88,15 @@ class PointTree(Index):
 
     def _queries(self, Q: Any) -> _kith.Rows:
         dtype = self._index.dtype
-        rows = to_rows(Q, "queries", True, dtype)
-        require_host(rows, self._index.type)
-        return promote_queries(rows, dtype)
+        return promote_queries(to_rows(Q, "queries", True, dtype), dtype)
 
-    def _run(self, threads: Any, device: str | None) -> tuple[int, str]:
-        return _integer(threads, "threads"), _place(device)
+    def _run(
+        self, threads: Any, memory_limit: Any, device: str | None, queries: _kith.Rows | None = None
+    ) -> tuple[int, int, str]:
+        place = "cpu" if queries is None else default_device(queries)
+        if place == "cpu":
+            place = self._device
+        return _execution(threads, memory_limit, place if device is None else device)
 
     @property
     def leaf_size(self) -> int:
@@ -103,7 +118,7 @@ class PointTree(Index):
 
         Args:
             Q: queries ``[q, d]``, or one query ``[d]``. Widened to the tree's element type where that is
-                exact. On the host.
+                exact (on the host only). Where they lie on a GPU, so does the answer.
             k: neighbours a query, at least 1. Where fewer are found the rest is index -1 and distance inf.
             radius: in units of the metric, 0 or more, inclusive; None for no limit.
             memory_limit: bytes the answer may take; 0 for no limit.
@@ -113,14 +128,14 @@ class PointTree(Index):
 
         Raises:
             InvalidArgument: k below 1, a radius below 0, dimensions that differ, a wrong shape.
-            TypeError: the tree's element type cannot hold every query value, or the array lies on a GPU.
+            TypeError: the tree's element type cannot hold every query value.
             OutOfMemory: the answer is above ``memory_limit`` or above what the machine has.
         """
         count, limit = _integer(k, "k"), _radius(radius)
-        execution = _execution(threads, memory_limit, _place(device))
         queries = self._queries(Q)
+        run = self._run(threads, memory_limit, device, queries)
         with reporting(progress) as report:
-            return from_parts(self._index.search_within(queries, count, limit, *execution, report))
+            return from_parts(self._index.search_within(queries, count, limit, *run, report), library_of(Q))
 
     def all_knn(
         self,
@@ -140,15 +155,18 @@ class PointTree(Index):
             include_self: whether a row counts among its own neighbours.
 
         Returns:
-            :class:`Neighbors`, both arrays ``[rows, k]``; index -1 and distance inf for rows with a NaN.
+            :class:`Neighbors`, both arrays ``[rows, k]``; index -1 and distance inf for rows with a NaN. On the
+            GPU for a tree built over an array there and searched there, as that array's library has them.
 
         Raises:
             InvalidArgument, OutOfMemory: as for :meth:`search`.
         """
         count, limit = _integer(k, "k"), _radius(radius)
-        execution = _execution(threads, memory_limit, _place(device))
+        run = self._run(threads, memory_limit, device)
+        library, stays = ("", -1) if self._source is None else self._source
         with reporting(progress) as report:
-            return from_parts(self._index.all_knn(count, bool(include_self), limit, *execution, report))
+            parts = self._index.all_knn(count, bool(include_self), limit, stays, *run, report)
+        return from_parts(parts, library)
 
     def radius_search(
         self,
@@ -165,7 +183,7 @@ class PointTree(Index):
         """All rows within ``radius`` (inclusive) of each row of ``Q``.
 
         Args:
-            Q: as for :meth:`search`.
+            Q: as for :meth:`search`; what is found comes to the host in any case.
             radius: in units of the metric, 0 or more.
             sorted: ascending by (distance, index); False for no particular order, which is quicker.
             max_neighbors: only this many of the nearest rows a query, then sorted; 0 for all.
@@ -179,11 +197,11 @@ class PointTree(Index):
             TypeError, OutOfMemory: as for :meth:`search`.
         """
         limit, most = number(radius, "radius"), _integer(max_neighbors, "max_neighbors")
-        execution = _execution(threads, memory_limit, _place(device))
         queries = self._queries(Q)
+        run = self._run(threads, memory_limit, device, queries)
         with reporting(progress) as report:
             offsets, indices, distances, statistics = self._index.radius_search(
-                queries, limit, bool(sorted), most, *execution, report
+                queries, limit, bool(sorted), most, *run, report
             )
         return RadiusNeighbors(
             plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics)
@@ -195,6 +213,7 @@ class PointTree(Index):
         radius: float,
         *,
         threads: int = 0,
+        memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
     ) -> NDArray[np.int64]:
@@ -207,8 +226,8 @@ class PointTree(Index):
             InvalidArgument, TypeError: as for :meth:`radius_search`.
         """
         limit = number(radius, "radius")
-        run = self._run(threads, device)
         queries = self._queries(Q)
+        run = self._run(threads, memory_limit, device, queries)
         with reporting(progress) as report:
             counts: Any = self._index.count_within(queries, limit, *run, report)
         return plain_int64(counts)
@@ -220,6 +239,7 @@ class PointTree(Index):
         viewpoint: Any = None,
         *,
         threads: int = 0,
+        memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
     ) -> Normals:
@@ -245,7 +265,7 @@ class PointTree(Index):
             towards = np.asarray(viewpoint, dtype=np.float64)
             if towards.ndim != 1:
                 raise InvalidArgument(f"viewpoint: an array of {towards.ndim} dimensions; [dim] is needed")
-        run = self._run(threads, device)
+        run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
             return Normals(
                 *self._index.normals(*neighborhood, None if towards is None else towards.tolist(), *run, report)
@@ -258,6 +278,7 @@ class PointTree(Index):
         ratio: float = 2.0,
         *,
         threads: int = 0,
+        memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
     ) -> Outliers:
@@ -276,7 +297,7 @@ class PointTree(Index):
         """
         neighborhood = self._neighborhood(k, radius)
         share = number(ratio, "ratio")
-        run = self._run(threads, device)
+        run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
             flags, *rest = self._index.outliers(*neighborhood, share, *run, report)
         return Outliers(flags.view(np.bool_), *rest)
@@ -287,6 +308,7 @@ class PointTree(Index):
         radius: float | None = None,
         *,
         threads: int = 0,
+        memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
     ) -> NDArray[np.float64]:
@@ -301,7 +323,7 @@ class PointTree(Index):
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a manhattan tree.
         """
         neighborhood = self._neighborhood(k, radius)
-        run = self._run(threads, device)
+        run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
             values: Any = self._index.density(*neighborhood, *run, report)
         return np.asarray(values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ._arrays import DTYPES, from_list, is_list_of_numbers
 from ._errors import InvalidArgument
 from ._gpu import gpu_rows
-from ._index import require_host
 from ._point_tree import PointTree, number
+from ._progress import Progress
 
 
 def _largest_square(radius: float) -> float:
@@ -54,6 +54,20 @@ class QueryableTree(PointTree):
     """A tree that also answers as scipy's and scikit-learn's do."""
 
     __slots__ = ()
+
+    _type: ClassVar[str]
+
+    def __init__(
+        self,
+        X: Any,
+        metric: str = "sqeuclidean",
+        leaf_size: int = 0,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+        device: str | None = None,
+    ) -> None:
+        self._build(self._type, X, metric, leaf_size, threads, memory_limit, progress, device)
 
     @property
     def n(self) -> int:
@@ -211,7 +225,10 @@ class QueryableTree(PointTree):
         if not isinstance(x, np.ndarray):
             on_gpu = gpu_rows(x, "queries", True)
             if on_gpu is not None:
-                require_host(on_gpu, self.type)
+                raise TypeError(
+                    f"the array lies on {on_gpu.device}; query and its like answer in NumPy's arrays: copy it to the "
+                    "host first, with .cpu() (PyTorch) or .get() (CuPy), or use search, radius_search, count_within"
+                )
             x = from_list(x, self.dtype) if is_list_of_numbers(x) else np.asarray(x)
         if self.dtype == "float64" and x.dtype.kind in "biu" and x.dtype.name not in DTYPES:
             x = x.astype(np.float64)

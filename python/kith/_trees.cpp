@@ -14,6 +14,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
+#include "_gpu.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
 #include "kith/error.hpp"
@@ -38,25 +39,46 @@ bool is_quick_over(const PointTree& tree, std::int64_t queries) {
   return is_quick(Execution{}, pairs(tree, queries));
 }
 
+// Whether a walk is over soon; a GPU does more in that time, and all of it is over in the time of some
+// kernels.
+bool is_quick_on(const Execution& execution, const PointTree& tree, std::int64_t queries, std::int64_t k) {
+  return execution.devices.front().kind == Device::Kind::cuda
+             ? is_quick(execution, static_cast<double>(queries) * static_cast<double>(k * tree.dim()))
+             : is_quick_walk(tree.rows(), tree.dim(), queries, k);
+}
+
 nb::tuple search_within(const AnyIndex& index, const Rows& queries, std::int64_t k, double radius,
                         std::int64_t threads, std::int64_t memory_limit, const std::string& device,
                         const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
-  Neighbors answer;
-  run(make_execution(threads, memory_limit, device), report,
-      is_quick_walk(tree.rows(), tree.dim(), q.rows, k),
-      [&](const Execution& execution) { answer = tree.search(q, k, execution, radius); });
-  return to_python(std::move(answer));
+  const Execution asked = make_execution(threads, memory_limit, device);
+  return search_for(asked, report, is_quick_on(asked, tree, q.rows, k), q, k,
+                    {[&](const Execution& execution) { return tree.search(q, k, execution, radius); },
+                     [&](const NeighborsView& out, const Execution& execution) {
+                       return tree.search_into(q, out, execution, radius);
+                     }});
 }
 
-nb::tuple all_knn(const AnyIndex& index, std::int64_t k, bool include_self, double radius,
+// On the GPU of number `stays` the answer stays there; -1: on none.
+nb::tuple all_knn(const AnyIndex& index, std::int64_t k, bool include_self, double radius, int stays,
                   std::int64_t threads, std::int64_t memory_limit, const std::string& device,
                   const nb::object& report) {
   const PointTree& tree = tree_of(index);
+  const Execution asked = make_execution(threads, memory_limit, device);
+  const bool quick = is_quick_on(asked, tree, tree.rows(), k);
+  if (asked.devices.front() == Device{Device::Kind::cuda, stays}) {
+    if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
+    std::optional<GpuAnswer> answer;
+    SearchStatistics statistics;
+    run(asked, report, quick, [&](const Execution& execution) {
+      answer.emplace(tree.rows(), k, distance_dtype(tree.dtype()), stays);
+      statistics = tree.all_knn_into(answer->view(), include_self, execution, radius);
+    });
+    return answer->to_python(statistics);
+  }
   Neighbors answer;
-  run(make_execution(threads, memory_limit, device), report,
-      is_quick_walk(tree.rows(), tree.dim(), tree.rows(), k),
+  run(asked, report, quick,
       [&](const Execution& execution) { answer = tree.all_knn(k, include_self, execution, radius); });
   return to_python(std::move(answer));
 }
@@ -69,7 +91,9 @@ nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radiu
   RadiusNeighbors found;
   run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, q.rows),
       [&](const Execution& execution) {
-        found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, execution);
+        Execution following = execution;
+        follow_queries(following, q);
+        found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, following);
       });
   const std::size_t total = found.indices.size();
   nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
@@ -80,22 +104,26 @@ nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radiu
 }
 
 nb::object count_within(const AnyIndex& index, const Rows& queries, double radius, std::int64_t threads,
-                        const std::string& device, const nb::object& report) {
+                        std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
   std::vector<std::int64_t> counts;
-  run(make_execution(threads, 0, device), report, is_quick_over(tree, q.rows),
-      [&](const Execution& execution) { counts = tree.count_within(q, radius, execution); });
+  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, q.rows),
+      [&](const Execution& execution) {
+        Execution following = execution;
+        follow_queries(following, q);
+        counts = tree.count_within(q, radius, following);
+      });
   const std::size_t size = counts.size();
   return own(std::move(counts), {size});
 }
 
 nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
                   const std::optional<std::vector<double>>& viewpoint, std::int64_t threads,
-                  const std::string& device, const nb::object& report) {
+                  std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   Normals found;
-  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
       [&](const Execution& execution) {
         found = tree.normals({k, radius}, viewpoint, execution);
       });
@@ -105,10 +133,10 @@ nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
 }
 
 nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double ratio, std::int64_t threads,
-                   const std::string& device, const nb::object& report) {
+                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   Outliers found;
-  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
       [&](const Execution& execution) {
         found = tree.outliers({k, radius}, ratio, execution);
       });
@@ -120,10 +148,10 @@ nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double 
 }
 
 nb::object density(const AnyIndex& index, std::int64_t k, double radius, std::int64_t threads,
-                   const std::string& device, const nb::object& report) {
+                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   std::vector<double> found;
-  run(make_execution(threads, 0, device), report, is_quick_over(tree, tree.rows()),
+  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
       [&](const Execution& execution) {
         found = tree.density({k, radius}, execution);
       });
@@ -138,22 +166,23 @@ void bind_trees(nb::class_<AnyIndex>& index) {
       .def("search_within", &search_within, nb::arg("queries"), nb::arg("k"), nb::arg("radius"),
            nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows within a radius of each query.")
-      .def("all_knn", &all_knn, nb::arg("k"), nb::arg("include_self"), nb::arg("radius"), nb::arg("threads"),
-           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+      .def("all_knn", &all_knn, nb::arg("k"), nb::arg("include_self"), nb::arg("radius"), nb::arg("stays"),
+           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows of each row.")
       .def("radius_search", &radius_search, nb::arg("queries"), nb::arg("radius"), nb::arg("sorted"),
            nb::arg("max_neighbors"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
            nb::arg("report").none(), "(offsets, indices, distances, statistics) of the rows within a radius.")
       .def("count_within", &count_within, nb::arg("queries"), nb::arg("radius"), nb::arg("threads"),
-           nb::arg("device"), nb::arg("report").none(), "Numbers of rows within a radius.")
+           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+           "Numbers of rows within a radius.")
       .def("normals", &normals, nb::arg("k"), nb::arg("radius"), nb::arg("viewpoint").none(),
-           nb::arg("threads"), nb::arg("device"), nb::arg("report").none(),
+           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(normals, curvature) of every row.")
       .def("outliers", &outliers, nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("threads"),
-           nb::arg("device"), nb::arg("report").none(),
+           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(outlier, mean_distance, mean, deviation, threshold) of every row.")
-      .def("density", &density, nb::arg("k"), nb::arg("radius"), nb::arg("threads"), nb::arg("device"),
-           nb::arg("report").none(), "Rows a unit of volume around every row.")
+      .def("density", &density, nb::arg("k"), nb::arg("radius"), nb::arg("threads"), nb::arg("memory_limit"),
+           nb::arg("device"), nb::arg("report").none(), "Rows a unit of volume around every row.")
       .def_prop_ro(
           "leaf_size", [](const AnyIndex& self) { return tree_of(self).leaf_size(); }, "Most points a leaf.");
 }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ._index import CLASSES
-from ._progress import Progress
 from ._tree_queries import QueryableTree
 
 __all__ = ["KdTree", "Octree"]
@@ -18,35 +15,26 @@ class KdTree(QueryableTree):
     :meth:`query_ball_point`, :meth:`query_radius`.
 
     Args:
-        X: points ``[n, d]`` on the host; see :func:`kith.knn` for what counts as an array. Copied.
+        X: points ``[n, d]``, on the host or a GPU; see :func:`kith.knn` for what counts as an array. Copied.
         metric: ``"sqeuclidean"``, ``"euclidean"`` or ``"manhattan"``.
         leaf_size: most points a leaf, 1 to 4096; 0 for a good one. Changes time and memory only.
         threads: to build with, 0 for all cores.
         memory_limit: bytes that building may take; 0 for no limit.
         progress: True for a bar on stderr, or a function of ``(done, total)``.
-        device: None, ``"auto"`` or ``"cpu"``: trees run on the CPU.
+        device: where to build, and to search unless a search says otherwise; None: the GPU that ``X`` lies on,
+            else the CPU. Of several GPUs the first does the work.
 
     Raises:
         InvalidArgument: a metric without bounding boxes (inner product, cosine), a leaf_size outside its
             limits, a wrong shape.
-        TypeError: an element type Kith does not search, no array, or one on a GPU: copy it with ``.cpu()``.
-        DeviceError: a device other than the CPU.
+        TypeError: an element type Kith does not search, or no array.
+        DeviceError: the device is not there, or fails.
         OutOfMemory: more than ``memory_limit`` or than the machine has.
     """
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        X: Any,
-        metric: str = "sqeuclidean",
-        leaf_size: int = 0,
-        threads: int = 0,
-        memory_limit: int = 0,
-        progress: Progress = False,
-        device: str | None = None,
-    ) -> None:
-        self._build("kd_tree", X, metric, leaf_size, threads, memory_limit, progress, device)
+    _type = "kd_tree"
 
 
 class Octree(QueryableTree):
@@ -62,17 +50,7 @@ class Octree(QueryableTree):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        X: Any,
-        metric: str = "sqeuclidean",
-        leaf_size: int = 0,
-        threads: int = 0,
-        memory_limit: int = 0,
-        progress: Progress = False,
-        device: str | None = None,
-    ) -> None:
-        self._build("octree", X, metric, leaf_size, threads, memory_limit, progress, device)
+    _type = "octree"
 
 
 CLASSES["kd_tree"] = KdTree
