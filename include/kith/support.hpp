@@ -44,9 +44,9 @@ namespace detail {
 constexpr auto make_support() {
   constexpr std::array backends = {Device::Kind::cpu, Device::Kind::cuda};
   constexpr std::array trees = {std::string_view("kd_tree"), std::string_view("octree")};
-  std::array<Support, backends.size() * all_dtypes.size() * all_metrics.size() +
-                          trees.size() * all_dtypes.size() * tree_metrics.size()>
-      list{};
+  constexpr std::size_t a_backend =
+      all_dtypes.size() * (all_metrics.size() + trees.size() * tree_metrics.size());
+  std::array<Support, backends.size() * a_backend> list{};
   std::size_t at = 0;
   for (Device::Kind backend : backends) {
     for (Dtype dtype : all_dtypes) {
@@ -54,8 +54,10 @@ constexpr auto make_support() {
     }
   }
   for (std::string_view tree : trees) {
-    for (Dtype dtype : all_dtypes) {
-      for (Metric metric : tree_metrics) list[at++] = Support{tree, dtype, metric, Device::Kind::cpu};
+    for (Device::Kind backend : backends) {
+      for (Dtype dtype : all_dtypes) {
+        for (Metric metric : tree_metrics) list[at++] = Support{tree, dtype, metric, backend};
+      }
     }
   }
   return list;

@@ -259,7 +259,7 @@ class PointTree(Index):
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a viewpoint of another dimension,
                 points of another dimension than 2 or 3, a manhattan tree.
         """
-        neighborhood = self._neighborhood(k, radius)
+        count, limit = self._neighborhood(k, radius)
         towards = None
         if viewpoint is not None:
             towards = np.asarray(viewpoint, dtype=np.float64)
@@ -268,7 +268,7 @@ class PointTree(Index):
         run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
             return Normals(
-                *self._index.normals(*neighborhood, None if towards is None else towards.tolist(), *run, report)
+                *self._index.normals(count, limit, None if towards is None else towards.tolist(), *run, report)
             )
 
     def outliers(
@@ -295,11 +295,11 @@ class PointTree(Index):
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius or ratio below 0.
         """
-        neighborhood = self._neighborhood(k, radius)
+        count, limit = self._neighborhood(k, radius)
         share = number(ratio, "ratio")
         run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
-            flags, *rest = self._index.outliers(*neighborhood, share, *run, report)
+            flags, *rest = self._index.outliers(count, limit, share, *run, report)
         return Outliers(flags.view(np.bool_), *rest)
 
     def density(
@@ -322,10 +322,10 @@ class PointTree(Index):
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a manhattan tree.
         """
-        neighborhood = self._neighborhood(k, radius)
+        count, limit = self._neighborhood(k, radius)
         run = self._run(threads, memory_limit, device)
         with reporting(progress) as report:
-            values: Any = self._index.density(*neighborhood, *run, report)
+            values: Any = self._index.density(count, limit, *run, report)
         return np.asarray(values)
 
     @staticmethod

@@ -156,6 +156,25 @@ std::vector<std::pair<InstructionSet, Filter>> paths(const Support& entry, std::
   return out;
 }
 
+namespace {
+
+Execution on(Device::Kind kind, Execution execution) {
+  execution.devices = {Device{kind, 0}};
+  return execution;
+}
+
+// Where to build and where to search: an index lives where it was built, but trees go anywhere.
+std::vector<std::pair<Device::Kind, Device::Kind>> sides(const Support& entry, std::uint64_t chance) {
+  constexpr auto cpu = Device::Kind::cpu;
+  constexpr auto cuda = Device::Kind::cuda;
+  if (entry.backend == cpu || entry.index == "brute_force") return {{entry.backend, entry.backend}};
+  if (size() == Size::full) return {{cuda, cuda}, {cuda, cpu}, {cpu, cuda}};
+  if (chance % 2 == 0) return {{cuda, cuda}, {cuda, cpu}};
+  return {{cuda, cuda}, {cpu, cuda}};
+}
+
+}  // namespace
+
 void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks) {
   // Some problems lie contiguous in memory, others strided and off alignment.
   const std::uint64_t chance = hash(problem);
@@ -166,13 +185,18 @@ void check_everywhere(const Problem& problem, const Support& entry, const std::v
   int wrong = 0;
   for (const auto& [set, filter] : paths(entry, chance / 16)) {
     const Forced forced(set);
-    const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
-                                       BruteForceParameters{problem.metric, filter}, execution);
-    for (const std::int64_t k : ks) {
-      const auto result = index.search(queries.view(), k, execution);
-      const std::string variant = fmt::format("threads={} gap={}", execution.threads, gap);
-      if (!compare(problem, result, 0, {entry, filter, set, variant}) && ++wrong == 5) {
-        GTEST_FAIL() << "5 wrong answers in this problem; the rest of it is left out";
+    for (const auto& [built_on, searched_on] : sides(entry, chance)) {
+      const auto index =
+          AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
+                          BruteForceParameters{problem.metric, filter}, on(built_on, execution));
+      for (const std::int64_t k : ks) {
+        const auto result = index.search(queries.view(), k, on(searched_on, execution));
+        const std::string variant =
+            fmt::format("threads={} gap={} built on {}, searched on {}", execution.threads, gap,
+                        name(Device{built_on, 0}), name(Device{searched_on, 0}));
+        if (!compare(problem, result, 0, {entry, filter, set, variant}) && ++wrong == 5) {
+          GTEST_FAIL() << "5 wrong answers in this problem; the rest of it is left out";
+        }
       }
     }
   }

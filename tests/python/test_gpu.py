@@ -143,28 +143,6 @@ class Torch:
         return array.cpu().numpy()
 
 
-@needs_gpu
-def test_trees_refuse_arrays_on_a_gpu():
-    torch = torch_on_gpu()
-    points = torch.rand(100, 3, device="cuda:0")
-    tree = kith.KdTree(points.cpu())
-    for call in (
-        lambda: kith.KdTree(points),
-        lambda: kith.Octree(points),
-        lambda: tree.search(points, 1),
-        lambda: tree.radius_search(points, 1),
-        lambda: tree.query(points),
-        lambda: kith.knn(points, points, 1, index="kd_tree"),
-    ):
-        with pytest.raises(TypeError, match=r"lies on cuda:0; .* on the CPU.*\.cpu\(\)"):
-            call()
-    # "auto" takes brute force, where the arrays lie.
-    assert kith.knn(points, points, 1).statistics.index == "brute_force"
-    with pytest.raises(kith.DeviceError, match="runs on the CPU, not on cuda:0"):
-        tree.search(points.cpu(), 1, device="cuda")
-    assert tree.search(points.cpu(), 1, device="auto").indices.shape == (100, 1)
-
-
 class Cupy:
     def __init__(self):
         self.cupy = cupy_on_gpu()
@@ -457,3 +435,131 @@ def test_numba(data):
     stream = cuda.stream()
     answer = kith.knn(cuda.to_device(X, stream=stream), cuda.to_device(Q, stream=stream), 3)
     np.testing.assert_array_equal(cuda.as_cuda_array(answer.indices).copy_to_host(), kith.knn(X, Q, 3).indices)
+
+
+TREES = [kith.KdTree, kith.Octree]
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    rng = np.random.default_rng(4)
+    points = rng.random((20_000, 3), dtype=np.float32)
+    points[100:140] = points[7]  # ties
+    points[500] = np.nan
+    points[501, 1] = np.inf
+    queries = rng.random((500, 3), dtype=np.float32)
+    queries[3] = np.nan
+    queries[4, 0] = -np.inf
+    return points, queries
+
+
+def equal(answer, expected):
+    for part in ("indices", "distances", "offsets"):
+        if hasattr(expected, part):
+            np.testing.assert_array_equal(getattr(answer, part), getattr(expected, part))
+
+
+@needs_gpu
+@pytest.mark.parametrize("Tree", TREES)
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "manhattan"])
+def test_trees_answer_where_the_queries_lie(library, cloud, Tree, metric):
+    X, Q = cloud
+    host = Tree(X, metric)
+    there = Tree(library.put(X), metric)
+    for k in (1, 8, 33):
+        expected = host.search(Q, k)
+        same(there.search(library.put(Q), k), expected, library)
+        assert there.search(library.put(Q), k).statistics.instruction_set.startswith("cuda ")
+        # Built on one side, searched on the other.
+        same(host.search(library.put(Q), k), expected, library)
+        equal(there.search(Q, k, device="cpu"), expected)
+        assert isinstance(there.search(Q, k).indices, np.ndarray)
+        equal(there.search(Q, k), expected)
+    same(there.search(library.put(Q), 9, 0.01), host.search(Q, 9, 0.01), library)
+    same(there.search(library.put(Q), 3 * len(X) // 2), host.search(Q, 3 * len(X) // 2), library)
+    same(kith.knn(library.put(X), library.put(Q), 5, metric, index=there.type), host.search(Q, 5), library)
+    with pytest.raises(kith.InvalidArgument, match="cuda:0 but the search is to run on the CPU"):
+        there.search(library.put(Q), 1, device="cpu")
+
+
+@needs_gpu
+@pytest.mark.parametrize("Tree", TREES)
+def test_self_joins_stay_on_the_gpu(library, cloud, Tree):
+    X, _ = cloud
+    host = Tree(X)
+    there = Tree(library.put(X))
+    for arguments in ({}, {"include_self": True}, {"radius": 0.002}, {"k": 40}):
+        same(there.all_knn(**arguments), host.all_knn(**arguments), library)
+    # Asked for elsewhere, or of a tree over rows on the host, the answer is NumPy's.
+    equal(there.all_knn(device="cpu"), host.all_knn())
+    equal(host.all_knn(device="cuda"), host.all_knn())
+    equal(Tree(X, device="cuda").all_knn(), host.all_knn())
+    with pytest.raises(kith.InvalidArgument, match="k is 0"):
+        there.all_knn(0)
+
+
+@needs_gpu
+@pytest.mark.parametrize("Tree", TREES)
+def test_what_trees_do_beside_searching_on_a_gpu(library, cloud, Tree, tmp_path):
+    X, Q = cloud
+    host = Tree(X, "euclidean")
+    there = Tree(library.put(X), "euclidean")
+    for radius in (0.0, 0.05, np.inf):
+        few = Q[:20] if radius == np.inf else Q
+        expected = host.radius_search(few, radius)
+        equal(there.radius_search(library.put(few), radius), expected)
+        equal(there.radius_search(few, radius), expected)
+        np.testing.assert_array_equal(there.count_within(library.put(few), radius), expected.counts())
+        equal(there.radius_search(library.put(few), radius, max_neighbors=3), host.radius_search(few, radius, True, 3))
+    for neighborhood in ({"k": 12}, {"radius": 0.04}, {"k": 12, "radius": 0.04}):
+        np.testing.assert_array_equal(there.density(**neighborhood), host.density(**neighborhood))
+        np.testing.assert_array_equal(
+            there.outliers(**neighborhood).mean_distance, host.outliers(**neighborhood).mean_distance
+        )
+        for viewpoint in (None, [0.5, 0.5, 9.0]):
+            a, b = (tree.normals(viewpoint=viewpoint, **neighborhood) for tree in (there, host))
+            np.testing.assert_array_equal(a.normals, b.normals)
+            np.testing.assert_array_equal(a.curvature, b.curvature)
+    there.save(tmp_path / "t.kith")
+    for device in ("cpu", "cuda", "auto"):
+        equal(kith.load(tmp_path / "t.kith", device=device).search(Q, 5), host.search(Q, 5))
+    equal(there.search(Q, 5), host.search(Q, 5))
+    distances, indices = there.query(Q[:1], 3)
+    np.testing.assert_array_equal(indices, host.query(Q[:1], 3)[1])
+
+
+@needs_gpu
+def test_trees_on_a_gpu_keep_to_their_memory(cloud):
+    X, Q = cloud
+    tree = kith.KdTree(X, device="cuda")
+    for call in (
+        lambda: kith.KdTree(X, device="cuda", memory_limit=1000),
+        lambda: tree.search(Q, 5, memory_limit=1000),
+        lambda: tree.normals(5, memory_limit=1000),
+    ):
+        with pytest.raises(kith.OutOfMemory, match="1000"):
+            call()
+
+
+@needs_gpu
+def test_the_work_of_another_stream_comes_before_a_tree(cloud):
+    torch = torch_on_gpu()
+    X, Q = cloud
+    expected = kith.KdTree(X).search(Q, 3)
+    late, asked = torch.from_numpy(X).cuda(), torch.from_numpy(Q).cuda()
+    stream = torch.cuda.Stream()
+    big = torch.ones(4096, 4096, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        rows, queries = torch.zeros_like(late), torch.zeros_like(asked)
+        for _ in range(20):
+            big = (big @ big).clamp(0, 1)
+        rows.copy_(late)
+        tree = kith.KdTree(rows)
+        for _ in range(20):
+            big = (big @ big).clamp(0, 1)
+        queries.copy_(asked)
+        answer = tree.search(queries, 3)
+        counts = tree.count_within(queries, 0.1)
+    np.testing.assert_array_equal(answer.indices.cpu().numpy(), expected.indices)
+    np.testing.assert_array_equal(counts, kith.KdTree(X).count_within(Q, 0.1))

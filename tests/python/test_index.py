@@ -164,21 +164,3 @@ def test_dtype_names_are_numpys():
     assert set(DTYPES) == {"float32", "float64", "float16", "bfloat16", "int8", "uint8"}
     for name, dtype in DTYPES.items():
         assert kith.BruteForce(np.zeros((2, 2), dtype)).dtype == name
-
-
-def test_load_of_a_tree_takes_the_cpu_for_auto(monkeypatch, tmp_path):
-    kith.KdTree(np.zeros((4, 3), np.float32)).save(tmp_path / "t.kith")
-    real = kith._kith.load
-    asked = []
-
-    def load(path, threads, memory_limit, device, report):
-        asked.append(device)
-        if device != "cpu":
-            raise kith.DeviceError("the index kd_tree runs on the CPU")
-        return real(path, threads, memory_limit, device, report)
-
-    monkeypatch.setattr(kith._kith, "load", load)
-    assert kith.load(tmp_path / "t.kith", device="auto").rows == 4
-    assert asked == ["auto", "cpu"]
-    with pytest.raises(kith.DeviceError):
-        kith.load(tmp_path / "t.kith", device="cuda")

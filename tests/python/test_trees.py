@@ -471,38 +471,26 @@ def test_progress_of_building_and_files(Tree, tmp_path):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_trees_run_on_the_cpu(name, Tree):
+def test_devices(name, Tree):
     X = random_rows("float32", 100, 3, 1)
     tree = Tree(X)
     for device in (None, "cpu", "auto"):
         np.testing.assert_array_equal(CALLS[name](Tree(X, device=device), X, device=device), CALLS[name](tree, X))
     for call in (lambda d: CALLS[name](tree, X, device=d), lambda d: Tree(X, device=d)):
         with pytest.raises(kith.DeviceError):
-            call("cuda")
+            call("cuda:77")
         with pytest.raises(kith.InvalidArgument, match="'gpu'"):
             call("gpu")
     with pytest.raises(kith.DeviceError):
-        kith.knn(X, X, 3, index=tree.type, device="cuda")
+        kith.knn(X, X, 3, index=tree.type, device="cuda:77")
 
 
-def test_arrays_on_a_gpu_are_refused(monkeypatch):
+def test_scipys_and_scikit_learns_calls_answer_on_the_host(monkeypatch):
     # What an array on a GPU becomes; where there is none, another refusal comes first.
     tree = kith.KdTree(np.eye(3))
-    fake = SimpleNamespace(device="cuda:0", dtype="float64")
-    monkeypatch.setattr("kith._point_tree.to_rows", lambda *_: fake)
-    monkeypatch.setattr("kith._index.to_rows", lambda *_: fake)
-    monkeypatch.setattr("kith._index.promote", lambda *both: both)
-    monkeypatch.setattr("kith._tree_queries.gpu_rows", lambda *_: fake)
-    for call in (
-        lambda: kith.KdTree(1),
-        lambda: tree.search(1),
-        lambda: tree.radius_search(1, 1),
-        lambda: tree.count_within(1, 1),
-        lambda: tree.query(1),
-        lambda: tree.query_radius(1, 1),
-        lambda: kith.knn(1, 1, index="kd_tree"),
-    ):
-        with pytest.raises(TypeError, match=r"lies on cuda:0; a kd_tree is built and searched on the CPU.*\.cpu\(\)"):
+    monkeypatch.setattr("kith._tree_queries.gpu_rows", lambda *_: SimpleNamespace(device="cuda:0", dtype="float64"))
+    for call in (lambda: tree.query(1), lambda: tree.query_ball_point(1, 1), lambda: tree.query_radius(1, 1)):
+        with pytest.raises(TypeError, match=r"lies on cuda:0; query and its like answer in NumPy's arrays.*\.cpu\(\)"):
             call()
 
 
@@ -515,6 +503,10 @@ def test_memory_limits(Tree):
         lambda limit: tree.search(X, 10, memory_limit=limit),
         lambda limit: tree.all_knn(10, memory_limit=limit),
         lambda limit: tree.radius_search(X, 0.5, memory_limit=limit),
+        lambda limit: tree.count_within(X, 0.5, memory_limit=limit),
+        lambda limit: tree.normals(5, memory_limit=limit),
+        lambda limit: tree.outliers(5, memory_limit=limit),
+        lambda limit: tree.density(5, memory_limit=limit),
     ):
         with pytest.raises(kith.OutOfMemory, match="the limit is 1000"):
             call(1000)
