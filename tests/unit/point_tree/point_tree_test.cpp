@@ -34,10 +34,18 @@ struct Case {
   Dtype dtype;
   Metric metric;
   InstructionSet set;
+  Device::Kind built = Device::Kind::cpu;
+  Device::Kind searched = Device::Kind::cpu;
 };
 
-PointTree build(const Case& c, const DatasetView& rows, std::int64_t leaf_size = 0,
-                const Execution& execution = {}) {
+Execution on(Device::Kind kind) {
+  Execution execution;
+  execution.devices = {Device{kind, 0}};
+  return execution;
+}
+
+PointTree build(const Case& c, const DatasetView& rows, std::int64_t leaf_size = 0) {
+  const Execution execution = on(c.built);
   if (std::string_view(c.index) == "octree") return Octree::build(rows, {c.metric, leaf_size}, execution);
   return KdTree::build(rows, {c.metric, leaf_size}, execution);
 }
@@ -49,6 +57,12 @@ std::vector<Case> cases() {
       for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8}) {
         for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan}) {
           list.push_back({index, dtype, metric, set});
+          if (set != usable_instruction_sets().front()) continue;
+          constexpr auto cpu = Device::Kind::cpu;
+          constexpr auto cuda = Device::Kind::cuda;
+          list.push_back({index, dtype, metric, set, cuda, cuda});
+          list.push_back({index, dtype, metric, set, cuda, cpu});
+          list.push_back({index, dtype, metric, set, cpu, cuda});
         }
       }
     }
@@ -59,7 +73,17 @@ std::vector<Case> cases() {
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   return std::string(c.index) + "_" + std::string(name(c.dtype)) + "_" + std::string(name(c.metric)) + "_" +
-         std::string(name(c.set));
+         (c.built == Device::Kind::cpu && c.searched == Device::Kind::cpu
+              ? std::string(name(c.set))
+              : std::string(c.built == Device::Kind::cpu ? "cpu" : "cuda") +
+                    (c.searched == Device::Kind::cpu ? "_cpu" : "_cuda"));
+}
+
+bool there_is_a_gpu() {
+  const auto all = devices();
+  return std::any_of(all.begin(), all.end(), [](const DeviceInfo& info) {
+    return info.device.kind == Device::Kind::cuda && info.usable;
+  });
 }
 
 // Clustered points on a coarse grid, so that there are ties, with some duplicates, NaN and infinite rows.
@@ -78,7 +102,11 @@ Matrix cloud(std::int64_t rows, std::int64_t dim, std::uint64_t seed, bool speci
 
 class Trees : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { force_instruction_set(GetParam().set); }
+  void SetUp() override {
+    const bool gpu = GetParam().built == Device::Kind::cuda || GetParam().searched == Device::Kind::cuda;
+    if (gpu && !there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
+    force_instruction_set(GetParam().set);
+  }
   void TearDown() override { force_instruction_set(std::nullopt); }
 
   // Data and queries that the dtype holds exactly.
@@ -110,6 +138,7 @@ class Trees : public testing::TestWithParam<Case> {
     return answer.distances[static_cast<std::size_t>(static_cast<double>(answer.distances.size()) * share)];
   }
 
+  const Execution how_ = on(GetParam().searched);
   Matrix data_, queries_;
   std::optional<Rows> rows_, asked_;
   std::vector<reference::Answer> truth_;
@@ -123,7 +152,7 @@ TEST_P(Trees, RadiusSearchIsTheOraclesPrefix) {
       EXPECT_EQ(tree.leaf_size(), leaf);
       for (const double radius : {0.0, some_radius(), infinity}) {
         for (const bool sorted : {true, false}) {
-          const RadiusNeighbors found = tree.radius_search(asked_->view(), radius, {sorted, 0});
+          const RadiusNeighbors found = tree.radius_search(asked_->view(), radius, {sorted, 0}, how_);
           ASSERT_EQ(found.offsets.size(), 41U);
           ASSERT_EQ(found.offsets.back(), static_cast<std::int64_t>(found.indices.size()));
           for (std::int64_t q = 0; q < 40; ++q) {
@@ -136,9 +165,9 @@ TEST_P(Trees, RadiusSearchIsTheOraclesPrefix) {
             ASSERT_EQ(got, want) << "query " << q << " radius " << radius << " leaf " << leaf;
           }
         }
-        const auto counts = tree.count_within(asked_->view(), radius);
-        const RadiusNeighbors few = tree.radius_search(asked_->view(), radius, {false, 3});
-        const Neighbors nearest = tree.search(asked_->view(), 5, {}, radius);
+        const auto counts = tree.count_within(asked_->view(), radius, how_);
+        const RadiusNeighbors few = tree.radius_search(asked_->view(), radius, {false, 3}, how_);
+        const Neighbors nearest = tree.search(asked_->view(), 5, how_, radius);
         for (std::int64_t q = 0; q < 40; ++q) {
           const auto want = within(truth_[static_cast<std::size_t>(q)], radius);
           ASSERT_EQ(counts[static_cast<std::size_t>(q)], static_cast<std::int64_t>(want.size()));
@@ -162,7 +191,7 @@ TEST_P(Trees, AllKnnLeavesOutTheRowItselfUnlessAsked) {
   const PointTree tree = build(GetParam(), rows_->view(), 8);
   for (const std::int64_t k : {1, 6, 20, 40, 100, 200}) {
     for (const bool include_self : {false, true}) {
-      const Neighbors found = tree.all_knn(k, include_self);
+      const Neighbors found = tree.all_knn(k, include_self, how_);
       ASSERT_EQ(found.queries, 160);
       // What was evaluated is at least what was returned; rows with an infinity need no evaluation.
       std::int64_t returned = 0;
@@ -201,18 +230,18 @@ TEST_P(Trees, WideRowNumbersGiveTheSameAnswers) {
   point_tree::set_largest_narrow_tree(limit);
   EXPECT_GT(wide.memory_bytes(), narrow.memory_bytes());
   for (const std::int64_t k : {1, 9, 33, 65, 700}) {
-    const Neighbors a = narrow.search(asked_->view(), k);
-    const Neighbors b = wide.search(asked_->view(), k);
+    const Neighbors a = narrow.search(asked_->view(), k, how_);
+    const Neighbors b = wide.search(asked_->view(), k, how_);
     EXPECT_EQ(a.indices, b.indices);
     EXPECT_EQ(a.distances, b.distances);
   }
-  EXPECT_EQ(narrow.all_knn(7).indices, wide.all_knn(7).indices);
+  EXPECT_EQ(narrow.all_knn(7, false, how_).indices, wide.all_knn(7, false, how_).indices);
   const test::TemporaryFolder folder;
   wide.save(folder / "wide.kith");
   const bool octree = std::string_view(GetParam().index) == "octree";
-  const PointTree loaded = octree ? static_cast<PointTree>(Octree::load(folder / "wide.kith"))
-                                  : static_cast<PointTree>(KdTree::load(folder / "wide.kith"));
-  EXPECT_EQ(loaded.search(asked_->view(), 9).indices, narrow.search(asked_->view(), 9).indices);
+  const PointTree loaded = octree ? static_cast<PointTree>(Octree::load(folder / "wide.kith", how_))
+                                  : static_cast<PointTree>(KdTree::load(folder / "wide.kith", how_));
+  EXPECT_EQ(loaded.search(asked_->view(), 9, how_).indices, narrow.search(asked_->view(), 9, how_).indices);
 }
 
 TEST_P(Trees, FloodsOfDuplicatesEnd) {
@@ -227,7 +256,7 @@ TEST_P(Trees, FloodsOfDuplicatesEnd) {
   rows_.emplace(data_, GetParam().dtype);
   const PointTree tree = build(GetParam(), rows_->view(), 4);
   for (const std::int64_t k : {1, 12, 70, 1600}) {
-    const Neighbors found = tree.search(asked_->view(), k);
+    const Neighbors found = tree.search(asked_->view(), k, how_);
     for (std::int64_t q = 0; q < 60; q += 7) {
       const reference::Answer want = all(queries_.row(q));
       for (std::int64_t j = 0; j < k; ++j) {
@@ -400,8 +429,26 @@ TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
   expect([&] { (void)tree.search(other.view(), 1); }, "f64");
   Execution cuda;
   cuda.devices = {Device{Device::Kind::cuda, 0}};
-  expect([&] { (void)KdTree::build(rows.view(), {}, cuda); }, "cuda:0");
-  expect([&] { (void)tree.all_knn(1, false, cuda); }, "cuda:0");
+  if (!there_is_a_gpu()) {
+    expect([&] { (void)KdTree::build(rows.view(), {}, cuda); }, "cuda");
+    expect([&] { (void)tree.all_knn(1, false, cuda); }, "cuda");
+  }
+  Execution both;
+  both.devices = {Device{}, Device{Device::Kind::cuda, 0}};
+  expect([&] { (void)tree.all_knn(1, false, both); }, "not on both");
+  DatasetView there = rows.view();
+  there.space = MemorySpace::cuda;
+  expect([&] { (void)tree.search(there, 1); }, "cuda:0 but the search is to run on the CPU");
+  NeighborsView out{nullptr, nullptr, 50, 1};
+  expect([&] { (void)tree.all_knn_into(out); }, "null pointer");
+  std::int64_t cell = 0;
+  out = {&cell, &cell, 49, 1};
+  expect([&] { (void)tree.all_knn_into(out); }, "room for 49 queries, 50 are asked");
+  out = {&cell, &cell, 50, 0};
+  expect([&] { (void)tree.all_knn_into(out); }, "k is 0");
+  out = {&cell, &cell, 50, 1, MemorySpace::cuda};
+  expect([&] { (void)tree.all_knn_into(out); }, "cannot leave its answer in GPU memory");
+  expect([&] { (void)tree.search_into(rows.view(), out); }, "cannot leave its answer in GPU memory");
   Execution small;
   small.memory_limit = 64;
   expect([&] { (void)KdTree::build(rows.view(), {}, small); }, "64");
@@ -411,6 +458,27 @@ TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
   expect([&] { (void)tree.normals({3}, {}, small); }, "64");
   expect([&] { (void)tree.outliers({3}, 2, small); }, "64");
   expect([&] { (void)tree.density({3}, small); }, "64");
+}
+
+TEST(PointTree, AnswersIntoTheCallersMemory) {
+  const Matrix data = cloud(200, 3, 75);
+  const Rows rows(data, Dtype::f32);
+  const KdTree tree = KdTree::build(rows.view());
+  std::vector<std::int64_t> indices(200 * 4, 77);
+  std::vector<float> distances(200 * 4, 77);
+  const NeighborsView out{indices.data(), distances.data(), 200, 4};
+  for (const double radius : {infinity, 0.05}) {
+    for (const bool include_self : {false, true}) {
+      const Neighbors want = tree.all_knn(4, include_self, {}, radius);
+      (void)tree.all_knn_into(out, include_self, {}, radius);
+      EXPECT_EQ(indices, want.indices);
+      EXPECT_EQ(distances, std::get<0>(want.distances));
+    }
+    const Neighbors want = tree.search(rows.view(), 4, {}, radius);
+    (void)tree.search_into(rows.view(), out, {}, radius);
+    EXPECT_EQ(indices, want.indices);
+    EXPECT_EQ(distances, std::get<0>(want.distances));
+  }
 }
 
 TEST(PointTree, CancelStopsBuildAndSearch) {

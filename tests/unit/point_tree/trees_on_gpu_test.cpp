@@ -1,0 +1,241 @@
+// What trees do on a GPU is what they do on the CPU, bit for bit: self-joins, radius search, reductions, and
+// memory of the device in and out. Skipped where there is no GPU; kNN against the oracle is the conformance
+// suite's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "conformance/problem.hpp"
+#include "core/visit_dtype.hpp"
+#include "cuda/device_memory.hpp"
+#include "kith/any_index.hpp"
+#include "kith/error.hpp"
+#include "kith/support.hpp"
+#include "support/errors.hpp"
+
+namespace kith {
+namespace {
+
+using conformance::Random;
+using test::contains;
+using test::message_of;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Execution on_gpu(std::uint64_t memory_limit = 0) {
+  Execution execution;
+  execution.devices = {Device{Device::Kind::cuda, 0}};
+  execution.memory_limit = memory_limit;
+  return execution;
+}
+
+// Bits, so that NaN equals NaN.
+std::vector<std::uint64_t> bits(const std::vector<double>& values) {
+  std::vector<std::uint64_t> out;
+  for (const double v : values) out.push_back(std::isnan(v) ? 0 : std::bit_cast<std::uint64_t>(v));
+  return out;
+}
+
+// Clusters of different density with ties, duplicates, rows with a NaN and rows with an infinity.
+reference::Matrix cloud(std::int64_t rows, std::int64_t dim, std::uint64_t seed, bool specials) {
+  Random random(seed);
+  reference::Matrix m{rows, dim, std::vector<double>(static_cast<std::size_t>(rows * dim))};
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const double center = static_cast<double>(random.below(4));
+    const double wide = std::exp2(static_cast<double>(random.below(5)) - 4);
+    for (std::int64_t j = 0; j < dim; ++j) m.row(i)[j] = center * 3 + random.normal() * wide;
+    if (i > 0 && random.below(16) == 0) std::copy_n(m.row(random.below(i)), dim, m.row(i));
+    if (specials && i % 997 == 5) m.row(i)[random.below(dim)] = std::numeric_limits<double>::quiet_NaN();
+    if (specials && i % 1499 == 7) m.row(i)[random.below(dim)] = random.sign() * infinity;
+  }
+  return m;
+}
+
+struct Case {
+  const char* index;
+  Dtype dtype;
+  Metric metric;
+  std::int64_t dim;
+};
+
+class TreesOnAGpu : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto all = devices();
+    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
+          return info.device.kind == Device::Kind::cuda && info.usable;
+        })) {
+      GTEST_SKIP() << "no usable CUDA device here";
+    }
+    const Case& c = GetParam();
+    const bool specials = c.dtype != Dtype::i8 && c.dtype != Dtype::u8;
+    data_ = conformance::quantize(cloud(12'000, c.dim, 3, specials), c.dtype, 8);
+    queries_ = conformance::quantize(cloud(700, c.dim, 4, specials), c.dtype, 8);
+    rows_.emplace(data_, c.dtype);
+    asked_.emplace(queries_, c.dtype, 2, 1);
+    const Dataset rows = Dataset::adopt(rows_->view(), nullptr);
+    host_.emplace(AnyIndex::build(c.index, rows, parameters()));
+    there_.emplace(AnyIndex::build(c.index, rows, parameters(), on_gpu()));
+    // A radius that some tens of rows are within.
+    const Neighbors some = host().search(asked_->view(), 40);
+    std::vector<double> reach;
+    for (std::int64_t q = 0; q < some.queries; ++q) reach.push_back(some.distance(q, 39));
+    std::nth_element(reach.begin(), reach.begin() + 350, reach.end());
+    radius_ = reach[350];
+  }
+
+  IndexParameters parameters() const { return {GetParam().metric, Filter::automatic}; }
+  const PointTree& host() const { return *host_->point_tree(); }
+  const PointTree& there() const { return *there_->point_tree(); }
+
+  static void same(const Neighbors& a, const Neighbors& b) {
+    ASSERT_EQ(a.indices, b.indices);
+    ASSERT_EQ(a.distances, b.distances);
+  }
+
+  reference::Matrix data_, queries_;
+  std::optional<conformance::Rows> rows_, asked_;
+  std::optional<AnyIndex> host_, there_;
+  double radius_ = 0;
+};
+
+TEST_P(TreesOnAGpu, SelfJoins) {
+  for (const std::int64_t k : {1, 8, 20, 33, 100, 300}) {
+    for (const bool include_self : {false, true}) {
+      for (const double radius : {infinity, radius_}) {
+        const Neighbors want = host().all_knn(k, include_self, {}, radius);
+        same(there().all_knn(k, include_self, on_gpu(), radius), want);
+        if (k == 20) {  // built on one side, searched on the other
+          same(there().all_knn(k, include_self, {}, radius), want);
+          same(host().all_knn(k, include_self, on_gpu(), radius), want);
+        }
+      }
+    }
+  }
+  // Rows with infinities come last.
+  const auto most = data_.rows + 3;
+  same(there().search(asked_->view().slice(0, 40), most, on_gpu()),
+       host().search(asked_->view().slice(0, 40), most));
+}
+
+TEST_P(TreesOnAGpu, RadiusSearchAndCounts) {
+  for (const double radius : {0.0, radius_, infinity}) {
+    const DatasetView queries = asked_->view().slice(0, radius == infinity ? 20 : 700);
+    const RadiusNeighbors want = host().radius_search(queries, radius);
+    const RadiusNeighbors got = there().radius_search(queries, radius, {}, on_gpu());
+    ASSERT_EQ(got.offsets, want.offsets);
+    ASSERT_EQ(got.indices, want.indices);
+    ASSERT_EQ(got.distances, want.distances);
+    const RadiusNeighbors loose = there().radius_search(queries, radius, {false, 0}, on_gpu());
+    ASSERT_EQ(loose.offsets, want.offsets);
+    const RadiusNeighbors few = there().radius_search(queries, radius, {true, 4}, on_gpu());
+    ASSERT_EQ(few.indices, host().radius_search(queries, radius, {true, 4}).indices);
+    ASSERT_EQ(there().count_within(queries, radius, on_gpu()), host().count_within(queries, radius));
+  }
+}
+
+TEST_P(TreesOnAGpu, Reductions) {
+  const bool manhattan = GetParam().metric == Metric::manhattan;
+  for (const Neighborhood how :
+       {Neighborhood{1}, Neighborhood{20}, Neighborhood{0, radius_}, Neighborhood{9, radius_}}) {
+    const Outliers a = there().outliers(how, 2, on_gpu());
+    const Outliers b = host().outliers(how, 2);
+    ASSERT_EQ(bits(a.mean_distance), bits(b.mean_distance)) << how.k << " " << how.radius;
+    ASSERT_EQ(a.outlier, b.outlier);
+    if (manhattan) continue;
+    ASSERT_EQ(bits(there().density(how, on_gpu())), bits(host().density(how)));
+    if (GetParam().dim > 3) continue;
+    std::vector<double> scanner(static_cast<std::size_t>(GetParam().dim), 7.5);
+    for (const auto& viewpoint : {std::optional<std::vector<double>>{}, std::optional{scanner}}) {
+      const Normals n = there().normals(how, viewpoint, on_gpu());
+      const Normals m = host().normals(how, viewpoint);
+      ASSERT_EQ(bits(n.normals), bits(m.normals)) << how.k << " " << how.radius;
+      ASSERT_EQ(bits(n.curvature), bits(m.curvature));
+    }
+  }
+}
+
+// Rows, queries and answers in the memory of the device; a limit that cuts the work into pieces.
+TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
+  const Case& c = GetParam();
+  const auto put = [](const DatasetView& rows) {
+    const auto bytes = static_cast<std::uint64_t>(rows.rows * rows.row_stride) * size_of(rows.dtype);
+    auto memory = cuda::allocate(0, bytes);
+    // The gap behind the last row is not the caller's.
+    const auto used = bytes - static_cast<std::uint64_t>(rows.row_stride - rows.dim) * size_of(rows.dtype);
+    cuda::copy_to_device(rows.data, memory.get(), 0, used);
+    DatasetView view = rows;
+    view.data = memory.get();
+    view.space = MemorySpace::cuda;
+    return std::pair(memory, view);
+  };
+  const auto [row_memory, rows] = put(rows_->view());
+  const auto [query_memory, queries] = put(asked_->view());
+  const AnyIndex tree = AnyIndex::build(c.index, Dataset::adopt(rows, nullptr), parameters(), on_gpu());
+  constexpr std::int64_t k = 11;
+  const auto check = [&](std::int64_t count, const Neighbors& want, auto&& search) {
+    visit_dtype(distance_dtype(c.dtype), [&]<class T>(T /*tag*/) {
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+        const auto cells = static_cast<std::uint64_t>(count * k);
+        const auto memory = cuda::allocate(0, cells * (8 + sizeof(T)));
+        auto* indices = static_cast<std::int64_t*>(memory.get());
+        search(NeighborsView{indices, indices + cells, count, k, MemorySpace::cuda, 0});
+        std::vector<std::int64_t> got(cells);
+        std::vector<T> distances(cells);
+        cuda::copy_to_host(indices, 0, got.data(), cells * 8);
+        cuda::copy_to_host(indices + cells, 0, distances.data(), cells * sizeof(T));
+        EXPECT_EQ(got, want.indices);
+        EXPECT_EQ(distances, std::get<std::vector<T>>(want.distances));
+      }
+    });
+  };
+  const PointTree& point_tree = *tree.point_tree();
+  check(queries.rows, host().search(asked_->view(), k),
+        [&](const NeighborsView& out) { (void)point_tree.search_into(queries, out, on_gpu()); });
+  check(queries.rows, host().search(asked_->view(), k, {}, radius_),
+        [&](const NeighborsView& out) { (void)point_tree.search_into(queries, out, on_gpu(), radius_); });
+  for (const bool include_self : {false, true}) {
+    check(data_.rows, host().all_knn(k, include_self),
+          [&](const NeighborsView& out) { (void)point_tree.all_knn_into(out, include_self, on_gpu()); });
+  }
+  same(point_tree.search(queries, k, on_gpu()), host().search(asked_->view(), k));
+  EXPECT_EQ(point_tree.count_within(queries, radius_, on_gpu()),
+            host().count_within(asked_->view(), radius_));
+  EXPECT_EQ(point_tree.radius_search(queries, radius_, {}, on_gpu()).indices,
+            host().radius_search(asked_->view(), radius_).indices);
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)point_tree.search(queries, 1); }),
+                       "the search is to run on the CPU"));
+  DatasetView elsewhere = queries;
+  elsewhere.device = 1;
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)point_tree.search(elsewhere, 1, on_gpu()); }),
+                       "cuda:1 but the search is to run on cuda:0"));
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::i8}) {
+    for (const Metric metric : tree_metrics) {
+      list.push_back({"kd_tree", dtype, metric, 3});
+      list.push_back({"octree", dtype, metric, 2});
+    }
+  }
+  list.push_back({"octree", Dtype::f32, Metric::euclidean, 3});
+  list.push_back({"kd_tree", Dtype::f16, Metric::sqeuclidean, 5});
+  list.push_back({"kd_tree", Dtype::f32, Metric::euclidean, 9});
+  return list;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return std::string(c.index) + "_" + std::string(name(c.dtype)) + "_" + std::string(name(c.metric)) + "_" +
+         std::to_string(c.dim);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TreesOnAGpu, testing::ValuesIn(cases()), case_name);
+
+}  // namespace
+}  // namespace kith
