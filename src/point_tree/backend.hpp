@@ -13,6 +13,13 @@
 
 namespace kith::point_tree {
 
+/// Of the neighbours of each row, in host memory; null where it is not asked for.
+struct NeighborDistances {
+  double* mean = nullptr;          ///< NaN without neighbours
+  double* farthest = nullptr;      ///< NaN without neighbours
+  std::int64_t* counts = nullptr;  ///< how many; -1 for rows with a NaN
+};
+
 /// What a device does with trees. Arguments are checked already; `execution` names CUDA devices, the first of
 /// which does the work. All throw OutOfMemory, DeviceError, Cancelled.
 struct DeviceBackend {
@@ -29,12 +36,13 @@ struct DeviceBackend {
   /// counts[i]: how many are within the radius of query i; host memory.
   void (*count)(const Tree& tree, const DatasetView& queries, double radius, std::int64_t* counts,
                 const Execution& execution);
-  /// PointTree::normals, on the host.
-  Normals (*normals)(const Tree& tree, const Neighborhood& neighborhood,
-                     const std::optional<std::vector<double>>& viewpoint, const Execution& execution);
-  /// mean[i]: mean distance of row i to its neighbours, itself excluded, NaN without; host memory.
-  void (*mean_distances)(const Tree& tree, const Neighborhood& neighborhood, double* mean,
-                         const Execution& execution);
+  /// PointTree::normals where k is given: [rows, dim] and [rows] in host memory, which hold NaN. `viewpoint`
+  /// may be null.
+  void (*normals)(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                  double* normals, double* curvature, const Execution& execution);
+  /// Distances of each row to its neighbours, itself excluded, where k is given.
+  void (*distances)(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
+                    const NeighborDistances& out, const Execution& execution);
 };
 
 const DeviceBackend& cuda_backend();  // defined in builds with CUDA

@@ -59,23 +59,13 @@ void for_each_row(const Tree& tree, const std::vector<T>& points, const Executio
   });
 }
 
-// The same by lists that a device found.
+// The same for all within a radius, which a device found.
 template <class T, class Use>
-void for_each_neighborhood_on_device(const Tree& tree, const Neighborhood& how, bool include_self,
-                                     const Execution& execution, const char* stage, const Use& use) {
+void for_each_neighborhood_on_device(const Tree& tree, double radius, bool include_self,
+                                     const Execution& execution, const Use& use) {
   const std::vector<T> points = by_row<T>(tree, execution);
-  if (how.k > 0) {
-    const Neighbors found = nearest(tree, {nullptr, include_self}, how.k, how.radius, execution, stage);
-    const auto distances = found.distances_as<T>();
-    for_each_row(tree, points, execution, [&](std::int64_t row) {
-      const auto rows = found.indices_of(row);
-      use(row, rows.data(), distances.data() + row * how.k,
-          std::find(rows.begin(), rows.end(), -1) - rows.begin());
-    });
-    return;
-  }
   const RadiusNeighbors found =
-      within(tree, DatasetView(points.data(), tree.rows, tree.dim), how.radius, {}, execution);
+      within(tree, DatasetView(points.data(), tree.rows, tree.dim), radius, {}, execution);
   const auto& distances = std::get<std::vector<T>>(found.distances);
   for_each_row(tree, points, execution, [&](std::int64_t row) {
     const auto all = found.indices_of(row);
@@ -102,7 +92,8 @@ void for_each_neighborhood(const Tree& tree, const Neighborhood& how, bool inclu
   if (backend_of(execution) == nullptr) {
     for_each_neighborhood_on_cpu<T>(tree, how, include_self, execution, stage, use);
   } else {
-    for_each_neighborhood_on_device<T>(tree, how, include_self, execution, stage, use);
+    // Lists of k are reduced by the device itself: DeviceBackend::normals, distances.
+    for_each_neighborhood_on_device<T>(tree, how.radius, include_self, execution, use);
   }
 }
 
@@ -122,6 +113,26 @@ void count_around_rows(const Tree& tree, double radius, const Execution& executi
                [&](std::int64_t row) { use(row, counts[static_cast<std::size_t>(row)]); });
 }
 
+template <int dim, class T>
+void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                const Execution& execution, Normals& out) {
+  const std::vector<T> points = by_row<T>(tree, execution);
+  for_each_neighborhood<T>(
+      tree, neighborhood, true, execution, "normals",
+      [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
+        if (count < dim) return;
+        const T* center = points.data() + row * dim;
+        PlaneFit<dim> fit;
+        for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
+        double normal[dim];
+        double curvature = 0;
+        if (!fit.solve(normal, curvature)) return;
+        orient<dim>(normal, center, viewpoint);
+        std::copy_n(normal, dim, out.normals.data() + row * dim);
+        out.curvature[static_cast<std::size_t>(row)] = curvature;
+      });
+}
+
 }  // namespace
 
 Normals normals(const Tree& tree, const Neighborhood& neighborhood,
@@ -132,32 +143,18 @@ Normals normals(const Tree& tree, const Neighborhood& neighborhood,
   Normals out;
   out.normals.assign(static_cast<std::size_t>(tree.rows * dim), std::numeric_limits<double>::quiet_NaN());
   out.curvature.assign(static_cast<std::size_t>(tree.rows), std::numeric_limits<double>::quiet_NaN());
+  const double* from = viewpoint ? viewpoint->data() : nullptr;
+  const DeviceBackend* device = backend_of(execution);
+  if (device != nullptr && neighborhood.k > 0) {
+    device->normals(tree, neighborhood, from, out.normals.data(), out.curvature.data(), execution);
+    return out;
+  }
   visit_distances(tree, [&]<class T>() {
-    const std::vector<T> points = by_row<T>(tree, execution);
-    for_each_neighborhood<T>(
-        tree, neighborhood, true, execution, "normals",
-        [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
-          if (count < dim) return;
-          const T* center = points.data() + row * dim;
-          PlaneFit fit(dim);
-          for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
-          double* normal = out.normals.data() + row * dim;
-          double curvature = 0;
-          if (!fit.solve(normal, curvature)) return;
-          double towards = 0;
-          if (viewpoint) {
-            for (std::int64_t j = 0; j < dim; ++j) {
-              towards +=
-                  ((*viewpoint)[static_cast<std::size_t>(j)] - static_cast<double>(center[j])) * normal[j];
-            }
-          } else {
-            const double* largest = std::max_element(
-                normal, normal + dim, [](double a, double b) { return std::fabs(a) < std::fabs(b); });
-            towards = *largest;
-          }
-          for (std::int64_t j = 0; j < dim; ++j) normal[j] = (towards < 0 ? -normal[j] : normal[j]) + 0.0;
-          out.curvature[static_cast<std::size_t>(row)] = curvature;
-        });
+    if (dim == 2) {
+      fit_planes<2, T>(tree, neighborhood, from, execution, out);
+    } else {
+      fit_planes<3, T>(tree, neighborhood, from, execution, out);
+    }
   });
   return out;
 }
@@ -168,15 +165,21 @@ Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double rat
   Outliers out;
   const auto n = static_cast<std::size_t>(tree.rows);
   out.mean_distance.assign(n, std::numeric_limits<double>::quiet_NaN());
-  visit_distances(tree, [&]<class T>() {
-    for_each_neighborhood<T>(
-        tree, neighborhood, false, execution, "outliers",
-        [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(distances[i]);
-          if (count > 0) out.mean_distance[static_cast<std::size_t>(row)] = sum / static_cast<double>(count);
-        });
-  });
+  const DeviceBackend* device = backend_of(execution);
+  if (device != nullptr && neighborhood.k > 0) {
+    device->distances(tree, neighborhood, "outliers", {.mean = out.mean_distance.data()}, execution);
+  } else {
+    visit_distances(tree, [&]<class T>() {
+      for_each_neighborhood<T>(
+          tree, neighborhood, false, execution, "outliers",
+          [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
+            double sum = 0;
+            for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(distances[i]);
+            if (count > 0)
+              out.mean_distance[static_cast<std::size_t>(row)] = sum / static_cast<double>(count);
+          });
+    });
+  }
   // Two passes in the caller's order: the same bits for any number of threads.
   double sum = 0;
   std::int64_t counted = 0;
@@ -214,13 +217,27 @@ std::vector<double> density(const Tree& tree, const Neighborhood& neighborhood, 
       });
       return;
     }
+    // Fewer than k within the radius: the radius is the ball.
+    const auto density_of = [&](std::int64_t count, double farthest) {
+      const double r = reach(count == neighborhood.k ? farthest : neighborhood.radius);
+      return static_cast<double>(count) / (unit_ball * std::pow(r, dim));
+    };
+    const DeviceBackend* device = backend_of(execution);
+    if (device != nullptr) {
+      std::vector<std::int64_t> counts(out.size());
+      device->distances(tree, neighborhood, "density", {.farthest = out.data(), .counts = counts.data()},
+                        execution);
+      parallel_for(resolve_threads(execution), tree.rows, [&](std::int64_t row) {
+        const auto at = static_cast<std::size_t>(row);
+        out[at] = counts[at] < 0 ? std::numeric_limits<double>::quiet_NaN() : density_of(counts[at], out[at]);
+      });
+      return;
+    }
     for_each_neighborhood<T>(
         tree, neighborhood, false, execution, "density",
         [&](std::int64_t row, const std::int64_t* /*rows*/, const T* distances, std::int64_t count) {
-          // Fewer than k within the radius: the radius is the ball.
-          const double r = count == neighborhood.k ? reach(static_cast<double>(distances[count - 1]))
-                                                   : reach(neighborhood.radius);
-          out[static_cast<std::size_t>(row)] = static_cast<double>(count) / (unit_ball * std::pow(r, dim));
+          const double farthest = count > 0 ? static_cast<double>(distances[count - 1]) : 0;
+          out[static_cast<std::size_t>(row)] = density_of(count, farthest);
         });
   });
   return out;

@@ -337,31 +337,40 @@ TEST(PointTree, NormalsOfAPlane) {
   EXPECT_THROW((void)KdTree::build(rows.view(), {Metric::manhattan}).normals({8}), InvalidArgument);
 }
 
+template <int dim>
+void check_eigenvector(Random& random) {
+  double a[dim][dim];
+  for (int i = 0; i < dim; ++i) {
+    for (int j = i; j < dim; ++j) a[i][j] = a[j][i] = random.normal();
+  }
+  double rotated[dim][dim];
+  std::copy_n(&a[0][0], dim * dim, &rotated[0][0]);
+  double vector[dim];
+  double values[dim];
+  point_tree::smallest_eigenvector<dim>(rotated, vector, values);
+  double norm = 0;
+  for (int i = 0; i < dim; ++i) {
+    double product = 0;
+    for (int j = 0; j < dim; ++j) product += a[i][j] * vector[j];
+    EXPECT_NEAR(product, values[0] * vector[i], 1e-12);
+    norm += vector[i] * vector[i];
+  }
+  EXPECT_NEAR(norm, 1, 1e-12);
+  EXPECT_TRUE(std::is_sorted(values, values + dim));
+}
+
 TEST(PointTree, EigenvectorsOfSmallMatrices) {
-  const double diagonal[9] = {3, 0, 0, 0, 1, 0, 0, 0, 2};
+  double diagonal[3][3] = {{3, 0, 0}, {0, 1, 0}, {0, 0, 2}};
   double vector[3];
   double values[3];
-  point_tree::smallest_eigenvector(diagonal, 3, vector, values);
+  point_tree::smallest_eigenvector<3>(diagonal, vector, values);
   EXPECT_EQ(std::fabs(vector[1]), 1);
   EXPECT_EQ(values[0], 1);
   EXPECT_EQ(values[2], 3);
   Random random(6);
-  for (int trial = 0; trial < 200; ++trial) {
-    const std::int64_t dim = 2 + trial % 2;
-    double a[9] = {};
-    for (std::int64_t i = 0; i < dim; ++i) {
-      for (std::int64_t j = i; j < dim; ++j) a[i * dim + j] = a[j * dim + i] = random.normal();
-    }
-    point_tree::smallest_eigenvector(a, dim, vector, values);
-    double norm = 0;
-    for (std::int64_t i = 0; i < dim; ++i) {
-      double product = 0;
-      for (std::int64_t j = 0; j < dim; ++j) product += a[i * dim + j] * vector[j];
-      EXPECT_NEAR(product, values[0] * vector[i], 1e-12);
-      norm += vector[i] * vector[i];
-    }
-    EXPECT_NEAR(norm, 1, 1e-12);
-    EXPECT_TRUE(std::is_sorted(values, values + dim));
+  for (int trial = 0; trial < 100; ++trial) {
+    check_eigenvector<2>(random);
+    check_eigenvector<3>(random);
   }
 }
 
