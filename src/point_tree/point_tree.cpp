@@ -7,6 +7,7 @@
 #include "cuda/device_memory.hpp"
 #include "kith/error.hpp"
 #include "point_tree/backend.hpp"
+#include "point_tree/build.hpp"
 #include "point_tree/file.hpp"
 #include "point_tree/queries.hpp"
 #include "point_tree/tree.hpp"
@@ -43,7 +44,7 @@ void check_space(MemorySpace space, int device, const char* what, const Executio
 
 // A search on one device: of several the first does the work.
 Execution on_one_device(const Execution& asked) {
-  (void)point_tree::backend_of(asked);  // refuses what there is none for
+  point_tree::check_devices(asked);
   if (asked.devices.size() == 1) return asked;
   Execution execution = asked;
   execution.devices.resize(1);

@@ -7,7 +7,7 @@ namespace kith::point_tree {
 
 const DeviceBackend& cuda_backend() {
   static constexpr DeviceBackend backend = {build_on_device, nearest_on_device, within_on_device,
-                                            count_on_device, nullptr,           nullptr};
+                                            count_on_device, normals_on_device, distances_on_device};
   return backend;
 }
 

@@ -8,6 +8,11 @@
 
 namespace kith::point_tree {
 
+void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                       double* normals, double* curvature, const Execution& execution);
+void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
+                         const NeighborDistances& out, const Execution& execution);
+
 Tree build_on_device(const DatasetView& rows, std::int64_t leaf_size, bool cubes, const Execution& execution);
 SearchStatistics nearest_on_device(const Tree& tree, const Asked& asked, double radius,
                                    const NeighborsView& out, const Execution& execution, const char* stage,

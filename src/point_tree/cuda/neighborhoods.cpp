@@ -1,0 +1,244 @@
+// Normals and mean distances on a device: lists of neighbours in its memory, all at once where there is room,
+// else in batches of rows in the tree's order, and kernels that reduce them.
+#include "point_tree/cuda/neighborhoods.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cuda/runtime.hpp"
+#include "point_tree/backend.hpp"
+#include "point_tree/cuda/device_tree.hpp"
+#include "point_tree/cuda/functions.hpp"
+#include "point_tree/queries.hpp"
+
+namespace kith::point_tree {
+namespace {
+
+// Bytes that an array of `count` values takes on the device.
+template <class T>
+std::uint64_t bytes_of(std::int64_t count) {
+  return static_cast<std::uint64_t>(count) * sizeof(T);
+}
+
+// The lists of every row of a tree that is no NaN, batch by batch, and the coordinates by row.
+template <class T>
+class Neighborhoods {
+ public:
+  // `kept_bytes`: what the caller keeps on the device meanwhile.
+  Neighborhoods(const Tree& tree, const Neighborhood& how, bool include_self, bool with_table,
+                std::uint64_t kept_bytes, const Execution& execution)
+      : tree_(tree),
+        how_(how),
+        include_self_(include_self),
+        execution_(execution),
+        device_(execution.devices.front().ordinal),
+        guard_(device_),
+        rows_(tree.points + static_cast<std::int64_t>(tree.infinite.size())),
+        k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))) {
+    budget(with_table, kept_bytes);
+    const auto there = on_device(tree, device_);
+    numbers_ = cuda::Buffer<std::int64_t>(rows_, stream_);
+    if (with_table || !at_once_) {
+      table_values_ = cuda::Buffer<T>(tree.rows * stride(), stream_);
+      table_ = {table_values_.data(), stride()};
+    }
+    visit_tree(tree, [&]<class Held, class Id>() {
+      if constexpr (std::is_same_v<Held, T>) {
+        scatter_points(there->view<T, Id>(tree), table_, numbers_.data(), stream_);
+      }
+    });
+    place_infinite();
+    stream_.synchronize();  // searches have streams of their own
+  }
+
+  // Calls use(lists): all of them are in memory meanwhile.
+  template <class Use>
+  void for_each(const char* stage, const Use& use) {
+    if (at_once_) {
+      const cuda::Buffer<std::int64_t> indices(tree_.rows * k_, stream_);
+      const cuda::Buffer<T> distances(tree_.rows * k_, stream_);
+      stream_.synchronize();
+      nearest_into(tree_, {nullptr, include_self_}, how_.radius,
+                   {indices.data(), distances.data(), tree_.rows, k_, MemorySpace::cuda, device_}, rest(),
+                   stage);
+      use(Lists<T>{numbers_.data(), rows_, indices.data(), distances.data(), k_, true, false});
+      stream_.synchronize();
+      return;
+    }
+    // As a query a row finds itself, too.
+    const std::int64_t k = k_ + (include_self_ ? 0 : 1);
+    const cuda::Buffer<T> values(batch_ * tree_.dim, stream_);
+    const cuda::Buffer<std::int64_t> indices(batch_ * k, stream_);
+    const cuda::Buffer<T> distances(batch_ * k, stream_);
+    for (std::int64_t first = 0; first < rows_; first += batch_) {
+      const std::int64_t count = std::min(batch_, rows_ - first);
+      gather_queries(table_, numbers_.data() + first, count, tree_.dim, values.data(), stream_);
+      stream_.synchronize();
+      DatasetView queries(values.data(), count, tree_.dim);
+      queries.space = MemorySpace::cuda;
+      queries.device = device_;
+      nearest_into(tree_, {&queries}, how_.radius,
+                   {indices.data(), distances.data(), count, k, MemorySpace::cuda, device_},
+                   part_of(first, count), stage);
+      use(Lists<T>{numbers_.data() + first, count, indices.data(), distances.data(), k, false,
+                   !include_self_});
+      stream_.synchronize();
+    }
+  }
+
+  const RowTable<T>& table() const { return table_; }
+  const cuda::Stream& stream() const { return stream_; }
+
+ private:
+  // Rows of three have four places: a point is one aligned load.
+  std::int64_t stride() const { return tree_.dim == 3 ? 4 : tree_.dim; }
+
+  void budget(bool with_table, std::uint64_t kept_bytes) {
+    constexpr std::uint64_t smallest_batch = 4096;
+    const std::uint64_t a_list = static_cast<std::uint64_t>(k_ + 1) * (sizeof(std::int64_t) + sizeof(T));
+    const std::uint64_t a_query = a_list + bytes_of<T>(tree_.dim);
+    const std::uint64_t table = bytes_of<T>(tree_.rows * stride());
+    const std::uint64_t held = kept_bytes + bytes_of<std::int64_t>(rows_);
+    const std::uint64_t limit = execution_.memory_limit;
+    std::uint64_t room = limit;
+    if (limit == 0) {
+      std::size_t free = 0;
+      std::size_t total = 0;
+      KITH_CUDA(cudaMemGetInfo(&free, &total));
+      room = total;
+    }
+    const std::uint64_t all = static_cast<std::uint64_t>(tree_.rows) * a_list;
+    // Half of what is left is for the search itself.
+    at_once_ = held + (with_table ? table : 0) + 2 * all <= room;
+    held_ = held + (with_table || !at_once_ ? table : 0);
+    if (at_once_) {
+      held_ += all;
+      return;
+    }
+    const std::uint64_t least = held_ + 2 * smallest_batch * a_query;
+    if (least > room) {
+      throw OutOfMemory(
+          fmt::format("the neighbourhoods of {} rows with k = {} take at least {} bytes of the GPU's memory, "
+                      "the limit is {}; raise the limit, ask for fewer neighbours, or use fewer rows",
+                      tree_.rows, how_.k, least, room));
+    }
+    batch_ = static_cast<std::int64_t>(std::min<std::uint64_t>((room - held_) / (2 * a_query), 1U << 24U));
+    held_ += static_cast<std::uint64_t>(batch_) * a_query;
+  }
+
+  // What the search may take beside what is held.
+  Execution rest() const {
+    Execution execution = execution_;
+    if (execution.memory_limit > 0) {
+      execution.memory_limit = execution.memory_limit > held_ ? execution.memory_limit - held_ : 1;
+    }
+    return execution;
+  }
+
+  // The same for a batch, whose progress is a part of the whole.
+  Execution part_of(std::int64_t first, std::int64_t count) const {
+    Execution execution = rest();
+    if (execution_.progress) {
+      execution.progress = [this, first, count](const Progress& part) {
+        const double share =
+            static_cast<double>(part.done) / static_cast<double>(std::max<std::int64_t>(1, part.total));
+        execution_.progress(
+            {part.stage, first + static_cast<std::int64_t>(share * static_cast<double>(count)), rows_});
+      };
+    }
+    return execution;
+  }
+
+  // Rows with an infinity are in no leaf: they come last.
+  void place_infinite() {
+    const auto count = static_cast<std::int64_t>(tree_.infinite.size());
+    if (count == 0) return;
+    KITH_CUDA(cudaMemcpyAsync(numbers_.data() + tree_.points, tree_.infinite.data(),
+                              bytes_of<std::int64_t>(count), cudaMemcpyHostToDevice, stream_));
+    std::vector<T> values(static_cast<std::size_t>(tree_.dim));
+    for (std::int64_t i = 0; i < count && table_.values != nullptr; ++i) {
+      const auto from = tree_.infinite_values.begin() + i * tree_.dim;
+      std::transform(from, from + tree_.dim, values.begin(), [](double v) { return static_cast<T>(v); });
+      KITH_CUDA(cudaMemcpyAsync(table_.values + tree_.infinite[static_cast<std::size_t>(i)] * table_.stride,
+                                values.data(), bytes_of<T>(tree_.dim), cudaMemcpyHostToDevice, stream_));
+      stream_.synchronize();
+    }
+  }
+
+  const Tree& tree_;
+  const Neighborhood& how_;
+  bool include_self_;
+  const Execution& execution_;
+  int device_;
+  cuda::DeviceGuard guard_;
+  cuda::Stream stream_;
+  std::int64_t rows_;
+  std::int64_t k_;
+  bool at_once_ = true;
+  std::int64_t batch_ = 0;
+  std::uint64_t held_ = 0;
+  cuda::Buffer<std::int64_t> numbers_;
+  cuda::Buffer<T> table_values_;
+  RowTable<T> table_{nullptr, 0};
+};
+
+// Results by row, which hold NaN (or -1) until a kernel writes them.
+template <class T>
+class Results {
+ public:
+  Results(std::int64_t count, bool wanted, cudaStream_t stream) {
+    if (!wanted) return;
+    values_ = cuda::Buffer<T>(count, stream);
+    KITH_CUDA(cudaMemsetAsync(values_.data(), 0xff, values_.bytes(), stream));
+  }
+  T* data() const { return values_.data(); }
+  void copy_to(T* host, cudaStream_t stream) const {
+    if (values_.empty()) return;
+    KITH_CUDA(cudaMemcpyAsync(host, values_.data(), values_.bytes(), cudaMemcpyDeviceToHost, stream));
+  }
+
+ private:
+  cuda::Buffer<T> values_;
+};
+
+}  // namespace
+
+void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                       double* normals, double* curvature, const Execution& execution) {
+  visit_distances(tree, [&]<class T>() {
+    const std::uint64_t kept = bytes_of<double>(tree.rows * (tree.dim + 1));
+    Neighborhoods<T> all(tree, neighborhood, true, true, kept, execution);
+    const cuda::Stream& stream = all.stream();
+    const Results<double> directions(tree.rows * tree.dim, true, stream);
+    const Results<double> shares(tree.rows, true, stream);
+    all.for_each("normals", [&](const Lists<T>& lists) {
+      fit_planes(lists, all.table(), tree.dim, viewpoint, directions.data(), shares.data(), stream);
+    });
+    directions.copy_to(normals, stream);
+    shares.copy_to(curvature, stream);
+    stream.synchronize();
+  });
+}
+
+void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
+                         const NeighborDistances& out, const Execution& execution) {
+  visit_distances(tree, [&]<class T>() {
+    Neighborhoods<T> all(tree, neighborhood, false, false, bytes_of<double>(2 * tree.rows), execution);
+    const cuda::Stream& stream = all.stream();
+    const Results<double> mean(tree.rows, out.mean != nullptr, stream);
+    const Results<double> farthest(tree.rows, out.farthest != nullptr, stream);
+    const Results<std::int64_t> counts(tree.rows, out.counts != nullptr, stream);
+    all.for_each(stage, [&](const Lists<T>& lists) {
+      reduce_distances(lists, mean.data(), farthest.data(), counts.data(), stream);
+    });
+    mean.copy_to(out.mean, stream);
+    farthest.copy_to(out.farthest, stream);
+    counts.copy_to(out.counts, stream);
+    stream.synchronize();
+  });
+}
+
+}  // namespace kith::point_tree

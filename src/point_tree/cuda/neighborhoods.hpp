@@ -1,0 +1,52 @@
+// The kernels that reduce lists of neighbours, as the host calls them.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "point_tree/layout.hpp"
+
+namespace kith::point_tree {
+
+/// Coordinates by the caller's row, `stride` apart.
+template <class T>
+struct RowTable {
+  T* values;
+  std::int64_t stride;
+};
+
+/// Writes every point of a tree into a table, and its row into numbers[place].
+template <class T, class Id>
+void scatter_points(const TreeView<T, Id>& tree, const RowTable<T>& table, std::int64_t* numbers,
+                    cudaStream_t stream);
+
+/// queries[i] = the row numbers[i] of the table, [count, dim].
+template <class T>
+void gather_queries(const RowTable<T>& table, const std::int64_t* numbers, std::int64_t count,
+                    std::int64_t dim, T* queries, cudaStream_t stream);
+
+/// Lists of the rows numbers[0 .. count): that of the i-th at [i * k, ...), or by_row at [numbers[i] * k,
+/// ...).
+template <class T>
+struct Lists {
+  const std::int64_t* numbers;
+  std::int64_t count;
+  const std::int64_t* indices;
+  const T* distances;
+  std::int64_t k;
+  bool by_row;
+  bool without_self;  ///< lists hold k entries, one of which may be the row itself, which does not count
+};
+
+/// Normals and curvature by the caller's row; left as they are where there is none. `viewpoint` may be null.
+template <class T>
+void fit_planes(const Lists<T>& lists, const RowTable<T>& table, std::int64_t dim, const double* viewpoint,
+                double* normals, double* curvature, cudaStream_t stream);
+
+/// Mean distance, the farthest and the number of neighbours by the caller's row; each may be null.
+template <class T>
+void reduce_distances(const Lists<T>& lists, double* mean, double* farthest, std::int64_t* counts,
+                      cudaStream_t stream);
+
+}  // namespace kith::point_tree
