@@ -120,8 +120,8 @@ struct IndexChoice {
   std::string reason;
 };
 
-/// The type that answers a task soonest, its build included, by costs measured on one machine
-/// (docs/which-index.md).
+/// The type that answers a task soonest, its build included, by costs measured on one machine, or on one GPU
+/// where `execution` names some (docs/which-index.md).
 /// @param queries how many are expected; 0: many
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
                          Metric metric, const Execution& execution = {});

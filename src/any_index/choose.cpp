@@ -10,36 +10,83 @@
 namespace kith {
 namespace {
 
-// Nanoseconds on two cores with AVX-512, fitted to the times of benchmarks/trees/crossover.cpp on uniform
-// data by benchmarks/trees/fit.py; only their ratios matter. Uniform data are the worst for a tree.
-constexpr double scan_query = 1130;          // a query
-constexpr double scan_a_neighbor = 89;       // offers to the list, for each of k log(n / k)
-constexpr double scan_a_pair = 0.3;          // many queries: rows are coded first, then compared in blocks
-constexpr double scan_code_a_row = 170;      // coding, once
-constexpr double scan_a_pair_few = 38;       // few queries: no codes, every pair is evaluated
-constexpr double scan_few = 4;               // up to here
-constexpr double tree_build_a_point = 10.9;  // for each of log(n) levels
-constexpr double tree_query = 240;           // at d = 2
-constexpr double tree_query_a_neighbor = 21;
-constexpr double tree_a_list_place = 15;      // for each of k log(k)
-constexpr double growth_a_dimension = 1.54;   // of a query, from d = 2 on
-constexpr double tree_a_value_at_most = 0.2;  // a query that visits all leaves, for each of n d values
+// Costs in nanoseconds; only their ratios matter.
+struct Costs {
+  const char* machine;
+  // Brute force.
+  double scan;             // a search
+  double scan_query;       // a query
+  double scan_a_neighbor;  // offers to the list, for each of k log(n / k)
+  double scan_a_pair;      // many queries: rows are coded first, then compared in blocks
+  double scan_code_a_row;  // coding, once
+  double scan_a_pair_few;  // few queries: no codes, every pair is evaluated
+  double scan_few;         // up to here
+  // A tree.
+  double tree;                // its launches
+  double tree_build_a_point;  // for each of log(n) levels
+  double tree_query;          // at d = 2
+  double tree_query_a_neighbor;
+  double tree_a_list_place;     // for each of k log(k)
+  double growth_a_dimension;    // of a query, from d = 2 on
+  double tree_beyond_packed;    // of a query where another kernel runs: above packed_dim
+  double tree_a_value_at_most;  // a query that visits all leaves, for each of n d values
+};
 
+// Two cores with AVX-512: fitted to the times of benchmarks/trees/crossover.cpp on uniform data by
+// benchmarks/trees/fit.py. Uniform data are the worst for a tree.
+constexpr Costs on_cpu = {.machine = "two cores",
+                          .scan = 0,
+                          .scan_query = 1130,
+                          .scan_a_neighbor = 89,
+                          .scan_a_pair = 0.3,
+                          .scan_code_a_row = 170,
+                          .scan_a_pair_few = 38,
+                          .scan_few = 4,
+                          .tree = 0,
+                          .tree_build_a_point = 10.9,
+                          .tree_query = 240,
+                          .tree_query_a_neighbor = 21,
+                          .tree_a_list_place = 15,
+                          .growth_a_dimension = 1.54,
+                          .tree_beyond_packed = 1,
+                          .tree_a_value_at_most = 0.2};
+
+// One H200, rows in its memory: from the figures of docs/gpu.md. A scan takes some launches and then hardly
+// more for many pairs; a tree takes more launches, and then hardly more for many queries.
+constexpr Costs on_gpu = {.machine = "one H200",
+                          .scan = 65e3,
+                          .scan_query = 2,
+                          .scan_a_neighbor = 0.1,
+                          .scan_a_pair = 4e-4,
+                          .scan_code_a_row = 0.4,
+                          .scan_a_pair_few = 1.3e-3,
+                          .scan_few = 16,
+                          .tree = 400e3,
+                          .tree_build_a_point = 0.01,
+                          .tree_query = 0.3,
+                          .tree_query_a_neighbor = 0.045,
+                          .tree_a_list_place = 0.005,
+                          .growth_a_dimension = 1.54,
+                          .tree_beyond_packed = 8,
+                          .tree_a_value_at_most = 4e-4};
+
+constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
 
-double brute_force_cost(double rows, double queries, double k) {
+double brute_force_cost(const Costs& c, double rows, double queries, double k) {
   const double offers = k * std::log2(rows / k + 2);
-  const bool few = queries <= scan_few;
-  const double a_row = few ? queries * scan_a_pair_few : scan_code_a_row + queries * scan_a_pair;
-  return queries * (scan_query + scan_a_neighbor * offers) + rows * a_row;
+  const bool few = queries <= c.scan_few;
+  const double a_row = few ? queries * c.scan_a_pair_few : c.scan_code_a_row + queries * c.scan_a_pair;
+  return c.scan + queries * (c.scan_query + c.scan_a_neighbor * offers) + rows * a_row;
 }
 
-double tree_cost(double rows, double dim, double queries, double k) {
-  const double harder = std::pow(growth_a_dimension, std::max(0.0, dim - 2));
+double tree_cost(const Costs& c, double rows, double dim, double queries, double k) {
+  double harder = std::pow(c.growth_a_dimension, std::max(0.0, dim - 2));
+  if (dim > packed_dim) harder *= c.tree_beyond_packed;
   const double visits =
-      std::min((tree_query + tree_query_a_neighbor * k) * harder, tree_a_value_at_most * rows * dim);
-  return rows * std::log2(rows + 1) * tree_build_a_point +
-         queries * (visits + tree_a_list_place * k * std::log2(k + 1));
+      std::min((c.tree_query + c.tree_query_a_neighbor * k) * harder, c.tree_a_value_at_most * rows * dim);
+  return c.tree + rows * std::log2(rows + 1) * c.tree_build_a_point +
+         queries * (visits + c.tree_a_list_place * k * std::log2(k + 1));
 }
 
 // An estimate to read: two digits are more than it is worth.
@@ -56,9 +103,6 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   if (!is_tree_metric(metric)) {
     return {"brute_force", fmt::format("no tree knows {}", name(metric))};
   }
-  for (const Device& device : execution.devices) {
-    if (device.kind == Device::Kind::cuda) return {"brute_force", "trees run on the CPU"};
-  }
   if (dim > largest_tree_dim) {
     return {"brute_force",
             fmt::format("dimension {} is above {}, where trees stop saving work", dim, largest_tree_dim)};
@@ -67,10 +111,14 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const auto d = static_cast<double>(dim);
   const double q = queries > 0 ? static_cast<double>(queries) : n;
   const double places = static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
-  const double brute_force = brute_force_cost(n, q, places);
-  const double tree = tree_cost(n, d, q, places);
-  const auto estimates = fmt::format("about {} against {}, two cores", duration(std::min(tree, brute_force)),
-                                     duration(std::max(tree, brute_force)));
+  const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
+  const Costs& costs = gpu ? on_gpu : on_cpu;
+  // Brute force shares its work out among devices, a tree is on the first of them.
+  const double shared = gpu ? static_cast<double>(execution.devices.size()) : 1;
+  const double brute_force = brute_force_cost(costs, n, q / shared, places);
+  const double tree = tree_cost(costs, n, d, q, places);
+  const auto estimates = fmt::format("about {} against {}, {}", duration(std::min(tree, brute_force)),
+                                     duration(std::max(tree, brute_force)), costs.machine);
   if (brute_force <= tree) {
     return {"brute_force",
             fmt::format("{} queries do not repay a tree over {} rows ({})", q, rows, estimates)};

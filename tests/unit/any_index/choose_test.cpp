@@ -59,11 +59,23 @@ TEST(ChooseIndex, TreesKnowEuclideanDistancesAndManhattan) {
   }
 }
 
-TEST(ChooseIndex, OnAGpuBruteForce) {
+TEST(ChooseIndex, OnAGpuTreesAreForManyQueriesOverManyRows) {
   Execution execution;
   execution.devices = {{Device::Kind::cuda, 0}};
-  const IndexChoice choice = choose_index(1'000'000, 3, 1'000'000, 8, Metric::sqeuclidean, execution);
-  EXPECT_EQ(choice.index, "brute_force");
+  const auto on_gpu = [&](std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
+                          Metric metric = Metric::sqeuclidean) {
+    return choose_index(rows, dim, queries, k, metric, execution);
+  };
+  EXPECT_EQ(on_gpu(1'000'000, 3, 1'000'000, 8).index, "kd_tree");
+  EXPECT_EQ(on_gpu(10'000'000, 2, 10'000'000, 20).index, "kd_tree");
+  EXPECT_EQ(on_gpu(100'000, 3, 100'000, 8).index, "kd_tree");
+  // A scan is over before a tree is built.
+  EXPECT_EQ(on_gpu(1'000'000, 3, 100, 8).index, "brute_force");
+  EXPECT_EQ(on_gpu(10'000, 3, 10'000, 1).index, "brute_force");
+  EXPECT_EQ(on_gpu(10'000'000, 3, 1, 1).index, "brute_force");
+  EXPECT_EQ(on_gpu(1'000'000, 16, 1'000'000, 10).index, "brute_force");
+  EXPECT_EQ(on_gpu(1'000'000, 3, 1'000'000, 8, Metric::cosine).index, "brute_force");
+  EXPECT_TRUE(contains(on_gpu(1'000'000, 3, 1'000'000, 8).reason, "H200"));
 }
 
 TEST(ChooseIndex, OddSizesHaveAnAnswer) {
