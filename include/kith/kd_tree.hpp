@@ -12,10 +12,10 @@ struct KdTreeParameters {
 };
 
 /// A k-d tree: each node splits its points at the median of the axis along which they spread the most, four
-/// splits at a time, the upper ones at medians of a sample. Adapts to any distribution. On a GPU, the first CUDA
-/// device that `execution` names, cells are halved across their longest side instead, and the points sorted by
-/// cell; rows may then lie in its memory, and the tree does. Where it was built does not matter to where it is
-/// searched.
+/// splits at a time, the upper ones at medians of a sample. Adapts to any distribution. On a GPU, the first
+/// CUDA device that `execution` names, cells are halved across their longest side instead, and the points
+/// sorted by cell; rows may then lie in its memory, and the tree does. Where it was built does not matter to
+/// where it is searched.
 class KdTree : public PointTree {
  public:
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled

@@ -12,9 +12,9 @@ struct OctreeParameters {
 };
 
 /// An octree (dim 3) or quadtree (dim 2): points are sorted along the Morton curve, and nodes are its cells,
-/// cut in half until few points are left. Quick to build; cells follow space, not the points. Built on the CPU,
-/// or on the first CUDA device that `execution` names: rows may then lie in its memory, and the tree does. Where
-/// it was built does not matter to where it is searched.
+/// cut in half until few points are left. Quick to build; cells follow space, not the points. Built on the
+/// CPU, or on the first CUDA device that `execution` names: rows may then lie in its memory, and the tree
+/// does. Where it was built does not matter to where it is searched.
 class Octree : public PointTree {
  public:
   /// @throws InvalidArgument when dim is neither 2 nor 3; OutOfMemory, DeviceError, Cancelled
