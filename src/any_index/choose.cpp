@@ -30,6 +30,7 @@ struct Costs {
   double growth_a_dimension;    // of a query, from d = 2 on
   double tree_beyond_packed;    // of a query where another kernel runs: above packed_dim
   double tree_a_value_at_most;  // a query that visits all leaves, for each of n d values
+  double tree_queries_at_once;  // one query takes as long as so many that share the machine
 };
 
 // Two cores with AVX-512: fitted to the times of benchmarks/trees/crossover.cpp on uniform data by
@@ -49,26 +50,28 @@ constexpr Costs on_cpu = {.machine = "two cores",
                           .tree_a_list_place = 15,
                           .growth_a_dimension = 1.54,
                           .tree_beyond_packed = 1,
-                          .tree_a_value_at_most = 0.2};
+                          .tree_a_value_at_most = 0.2,
+                          .tree_queries_at_once = 0};
 
-// One H200, rows in its memory: from the figures of docs/gpu.md. A scan takes some launches and then hardly
-// more for many pairs; a tree takes more launches, and then hardly more for many queries.
+// One H200, rows and answers in its memory: fitted by hand to one-shot searches of uniform rows, 10,000 to
+// 1,000,000 of them in 2 to 12 dimensions (docs/which-index.md). Launches are most of what little work takes.
 constexpr Costs on_gpu = {.machine = "one H200",
-                          .scan = 65e3,
-                          .scan_query = 2,
-                          .scan_a_neighbor = 0.1,
-                          .scan_a_pair = 4e-4,
-                          .scan_code_a_row = 0.4,
-                          .scan_a_pair_few = 1.3e-3,
+                          .scan = 300e3,
+                          .scan_query = 40,
+                          .scan_a_neighbor = 0.33,
+                          .scan_a_pair = 3.6e-4,
+                          .scan_code_a_row = 0.05,
+                          .scan_a_pair_few = 5e-3,
                           .scan_few = 16,
-                          .tree = 400e3,
-                          .tree_build_a_point = 0.01,
-                          .tree_query = 0.3,
-                          .tree_query_a_neighbor = 0.045,
+                          .tree = 280e3,
+                          .tree_build_a_point = 0.0085,
+                          .tree_query = 0.6,
+                          .tree_query_a_neighbor = 0.15,
                           .tree_a_list_place = 0.005,
-                          .growth_a_dimension = 1.54,
-                          .tree_beyond_packed = 8,
-                          .tree_a_value_at_most = 4e-4};
+                          .growth_a_dimension = 1.6,
+                          .tree_beyond_packed = 2,
+                          .tree_a_value_at_most = 1.5e-3,
+                          .tree_queries_at_once = 8000};
 
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
@@ -86,7 +89,7 @@ double tree_cost(const Costs& c, double rows, double dim, double queries, double
   const double visits =
       std::min((c.tree_query + c.tree_query_a_neighbor * k) * harder, c.tree_a_value_at_most * rows * dim);
   return c.tree + rows * std::log2(rows + 1) * c.tree_build_a_point +
-         queries * (visits + c.tree_a_list_place * k * std::log2(k + 1));
+         (queries + c.tree_queries_at_once) * (visits + c.tree_a_list_place * k * std::log2(k + 1));
 }
 
 // An estimate to read: two digits are more than it is worth.

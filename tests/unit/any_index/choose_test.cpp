@@ -69,11 +69,13 @@ TEST(ChooseIndex, OnAGpuTreesAreForManyQueriesOverManyRows) {
   EXPECT_EQ(on_gpu(1'000'000, 3, 1'000'000, 8).index, "kd_tree");
   EXPECT_EQ(on_gpu(10'000'000, 2, 10'000'000, 20).index, "kd_tree");
   EXPECT_EQ(on_gpu(100'000, 3, 100'000, 8).index, "kd_tree");
+  EXPECT_EQ(on_gpu(1'000'000, 6, 10'000, 10).index, "kd_tree");
+  EXPECT_EQ(on_gpu(1'000'000, 8, 1'000'000, 10).index, "kd_tree");
   // A scan is over before a tree is built.
-  EXPECT_EQ(on_gpu(1'000'000, 3, 100, 8).index, "brute_force");
-  EXPECT_EQ(on_gpu(10'000, 3, 10'000, 1).index, "brute_force");
+  EXPECT_EQ(on_gpu(10'000'000, 3, 100, 8).index, "brute_force");
   EXPECT_EQ(on_gpu(10'000'000, 3, 1, 1).index, "brute_force");
   EXPECT_EQ(on_gpu(1'000'000, 16, 1'000'000, 10).index, "brute_force");
+  EXPECT_EQ(on_gpu(1'000'000, 12, 10'000, 10).index, "brute_force");
   EXPECT_EQ(on_gpu(1'000'000, 3, 1'000'000, 8, Metric::cosine).index, "brute_force");
   EXPECT_TRUE(contains(on_gpu(1'000'000, 3, 1'000'000, 8).reason, "H200"));
 }
