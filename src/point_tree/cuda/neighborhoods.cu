@@ -10,6 +10,10 @@ namespace {
 
 constexpr int threads_a_block = 128;
 
+// Entries of a list read together: whole sectors, which other threads would else have driven out of the cache
+// before the rest of them is asked for.
+constexpr int chunk = 8;
+
 std::int64_t blocks_of(std::int64_t threads) {
   return (threads + threads_a_block - 1) / threads_a_block;
 }
@@ -83,12 +87,19 @@ __global__ void __launch_bounds__(threads_a_block)
   load_row<dim>(table, row, center);
   PlaneFit<dim> fit;
   std::int64_t found = 0;
-  for (; found < lists.k; ++found) {
-    const std::int64_t neighbor = list[found];
-    if (neighbor < 0) break;
-    T point[dim];
-    load_row<dim>(table, neighbor, point);
-    fit.add(point, center);
+  for (std::int64_t from = 0; from < lists.k; from += chunk) {
+    std::int64_t rows[chunk];
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) rows[c] = from + c < lists.k ? list[from + c] : -1;
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      if (rows[c] < 0) continue;  // nor are those behind it
+      T point[dim];
+      load_row<dim>(table, rows[c], point);
+      fit.add(point, center);
+      ++found;
+    }
+    if (rows[chunk - 1] < 0) break;
   }
   double normal[dim];
   double share = 0;
@@ -109,13 +120,23 @@ __global__ void reduce_kernel(Lists<T> lists, double* mean, double* farthest, st
   double sum = 0;
   double last = 0;
   std::int64_t found = 0;
-  for (std::int64_t r = 0; r < lists.k && found < most; ++r) {
-    const std::int64_t neighbor = lists.indices[at + r];
-    if (neighbor < 0) break;
-    if (lists.without_self && neighbor == row) continue;
-    last = static_cast<double>(lists.distances[at + r]);
-    sum += last;
-    ++found;
+  for (std::int64_t from = 0; from < lists.k; from += chunk) {
+    std::int64_t rows[chunk];
+    T distances[chunk];
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      const bool inside = from + c < lists.k;
+      rows[c] = inside ? lists.indices[at + from + c] : -1;
+      distances[c] = inside ? lists.distances[at + from + c] : T{0};
+    }
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      if (rows[c] < 0 || (lists.without_self && rows[c] == row) || found == most) continue;
+      last = static_cast<double>(distances[c]);
+      sum += last;
+      ++found;
+    }
+    if (rows[chunk - 1] < 0) break;
   }
   if (counts != nullptr) counts[row] = found;
   if (found == 0) return;
