@@ -1,4 +1,4 @@
-// Staged uploads.
+// Staged uploads and downloads.
 #include "cuda/upload.hpp"
 
 #include <algorithm>
@@ -148,6 +148,48 @@ bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream) {
                                 static_cast<std::size_t>(rows.rows), cudaMemcpyHostToDevice, stream));
   }
   return true;
+}
+
+void download(const void* from, void* to, std::uint64_t bytes, cudaStream_t stream,
+              const Execution& execution) {
+  const auto total = static_cast<std::int64_t>(bytes);
+  if (total <= piece_bytes) {
+    if (total > 0) KITH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
+    KITH_CUDA(cudaStreamSynchronize(stream));
+    return;
+  }
+  std::unique_ptr<Uploader::State> state = Uploader::State::take();
+  auto& s = *state;
+  for (int i = 0; i < slots; ++i) {
+    if (s.used[i]) KITH_CUDA(cudaEventSynchronize(s.free[i]));
+    s.used[i] = false;
+  }
+  s.memory.reserve(slot_bytes * slots);
+  const int threads = resolve_threads(execution);
+  const std::int64_t parts = (total + slot_bytes - 1) / slot_bytes;
+  const auto length = [&](std::int64_t part) { return std::min(slot_bytes, total - part * slot_bytes); };
+  // The device fills the other slots while the threads empty one.
+  for (std::int64_t part = 0; part < parts + slots - 1; ++part) {
+    if (part < parts) {
+      const auto slot = static_cast<int>(part % slots);
+      KITH_CUDA(cudaMemcpyAsync(s.memory.data() + slot * slot_bytes,
+                                static_cast<const unsigned char*>(from) + part * slot_bytes,
+                                static_cast<std::size_t>(length(part)), cudaMemcpyDeviceToHost, stream));
+      KITH_CUDA(cudaEventRecord(s.free[slot], stream));
+    }
+    const std::int64_t ready = part - (slots - 1);
+    if (ready < 0) continue;
+    const auto slot = static_cast<int>(ready % slots);
+    KITH_CUDA(cudaEventSynchronize(s.free[slot]));
+    const unsigned char* staging = s.memory.data() + slot * slot_bytes;
+    auto* out = static_cast<unsigned char*>(to) + ready * slot_bytes;
+    parallel_for(threads, (length(ready) + piece_bytes - 1) / piece_bytes, [&](std::int64_t piece) {
+      const std::int64_t at = piece * piece_bytes;
+      std::memcpy(out + at, staging + at,
+                  static_cast<std::size_t>(std::min(piece_bytes, length(ready) - at)));
+    });
+  }
+  Uploader::State::give(std::move(state));
 }
 
 }  // namespace kith::cuda

@@ -1,5 +1,5 @@
-// Rows from host memory to a device: through page-locked buffers that several threads fill, since the
-// driver's own copy from pageable memory uses one.
+// Rows from host memory to a device, and answers back: through page-locked buffers that several threads fill
+// or empty, since the driver's own copy from pageable memory uses one.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ class Uploader {
   void copy(const DatasetView& rows, void* to, cudaStream_t stream, const Execution& execution);
 
  private:
+  friend void download(const void*, void*, std::uint64_t, cudaStream_t, const Execution&);
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -33,5 +34,10 @@ class Uploader {
 /// reads by itself. They must stay until the stream has done it. False, and nothing begun, for other memory.
 /// @throws DeviceError
 bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream);
+
+/// Copies `bytes` from a device to host memory, after what the stream has been given; complete on return.
+/// @throws DeviceError
+void download(const void* from, void* to, std::uint64_t bytes, cudaStream_t stream,
+              const Execution& execution);
 
 }  // namespace kith::cuda

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cuda/runtime.hpp"
+#include "cuda/upload.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/functions.hpp"
@@ -195,9 +196,8 @@ class Results {
     KITH_CUDA(cudaMemsetAsync(values_.data(), 0xff, values_.bytes(), stream));
   }
   T* data() const { return values_.data(); }
-  void copy_to(T* host, cudaStream_t stream) const {
-    if (values_.empty()) return;
-    KITH_CUDA(cudaMemcpyAsync(host, values_.data(), values_.bytes(), cudaMemcpyDeviceToHost, stream));
+  void copy_to(T* host, cudaStream_t stream, const Execution& execution) const {
+    if (!values_.empty()) cuda::download(values_.data(), host, values_.bytes(), stream, execution);
   }
 
  private:
@@ -217,9 +217,8 @@ void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const
     all.for_each("normals", [&](const Lists<T>& lists) {
       fit_planes(lists, all.table(), tree.dim, viewpoint, directions.data(), shares.data(), stream);
     });
-    directions.copy_to(normals, stream);
-    shares.copy_to(curvature, stream);
-    stream.synchronize();
+    directions.copy_to(normals, stream, execution);
+    shares.copy_to(curvature, stream, execution);
   });
 }
 
@@ -234,10 +233,9 @@ void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, con
     all.for_each(stage, [&](const Lists<T>& lists) {
       reduce_distances(lists, mean.data(), farthest.data(), counts.data(), stream);
     });
-    mean.copy_to(out.mean, stream);
-    farthest.copy_to(out.farthest, stream);
-    counts.copy_to(out.counts, stream);
-    stream.synchronize();
+    mean.copy_to(out.mean, stream, execution);
+    farthest.copy_to(out.farthest, stream, execution);
+    counts.copy_to(out.counts, stream, execution);
   });
 }
 

@@ -493,6 +493,13 @@ class NearestSearch {
 
   void copy_out(std::int64_t first, std::int64_t count, const std::int64_t* indices, const T* distances) {
     const auto cells = static_cast<std::size_t>(count * out_.k);
+    if (out_.space == MemorySpace::host) {
+      cuda::download(indices, out_.indices + first * out_.k, cells * sizeof(std::int64_t), stream_,
+                     execution_);
+      cuda::download(distances, static_cast<T*>(out_.distances) + first * out_.k, cells * sizeof(T), stream_,
+                     execution_);
+      return;
+    }
     KITH_CUDA(cudaMemcpyAsync(out_.indices + first * out_.k, indices, cells * sizeof(std::int64_t),
                               cudaMemcpyDefault, stream_));
     KITH_CUDA(cudaMemcpyAsync(static_cast<T*>(out_.distances) + first * out_.k, distances, cells * sizeof(T),
