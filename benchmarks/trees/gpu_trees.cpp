@@ -1,16 +1,22 @@
-// Trees on GPUs: builds of rows in GPU memory, and all neighbours of all rows; medians of whole calls.
-//   gpu_trees [--repeat N] [--device cuda:0] [--json FILE] [--rows N]... [--index kd_tree|octree]
-// Points: uniform in a cube; coast, walks of short steps with noise, most of space empty; duplicates, half of
-// the uniform rows copies of others.
+// Trees on GPUs, medians of whole calls: builds of rows in GPU memory; the neighbours of all rows, of the
+// same rows as shuffled queries, and of 1024 others, answers in GPU memory, some of them compared with brute
+// force; and from page-locked host memory to answers there.
+//   gpu_trees [--repeat N] [--device cuda:0] [--json FILE] [--rows N]... [--index kd_tree|octree]... [--k
+//   K]...
+//             [--only build|search|host]
+// Points: uniform in a cube; coast, walks of short steps with noise, most of space empty; coast twice, half
+// of its rows copies of others; flood, half of the uniform rows one point; outlier, one of them far away.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -39,28 +45,35 @@ class Random {
   std::uint64_t state_;
 };
 
+// A thousand walks, one point a step; rows of a walk are not beside each other.
+void fill_coast(std::vector<float>& out, Random& random) {
+  const std::size_t rows = out.size() / 3;
+  const std::size_t walks = std::min<std::size_t>(1000, rows);
+  std::vector<float> at(walks * 3);
+  for (float& v : at) v = random.uniform();
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < 3; ++j) {
+      float& v = at[i % walks * 3 + j];
+      v += (random.uniform() - 0.5F) * 4e-4F;
+      out[i * 3 + j] = v + (random.uniform() - 0.5F) * 1e-4F;
+    }
+  }
+}
+
 std::vector<float> points(const std::string& kind, std::int64_t rows) {
   Random random(static_cast<std::uint64_t>(rows));
   std::vector<float> out(static_cast<std::size_t>(rows) * 3);
-  if (kind == "coast") {
-    // A thousand walks, one point a step; rows of a walk are not beside each other.
-    const std::int64_t walks = std::min<std::int64_t>(1000, rows);
-    std::vector<float> at(static_cast<std::size_t>(walks) * 3);
-    for (float& v : at) v = random.uniform();
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < 3; ++j) {
-        float& v = at[static_cast<std::size_t>(i % walks * 3 + j)];
-        v += (random.uniform() - 0.5F) * 4e-4F;
-        out[static_cast<std::size_t>(i * 3 + j)] = v + (random.uniform() - 0.5F) * 1e-4F;
-      }
-    }
-    return out;
+  if (kind.starts_with("coast")) {
+    fill_coast(out, random);
+  } else {
+    for (float& v : out) v = random.uniform();
   }
-  for (float& v : out) v = random.uniform();
-  if (kind == "duplicates") {
+  if (kind == "outlier") out[0] = 1e6F;
+  if (kind == "flood" || kind == "coast twice") {
     for (std::int64_t i = 0; i < rows; ++i) {
       if (random.next() % 2 == 0) continue;
-      const auto from = static_cast<std::int64_t>(random.next() % static_cast<std::uint64_t>(rows));
+      const auto from =
+          kind == "flood" ? 0 : static_cast<std::int64_t>(random.next() % static_cast<std::uint64_t>(rows));
       std::copy_n(out.begin() + from * 3, 3, out.begin() + i * 3);
     }
   }
@@ -124,70 +137,224 @@ kith::PointTree build(const std::string& index, const kith::DatasetView& rows,
   return kith::KdTree::build(rows, {}, execution);
 }
 
-int run(int argc, char** argv) {
+// Room for an answer, in GPU memory or page-locked.
+struct Answer {
+  kith::NeighborsView view;
+  Answer(std::int64_t queries, std::int64_t k, kith::MemorySpace space, int device) {
+    const auto cells = static_cast<std::size_t>(queries * k);
+    void* indices = nullptr;
+    void* distances = nullptr;
+    if (space == kith::MemorySpace::cuda) {
+      check(cudaMalloc(&indices, cells * sizeof(std::int64_t)));
+      check(cudaMalloc(&distances, cells * sizeof(float)));
+    } else {
+      check(cudaMallocHost(&indices, cells * sizeof(std::int64_t)));
+      check(cudaMallocHost(&distances, cells * sizeof(float)));
+    }
+    view = {static_cast<std::int64_t*>(indices), distances, queries, k, space, device};
+  }
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  ~Answer() {
+    if (view.space == kith::MemorySpace::cuda) {
+      (void)cudaFree(view.indices);
+      (void)cudaFree(view.distances);
+    } else {
+      (void)cudaFreeHost(view.indices);
+      (void)cudaFreeHost(view.distances);
+    }
+  }
+};
+
+// Cells of the first queries that are not what an unfiltered search finds.
+std::int64_t wrong_cells(const kith::DatasetView& rows, const kith::DatasetView& queries,
+                         const Answer& answer, const kith::Execution& execution) {
+  const std::int64_t some = std::min<std::int64_t>(64, queries.rows);
+  const auto truth = kith::knn(rows, queries.slice(0, some), answer.view.k,
+                               {kith::Metric::sqeuclidean, kith::Filter::none}, execution);
+  const auto cells = static_cast<std::size_t>(some * answer.view.k);
+  std::vector<std::int64_t> indices(cells);
+  std::vector<float> distances(cells);
+  check(cudaMemcpy(indices.data(), answer.view.indices, cells * sizeof(std::int64_t), cudaMemcpyDefault));
+  check(cudaMemcpy(distances.data(), answer.view.distances, cells * sizeof(float), cudaMemcpyDefault));
+  const auto& expected = std::get<std::vector<float>>(truth.distances);
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < cells; ++i) {
+    if (indices[i] != truth.indices[i] || std::memcmp(&distances[i], &expected[i], sizeof(float)) != 0)
+      ++wrong;
+  }
+  return wrong;
+}
+
+// A table on the screen, a list in a file.
+class Report {
+ public:
+  explicit Report(const std::string& json) {
+    if (json.empty()) return;
+    file_.open(json);
+    file_ << "[";
+  }
+  ~Report() {
+    if (file_.is_open()) file_ << "\n]\n";
+  }
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  /// `fields`: further members of the JSON object.
+  void add(const char* what, const std::string& index, const std::string& kind, std::int64_t rows,
+           const Times& times, const std::string& fields, const std::string& note) {
+    std::printf("%-14s %-8s %-11s %9lld | %9.3f %9.3f | %s\n", what, index.c_str(), kind.c_str(),
+                static_cast<long long>(rows), times.median, times.least, note.c_str());
+    std::fflush(stdout);
+    if (!file_.is_open()) return;
+    file_ << (first_ ? "\n" : ",\n") << R"({"what": ")" << what << R"(", "index": ")" << index
+          << R"(", "points": ")" << kind << R"(", "rows": )" << rows << R"(, "ms": )" << times.median
+          << R"(, "min_ms": )" << times.least << fields << "}";
+    first_ = false;
+  }
+
+ private:
+  std::ofstream file_;
+  bool first_ = true;
+};
+
+struct Options {
   int repeat = 15;
   std::string device = "cuda:0";
-  std::string json;
-  std::vector<std::int64_t> sizes;
+  std::string json, only;
+  std::vector<std::int64_t> sizes, ks;
   std::vector<std::string> indexes;
+  bool wants(const char* part) const { return only.empty() || only == part; }
+};
+
+void measure_builds(const Options& options, const kith::Execution& execution, Report& report) {
+  const int device = execution.devices.front().ordinal;
+  for (const std::int64_t n : options.sizes) {
+    for (const char* kind : {"uniform", "coast", "coast twice", "flood", "outlier"}) {
+      const DeviceRows rows(points(kind, n), device);
+      for (const std::string& index : options.indexes) {
+        const Times times = time_of(options.repeat, [&] { (void)build(index, rows.view, execution); });
+        const std::uint64_t before = pool_bytes(device, cudaMemPoolAttrUsedMemCurrent);
+        std::uint64_t reset = 0;
+        check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &reset));
+        const kith::PointTree tree = build(index, rows.view, execution);
+        const double peak = static_cast<double>(pool_bytes(device, cudaMemPoolAttrUsedMemHigh) - before) /
+                            static_cast<double>(n);
+        const double kept = static_cast<double>(tree.memory_bytes()) / static_cast<double>(n);
+        char note[80];
+        std::snprintf(note, sizeof note, "%.1f bytes a point at the peak, %.1f kept", peak, kept);
+        report.add("build", index, kind, n, times,
+                   ", \"peak_bytes_a_point\": " + std::to_string(peak) +
+                       ", \"tree_bytes_a_point\": " + std::to_string(kept),
+                   note);
+      }
+    }
+  }
+}
+
+void measure_searches(const Options& options, const kith::Execution& execution, Report& report) {
+  const int device = execution.devices.front().ordinal;
+  for (const std::int64_t n : options.sizes) {
+    for (const char* kind : {"uniform", "coast"}) {
+      // Rows come in no order: as queries they are shuffled ones.
+      const DeviceRows rows(points(kind, n), device);
+      for (const std::string& index : options.indexes) {
+        const kith::PointTree tree = build(index, rows.view, execution);
+        for (const std::int64_t k : options.ks) {
+          const Answer answer(n, k, kith::MemorySpace::cuda, device);
+          const auto add = [&](const char* what, const DeviceRows& queries, const Answer& found,
+                               const Times& times) {
+            const std::int64_t wrong = wrong_cells(rows.view, queries.view, found, execution);
+            report.add(what, index, kind, n, times,
+                       ", \"k\": " + std::to_string(k) + ", \"queries\": " +
+                           std::to_string(queries.view.rows) + ", \"wrong\": " + std::to_string(wrong),
+                       "k = " + std::to_string(k) + ", " + std::to_string(wrong) + " wrong");
+          };
+          const int repeat = n > 1000000 ? std::min(options.repeat, 5) : options.repeat;
+          add("all neighbours", rows, answer,
+              time_of(repeat, [&] { (void)tree.all_knn_into(answer.view, true, execution); }));
+          add("shuffled", rows, answer,
+              time_of(repeat, [&] { (void)tree.search_into(rows.view, answer.view, execution); }));
+          const DeviceRows few(points("uniform", 1024), device);
+          const Answer small(1024, k, kith::MemorySpace::cuda, device);
+          add("1024 queries", few, small,
+              time_of(5 * options.repeat, [&] { (void)tree.search_into(few.view, small.view, execution); }));
+        }
+      }
+    }
+  }
+}
+
+// Rows and answers in page-locked memory; what the copies alone take stands beside it.
+void measure_host(const Options& options, const kith::Execution& execution, Report& report) {
+  const int device = execution.devices.front().ordinal;
+  constexpr std::int64_t k = 8;
+  for (const std::int64_t n : options.sizes) {
+    const std::vector<float> values = points("uniform", n);
+    const std::size_t bytes = values.size() * sizeof(float);
+    void* pinned = nullptr;
+    check(cudaMallocHost(&pinned, bytes));
+    std::memcpy(pinned, values.data(), bytes);
+    const kith::DatasetView rows(pinned, kith::Dtype::f32, n, 3, 3);
+    const Answer host(n, k, kith::MemorySpace::host, 0);
+    const Answer there(n, k, kith::MemorySpace::cuda, device);
+    const DeviceRows copy(values, device);
+    const int repeat = std::min(options.repeat, 5);
+    const Times copies = time_of(repeat, [&] {
+      check(cudaMemcpy(copy.data, pinned, bytes, cudaMemcpyHostToDevice));
+      const auto cells = static_cast<std::size_t>(n * k);
+      check(cudaMemcpy(host.view.indices, there.view.indices, cells * sizeof(std::int64_t),
+                       cudaMemcpyDeviceToHost));
+      check(cudaMemcpy(host.view.distances, there.view.distances, cells * sizeof(float),
+                       cudaMemcpyDeviceToHost));
+    });
+    for (const std::string& index : options.indexes) {
+      const Times times = time_of(
+          repeat, [&] { (void)build(index, rows, execution).all_knn_into(host.view, true, execution); });
+      char note[80];
+      std::snprintf(note, sizeof note, "k = 8; the copies alone %.3f ms", copies.median);
+      report.add("end to end", index, "uniform", n, times,
+                 ", \"k\": 8, \"copies_ms\": " + std::to_string(copies.median), note);
+    }
+    (void)cudaFreeHost(pinned);
+  }
+}
+
+int run(int argc, char** argv) {
+  Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
     const bool more = i + 1 < argc;
     if (text == "--repeat" && more) {
-      repeat = std::max(1, std::atoi(argv[++i]));
+      options.repeat = std::max(1, std::atoi(argv[++i]));
     } else if (text == "--device" && more) {
-      device = argv[++i];
+      options.device = argv[++i];
     } else if (text == "--json" && more) {
-      json = argv[++i];
+      options.json = argv[++i];
     } else if (text == "--rows" && more) {
-      sizes.push_back(std::atoll(argv[++i]));
+      options.sizes.push_back(std::atoll(argv[++i]));
     } else if (text == "--index" && more) {
-      indexes.emplace_back(argv[++i]);
+      options.indexes.emplace_back(argv[++i]);
+    } else if (text == "--k" && more) {
+      options.ks.push_back(std::atoll(argv[++i]));
+    } else if (text == "--only" && more) {
+      options.only = argv[++i];
     } else {
       std::fprintf(stderr, "'%s' is not an option; see the top of gpu_trees.cpp\n", text.c_str());
       return 2;
     }
   }
-  if (sizes.empty()) sizes = {65536, 1000000, 10000000};
-  if (indexes.empty()) indexes = {"kd_tree", "octree"};
+  if (options.sizes.empty()) options.sizes = {65536, 1000000, 10000000};
+  if (options.indexes.empty()) options.indexes = {"kd_tree", "octree"};
+  if (options.ks.empty()) options.ks = {1, 8, 20, 32};
   kith::Execution execution;
-  execution.devices = kith::parse_devices(device);
-  const int ordinal = execution.devices.front().ordinal;
-  check(cudaSetDevice(ordinal));
-
-  std::ofstream out;
-  if (!json.empty()) {
-    out.open(json);
-    out << "[";
-  }
-  bool first = true;
-  std::printf("%-8s %-10s %9s | %9s %9s | %8s %8s\n", "index", "points", "n", "median ms", "min ms",
-              "peak B/p", "tree B/p");
-  for (const std::int64_t n : sizes) {
-    for (const char* kind : {"uniform", "coast", "duplicates"}) {
-      const DeviceRows rows(points(kind, n), ordinal);
-      for (const std::string& index : indexes) {
-        const Times times = time_of(repeat, [&] { (void)build(index, rows.view, execution); });
-        const std::uint64_t before = pool_bytes(ordinal, cudaMemPoolAttrUsedMemCurrent);
-        std::uint64_t reset = 0;
-        check(cudaMemPoolSetAttribute(pool_of(ordinal), cudaMemPoolAttrUsedMemHigh, &reset));
-        const kith::PointTree tree = build(index, rows.view, execution);
-        const double peak = static_cast<double>(pool_bytes(ordinal, cudaMemPoolAttrUsedMemHigh) - before) /
-                            static_cast<double>(n);
-        const double kept = static_cast<double>(tree.memory_bytes()) / static_cast<double>(n);
-        std::printf("%-8s %-10s %9lld | %9.3f %9.3f | %8.1f %8.1f\n", index.c_str(), kind,
-                    static_cast<long long>(n), times.median, times.least, peak, kept);
-        if (!json.empty()) {
-          out << (first ? "\n" : ",\n") << R"({"index": ")" << index << R"(", "points": ")" << kind
-              << R"(", "rows": )" << n << R"(, "build_ms": )" << times.median << R"(, "build_min_ms": )"
-              << times.least << R"(, "peak_bytes_a_point": )" << peak << R"(, "tree_bytes_a_point": )" << kept
-              << "}";
-          first = false;
-        }
-      }
-    }
-  }
-  if (!json.empty()) out << "\n]\n";
+  execution.devices = kith::parse_devices(options.device);
+  check(cudaSetDevice(execution.devices.front().ordinal));
+  Report report(options.json);
+  std::printf("%-14s %-8s %-11s %9s | %9s %9s |\n", "", "index", "points", "n", "median ms", "min ms");
+  if (options.wants("build")) measure_builds(options, execution, report);
+  if (options.wants("search")) measure_searches(options, execution, report);
+  if (options.wants("host")) measure_host(options, execution, report);
   return 0;
 }
 

@@ -74,6 +74,7 @@ struct Tree {
 /// the tree. Whatever reads the spans asks for it first. Thread-safe.
 /// @throws OutOfMemory, DeviceError
 const Tree& on_host(const Tree& tree);
+const Tree& on_host(Tree&& tree) = delete;
 
 /// Calls f.operator()<T, Id>() with the tree's types.
 template <class F>

@@ -5,9 +5,10 @@
 // own, until none is left: usually there is no such round. The host waits once a round, to learn how many
 // nodes and points there are, and once at the end.
 //
-// Memory traffic a point of 3 floats with 40-bit codes, 10 M points (peak of the H200: 4.3 TB/s, 430 B a
-// point and millisecond): box 12 B, codes 12 read and 12 written, five passes of the sort 24 B each and 8 for
-// its histogram, points gathered at random 32 to 45 and 16 written. About 250 B, 0.6 ms.
+// Memory traffic a point of 3 floats with 40-bit codes: box 12 bytes, codes 12 read and 12 written, the sort
+// 24 a pass in five passes and 8 for its histogram, leaves 4 and 64 read (points in no order, a memory access
+// each) and 12 written. About 245 bytes: 0.6 ms for 10 million points at the 4.3 TB/s of an H200. What it
+// takes, and where, is in docs/gpu.md.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,6 +23,7 @@
 #include "cuda/pool.hpp"
 #include "cuda/upload.hpp"
 #include "point_tree/cuda/build_kernels.hpp"
+#include "point_tree/cuda/build_memory.hpp"
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/functions.hpp"
 #include "point_tree/tuning.hpp"
@@ -32,67 +34,11 @@ namespace {
 using build_steps::Axis;
 using build_steps::Bounds;
 using build_steps::Counts;
+using build_steps::Ledger;
 using build_steps::Range;
+using build_steps::Scratch;
 using build_steps::Sketch;
 using build_steps::Source;
-
-// What a build has taken of its device so far.
-class Ledger {
- public:
-  explicit Ledger(std::uint64_t limit) : limit_(limit) {}
-
-  void add(std::uint64_t bytes, std::int64_t rows) {
-    used_ += bytes;
-    if (limit_ > 0 && used_ > limit_) {
-      throw OutOfMemory(fmt::format(
-          "the tree of {} rows takes more than {} bytes of GPU memory while it is built, the limit "
-          "is {}; raise the limit, or use fewer rows",
-          rows, used_, limit_));
-    }
-  }
-  void remove(std::uint64_t bytes) { used_ -= bytes; }
-
- private:
-  std::uint64_t limit_;
-  std::uint64_t used_ = 0;
-};
-
-// Memory of a build. Give it back with `= {}` as soon as it is of no more use.
-template <class V>
-class Scratch {
- public:
-  Scratch() = default;
-  Scratch(std::int64_t count, Ledger& ledger, std::int64_t rows, cudaStream_t stream) : ledger_(&ledger) {
-    const auto bytes = static_cast<std::uint64_t>(count) * sizeof(V);
-    ledger.add(bytes, rows);
-    buffer_ = cuda::Buffer<V>(count, stream);
-  }
-  Scratch(Scratch&& other) noexcept { swap(other); }
-  Scratch& operator=(Scratch&& other) noexcept {
-    Scratch before(std::move(*this));
-    swap(other);
-    return *this;
-  }
-  ~Scratch() {
-    if (ledger_ != nullptr) ledger_->remove(buffer_.bytes());
-  }
-  V* data() const { return buffer_.data(); }
-  std::int64_t size() const { return buffer_.size(); }
-  std::uint64_t bytes() const { return buffer_.bytes(); }
-  /// For good: it stays in the ledger.
-  cuda::Buffer<V> keep() {
-    ledger_ = nullptr;
-    return std::move(buffer_);
-  }
-
- private:
-  void swap(Scratch& other) noexcept {
-    std::swap(ledger_, other.ledger_);
-    std::swap(buffer_, other.buffer_);
-  }
-  Ledger* ledger_ = nullptr;
-  cuda::Buffer<V> buffer_;
-};
 
 double from_ordered(unsigned long long bits) {
   return std::bit_cast<double>((bits >> 63U) != 0 ? bits & ~(1ULL << 63U) : ~bits);
@@ -217,7 +163,7 @@ class Builder {
       build_steps::find_box(source_, bounds_.data(), tree_->device, stream_);
       build_steps::plan_axes(bounds_.data(), 1, view_.dim, bits, cubes_, axes.data(), stream_);
       build_steps::encode(source_, axes.data(), bits, keys[0].data(), ids(values[0]), counts_.data(),
-                          stream_);
+                          tree_->device, stream_);
       const int sorted = sort(keys, values, n, bits + 1);
       sketches_ = take<Sketch<Id>>(most_nodes(n));
       stuck_ = take<Range<Id>>(most_ranges(n));

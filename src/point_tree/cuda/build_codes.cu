@@ -201,29 +201,43 @@ __device__ std::uint64_t code_of(const Source<T>& rows, std::int64_t row, const 
   return code;
 }
 
-template <class T, class Id>
+// With D the dimension is known: axes stay in registers while a thread takes several rows.
+template <class T, class Id, int D>
 __global__ void __launch_bounds__(block_threads)
     encode_kernel(Source<T> rows, const Axis* axes, int bits, std::uint64_t* keys, Id* numbers,
                   Counts* counts) {
-  const std::int64_t i = this_thread();
-  if (i >= rows.rows) return;
-  bool nan = false;
-  bool infinite = false;
-  for (std::int64_t j = 0; j < rows.dim; ++j) {
-    const T v = rows.data[i * rows.stride + j];
-    nan = nan || isnan(v);
-    infinite = infinite || isinf(v);
+  constexpr int held = D > 0 ? D : 1;
+  Axis mine[held];
+  for (int j = 0; j < D; ++j) mine[j] = axes[j];
+  for (std::int64_t i = this_thread(); i < rows.rows; i += all_threads()) {
+    const T* row = rows.data + i * rows.stride;
+    bool nan = false;
+    bool infinite = false;
+    std::uint64_t key = 0;
+    if constexpr (D > 0) {
+      T value[held];
+#pragma unroll
+      for (int j = 0; j < D; ++j) value[j] = row[j];
+#pragma unroll
+      for (int j = 0; j < D; ++j) {
+        nan = nan || isnan(value[j]);
+        infinite = infinite || isinf(value[j]);
+        key |= code_of(static_cast<double>(value[j]), mine[j], D);
+      }
+    } else {
+      for (std::int64_t j = 0; j < rows.dim; ++j) {
+        nan = nan || isnan(row[j]);
+        infinite = infinite || isinf(row[j]);
+      }
+      if (!nan && !infinite) key = code_of(rows, i, axes);
+    }
+    if (nan || infinite) {
+      key = (std::uint64_t{1} << bits) + (nan ? 1 : 0);
+      atomicAdd(nan ? &counts->nan_rows : &counts->infinite_rows, 1ULL);
+    }
+    keys[i] = key;
+    numbers[i] = static_cast<Id>(i);
   }
-  std::uint64_t key = (std::uint64_t{1} << bits) + (nan ? 1 : 0);
-  if (nan) {
-    atomicAdd(&counts->nan_rows, 1ULL);
-  } else if (infinite) {
-    atomicAdd(&counts->infinite_rows, 1ULL);
-  } else {
-    key = code_of(rows, i, axes);
-  }
-  keys[i] = key;
-  numbers[i] = static_cast<Id>(i);
 }
 
 template <class T, class Id>
@@ -357,8 +371,14 @@ void plan_axes(const Bounds* bounds, std::int64_t ranges, std::int64_t dim, int 
 
 template <class T, class Id>
 void encode(const Source<T>& rows, const Axis* axes, int bits, std::uint64_t* keys, Id* numbers,
-            Counts* counts, cudaStream_t stream) {
-  encode_kernel<<<blocks_for(rows.rows), block_threads, 0, stream>>>(rows, axes, bits, keys, numbers, counts);
+            Counts* counts, int device, cudaStream_t stream) {
+  const unsigned blocks =
+      std::min(blocks_for(rows.rows), static_cast<unsigned>(cuda::processors(device)) * 8);
+  if (rows.dim == 3) {
+    encode_kernel<T, Id, 3><<<blocks, block_threads, 0, stream>>>(rows, axes, bits, keys, numbers, counts);
+  } else {
+    encode_kernel<T, Id, 0><<<blocks, block_threads, 0, stream>>>(rows, axes, bits, keys, numbers, counts);
+  }
   cuda::check_launch("encode");
 }
 
@@ -422,7 +442,7 @@ void scatter(const Id* sorted, const Range<Id>* refined, std::int64_t ranges, st
                         cudaStream_t);                                                                \
   template void scatter<Id>(const Id*, const Range<Id>*, std::int64_t, std::int64_t, Id*, cudaStream_t);
 #define KITH_FOR_BOTH(T, Id)                                                                                 \
-  template void encode<T, Id>(const Source<T>&, const Axis*, int, std::uint64_t*, Id*, Counts*,              \
+  template void encode<T, Id>(const Source<T>&, const Axis*, int, std::uint64_t*, Id*, Counts*, int,         \
                               cudaStream_t);                                                                 \
   template void compare<T, Id>(const Source<T>&, const Id*, const Range<Id>*, std::int64_t, std::int64_t,    \
                                unsigned char*, cudaStream_t);                                                \

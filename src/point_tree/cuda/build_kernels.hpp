@@ -90,7 +90,7 @@ void plan_axes(const Bounds* bounds, std::int64_t ranges, std::int64_t dim, int 
 /// NaN the one behind it; both are counted.
 template <class T, class Id>
 void encode(const Source<T>& rows, const Axis* axes, int bits, std::uint64_t* keys, Id* numbers,
-            Counts* counts, cudaStream_t stream);
+            Counts* counts, int device, cudaStream_t stream);
 
 /// Bytes that sort() needs besides its arrays.
 template <class Id>

@@ -408,6 +408,22 @@ TEST_F(CudaTrees, RowsInDeviceMemory) {
   }
 }
 
+TEST_F(CudaTrees, RowsInPageLockedMemory) {
+  for (const std::int64_t gap : {0, 2}) {
+    Random random(15);
+    const Rows rows(kinds()[1].second(4000, 3, random), Dtype::f32, gap);
+    void* pinned = nullptr;
+    const auto bytes = static_cast<std::size_t>(4000 * (3 + gap)) * sizeof(float);
+    ASSERT_EQ(cudaMallocHost(&pinned, bytes), cudaSuccess);
+    std::memcpy(pinned, rows.view().data, bytes);
+    DatasetView view = rows.view();
+    view.data = pinned;
+    const auto tree = built(view, 16, false);
+    EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+    check_shape(*tree, rows.view());
+  }
+}
+
 // Bytes of two trees on the host.
 void expect_same(const Tree& a, const Tree& b) {
   const auto same = [](std::span<const std::byte> x, std::span<const std::byte> y) {
@@ -479,6 +495,36 @@ TEST_F(CudaTrees, SavedAndLoaded) {
   expect_same(point_tree::on_host(*tree), *loaded);
   EXPECT_EQ(tree->lower, loaded->lower);
   EXPECT_EQ(tree->bytes(), loaded->bytes());
+}
+
+TEST_F(CudaTrees, LoadedForADevice) {
+  Random random(30);
+  const Rows rows(uniform(3000, 3, random), Dtype::f32);
+  const test::TemporaryFolder folder;
+  KdTree::build(rows.view()).save(folder / "tree");
+  const KdTree loaded = KdTree::load(folder / "tree", on_gpu());
+  const Neighbors want = loaded.all_knn(4);
+  const Neighbors got = loaded.all_knn(4, false, on_gpu());
+  EXPECT_EQ(got.indices, want.indices);
+  EXPECT_TRUE(contains(message_of<DeviceError>([&] { (void)KdTree::load(folder / "tree", on_gpu(77)); }),
+                       "cuda:77 is not there"));
+}
+
+TEST_F(CudaTrees, TheFirstOfSeveralDevicesBuilds) {
+  const auto all = devices();
+  if (std::count_if(all.begin(), all.end(), [](const DeviceInfo& info) {
+        return info.device.kind == Device::Kind::cuda && info.usable;
+      }) < 2) {
+    GTEST_SKIP() << "one CUDA device here";
+  }
+  Random random(33);
+  const Rows rows(uniform(3000, 3, random), Dtype::f32);
+  Execution execution = on_gpu(1);
+  execution.devices.push_back({Device::Kind::cuda, 0});
+  const auto tree = built(rows.view(), 32, false, execution);
+  EXPECT_EQ(tree->residence->devices.begin()->first, 1);
+  EXPECT_NE(point_tree::on_device(*tree, 0), nullptr);
+  EXPECT_EQ(Held(tree).all_knn(4, false, on_gpu(0)).indices, Held(tree).all_knn(4).indices);
 }
 
 TEST_F(CudaTrees, ThePublicBuildersUseTheDevice) {
