@@ -261,7 +261,7 @@ void check_memory(int128 values, std::size_t bytes_each, const char* what, std::
 
 template <class T>
 std::vector<T> by_row(const Tree& tree, const Execution& execution) {
-  auto values = large_vector<T>(tree.rows * tree.dim, std::numeric_limits<T>::quiet_NaN());
+  auto values = large_vector<T>(tree.rows * tree.dim, execution, std::numeric_limits<T>::quiet_NaN());
   copy_points<T>(tree, values.data(), execution);
   for (std::size_t i = 0; i < tree.infinite.size(); ++i) {
     const double* from = tree.infinite_values.data() + static_cast<std::int64_t>(i) * tree.dim;
@@ -296,9 +296,9 @@ Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double r
     Neighbors out;
     out.queries = count;
     out.k = k;
-    out.indices = large_vector<std::int64_t>(count * k);
+    out.indices = large_vector<std::int64_t>(count * k, execution);
     visit_distances(tree, [&]<class T>() {
-      auto distances = large_vector<T>(count * k);
+      auto distances = large_vector<T>(count * k, execution);
       out.statistics = nearest_into(tree, asked, radius, {out.indices.data(), distances.data(), count, k},
                                     execution, stage);
       out.distances = std::move(distances);
@@ -336,7 +336,7 @@ std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, do
                                 const Execution& execution) {
   check_memory(queries.rows, 8, "the counts", queries.rows, execution);
   return neighbors_or_out_of_memory(queries.rows, [&] {
-    auto counts = large_vector<std::int64_t>(queries.rows);
+    auto counts = large_vector<std::int64_t>(queries.rows, execution);
     const DeviceBackend* device = backend_of(execution);
     if (device != nullptr && radius < infinity) {
       device->count(tree, queries, radius, counts.data(), execution);

@@ -142,8 +142,8 @@ Normals normals(const Tree& tree, const Neighborhood& neighborhood,
   check_memory(tree.rows, static_cast<std::size_t>(dim) * (tree.is_double() ? 16 : 12) + 8, "the normals",
                tree.rows, execution);
   Normals out;
-  out.normals = large_vector<double>(tree.rows * dim, std::numeric_limits<double>::quiet_NaN());
-  out.curvature = large_vector<double>(tree.rows, std::numeric_limits<double>::quiet_NaN());
+  out.normals = large_vector<double>(tree.rows * dim, execution, std::numeric_limits<double>::quiet_NaN());
+  out.curvature = large_vector<double>(tree.rows, execution, std::numeric_limits<double>::quiet_NaN());
   const double* from = viewpoint ? viewpoint->data() : nullptr;
   const DeviceBackend* device = backend_of(execution);
   if (device != nullptr && neighborhood.k > 0) {
@@ -165,7 +165,7 @@ Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double rat
   check_memory(tree.rows, 9, "the mean distances", tree.rows, execution);
   Outliers out;
   const auto n = static_cast<std::size_t>(tree.rows);
-  out.mean_distance = large_vector<double>(tree.rows, std::numeric_limits<double>::quiet_NaN());
+  out.mean_distance = large_vector<double>(tree.rows, execution, std::numeric_limits<double>::quiet_NaN());
   const DeviceBackend* device = backend_of(execution);
   if (device != nullptr && neighborhood.k > 0) {
     device->distances(tree, neighborhood, "outliers", {.mean = out.mean_distance.data()}, execution);
@@ -209,7 +209,7 @@ std::vector<double> density(const Tree& tree, const Neighborhood& neighborhood, 
   };
   const bool by_radius = neighborhood.radius < infinity;
   check_memory(tree.rows, 8, "the densities", tree.rows, execution);
-  auto out = large_vector<double>(tree.rows, std::numeric_limits<double>::quiet_NaN());
+  auto out = large_vector<double>(tree.rows, execution, std::numeric_limits<double>::quiet_NaN());
   visit_distances(tree, [&]<class T>() {
     if (by_radius && neighborhood.k == 0) {
       const double volume = unit_ball * std::pow(reach(neighborhood.radius), dim);
@@ -225,7 +225,7 @@ std::vector<double> density(const Tree& tree, const Neighborhood& neighborhood, 
     };
     const DeviceBackend* device = backend_of(execution);
     if (device != nullptr) {
-      auto counts = large_vector<std::int64_t>(tree.rows);
+      auto counts = large_vector<std::int64_t>(tree.rows, execution);
       device->distances(tree, neighborhood, "density", {.farthest = out.data(), .counts = counts.data()},
                         execution);
       parallel_for(resolve_threads(execution), tree.rows, [&](std::int64_t row) {
