@@ -109,7 +109,7 @@ class Neighborhoods {
       std::size_t free = 0;
       std::size_t total = 0;
       KITH_CUDA(cudaMemGetInfo(&free, &total));
-      room = total;
+      room = free;  // batches are a little slower, and others may use the device
     }
     const std::uint64_t all = static_cast<std::uint64_t>(tree_.rows) * a_list;
     // Half of what is left is for the search itself.
