@@ -848,3 +848,30 @@ def test_a_signal_stops_cleanly(folder, command):
     assert time.monotonic() - start < 5 and process.returncode == 130
     assert out == b"" and err == f"kith {command}: error: interrupted; no output was written\n".encode()
     assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("index", ["kd_tree", "octree"])
+def test_a_gpu_gives_the_same_files(kith, folder, index):
+    listed = kith("devices", "--json").json["devices"]
+    if not any(entry["device"] != "cpu" and entry["usable"] for entry in listed):
+        pytest.skip("needs a GPU")
+    np.save("p.npy", np.random.default_rng(9).random((30_000, 3), dtype=np.float32))
+    for device in ["cpu", "cuda"]:
+        os.mkdir(device)
+        how = ["--index", index, "--device", device]
+        kith("all-knn", "p.npy", "-k", 8, *how, "-o", f"{device}/a")
+        kith("knn", "p.npy", "p.npy", "-k", 5, "--radius", 0.1, *how, "-o", f"{device}/k")
+        kith("radius", "p.npy", "p.npy", "-r", 0.02, *how, "-o", f"{device}/r")
+        kith("radius", "p.npy", "p.npy", "-r", 0.02, "--count", *how, "-o", f"{device}/c.npy")
+        kith("normals", "p.npy", *how, "-o", f"{device}/n.npy")
+        kith("outliers", "p.npy", "--mark", *how, "-o", f"{device}/o.npy")
+        kith("build", "p.npy", *how, "-o", f"{device}.kith")
+    for built in ["cpu", "cuda"]:
+        for searched in ["cpu", "cuda"]:
+            kith("search", f"{built}.kith", "p.npy", "-k", 6, "--device", searched, "-o", f"{searched}/s-{built}")
+    for name in os.listdir("cpu"):
+        assert open(f"cpu/{name}", "rb").read() == open(f"cuda/{name}", "rb").read(), name
+    for part in ["indices", "distances"]:
+        assert open(f"cpu/s-cpu.{part}.npy", "rb").read() == open(f"cuda/s-cuda.{part}.npy", "rb").read()
+    error = kith("normals", "p.npy", "-o", "n.npy", "--device", "cuda", "--memory-limit", "100kB", code=3).err
+    assert "GPU memory" in error and "100000" in error
