@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <type_traits>
 
 #include <cuda_runtime_api.h>
 
@@ -32,6 +33,48 @@ inline int processors(int device) {
 inline int shared_limit(int device) {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 }
+
+/// Whether kernels may be launched before the one they follow has ended (compute capability 9.0 and up).
+inline bool overlaps_launches(int device) {
+  return device_attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
+}
+
+/// Launches a kernel that begins with wait_for_previous(): its launch overlaps the end of what is on the
+/// stream before it.
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 grid, int threads, std::size_t shared_bytes, int device,
+                  cudaStream_t stream, Arguments&&... arguments) {
+  static_assert((std::is_same_v<std::decay_t<Parameters>, std::decay_t<Arguments>> && ...));
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  if (overlaps_launches(device)) {
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  KITH_CUDA(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers));
+}
+
+#ifdef __CUDACC__
+/// First in a kernel of launch_early: what came before is complete.
+__device__ inline void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+/// Lets the next kernel be launched already; it still waits for this one's end.
+__device__ inline void let_next_launch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+#endif
 
 /// Lets a kernel have so many bytes of dynamic shared memory on a device; returns how many of its blocks fit
 /// a multiprocessor at once, at least 1. The device must be current.

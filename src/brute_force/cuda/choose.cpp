@@ -170,8 +170,11 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
     choice.int8_seconds = std::max(0.06e-3 * steps, 0.15e-3) + 0.3e-3 * std::min(choice.surplus, 1e6) / 100;
     choice.fp32_seconds =
         can_fp32 ? 0.035e-3 * (2 * static_cast<double>(dim) + 1) : std::numeric_limits<double>::infinity();
-    // Up to four dimensions a float32 row is no longer than its padded codes.
-    const bool short_rows = filter == Filter::automatic && can_fp32 && dim <= 4;
+    // Up to four dimensions a float32 row is no longer than its padded codes: these pay where rows are few
+    // enough to stay in the cache, and lie far enough apart for codes to tell them apart.
+    const bool short_rows =
+        filter == Filter::automatic && can_fp32 && dim <= 4 &&
+        !(euclid && rows <= tuning::most_short_coded_rows && choice.surplus <= tuning::most_short_surplus);
     if (!short_rows && (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds)) {
       choice.filter = Filter::int8;
       return choice;

@@ -53,6 +53,54 @@ struct Candidates {
 /// Holds the place of a row that is no candidate.
 inline constexpr std::uint64_t no_candidate = ~std::uint64_t{0};
 
+/// How a filter that looks once at every pair deals the rows into lists: list l holds rows row(l, 0), ...
+/// row(l, length - 1), of which some may not exist (-1).
+struct ListShape {
+  enum class Kind : std::uint8_t {
+    consecutive,  ///< rows one after the other
+    strided,      ///< `group` rows side by side, every `lists` groups
+    positions,    ///< the same over places in the tiles of codes
+    quarters,     ///< of `slice` tiles of codes every fourth pair of columns
+  };
+  Kind kind = Kind::consecutive;
+  std::int64_t lists = 0;
+  std::int64_t length = 0;
+  std::int64_t rows = 0;
+  std::int64_t tiles = 0;
+  std::int64_t looked = 0;  ///< of them, how many are looked at: a sample's lists cannot be looked through
+  std::int64_t group = 1;
+  std::int64_t slice = 1;
+
+  KITH_HOST_DEVICE std::int64_t row(std::int64_t l, std::int64_t j) const {
+    std::int64_t at = 0;
+    switch (kind) {
+      case Kind::consecutive: at = l * length + j; break;
+      case Kind::strided: at = l * group + j % group + j / group * lists * group; break;
+      case Kind::positions: {
+        const std::int64_t place = l * group + j % group + j / group * lists * group;
+        if (place >= tiles * code_tile_rows) return -1;
+        at = row_of(place / code_tile_rows, place % code_tile_rows, tiles);
+        break;
+      }
+      case Kind::quarters: {
+        const std::int64_t tile = l / 4 * slice + j / 64;
+        if (tile >= tiles) return -1;
+        at = row_of(tile, j % 64 / 2 * 8 + l % 4 * 2 + j % 2, tiles);
+        break;
+      }
+    }
+    return at < rows ? at : -1;
+  }
+};
+
+/// What a look at every pair leaves, for each query and list: the nearest row by the filter's estimate, an
+/// entry as in Candidates, and an order that no other row of the list is below.
+struct Lists {
+  std::uint64_t* first = nullptr;   ///< [queries, lists]
+  std::uint32_t* second = nullptr;  ///< [queries, lists]
+  ListShape shape;
+};
+
 /// int8 filter on the tensor cores: `codes` and `queries` as encode.cu leaves them.
 struct Int8Filter {
   RowCodes rows;
@@ -136,12 +184,13 @@ void fill_candidates(const Candidates& candidates, const Subset& subset, const s
 
 /// Evaluates the candidates and merges them into the lists, the nearest by the filter's estimate first, so
 /// that most of the others need not be evaluated; forgets the candidates and tightens the bounds. `expected`
-/// a query decides how the work is cut. With `bound_only` the lists are left empty: the candidates were a
-/// sample whose rows come again. With `more` another stage follows: what the bound so far does not rule out
-/// may stay unevaluated among the candidates until then. For k up to tuning::largest_block_k.
+/// a query decides how the work is cut, `fresh` is how many of the k nearest so far are expected among them.
+/// With `bound_only` the lists are left empty: the candidates were a sample whose rows come again. With
+/// `more` another stage follows: what the bound so far does not rule out may stay unevaluated among the
+/// candidates until then. For k up to tuning::largest_block_k.
 template <class R>
-void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
-                       bool more, int device, cudaStream_t stream);
+void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
+                       bool bound_only, bool more, int device, cudaStream_t stream);
 /// Blocks that share a query in settle_candidates; Batch::partial has room for most_shared_lists lists.
 inline constexpr int most_settled_at_once = 8192;  ///< candidates a block looks at together
 inline constexpr int most_shared_lists = 256;      ///< of all queries together
@@ -150,6 +199,61 @@ int settle_blocks(std::int64_t queries, std::int64_t expected, int device);
 template <class R>
 void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
                  int device, cudaStream_t stream);
+
+/// Where settle_lists leaves answers, [count, k], and what it counted.
+template <class R>
+struct Answer {
+  std::int64_t base;  ///< row number of the part's first row
+  std::int64_t* indices;
+  R* distances;
+  unsigned long long* totals;  ///< four counters on the device, zero between launches
+  unsigned long long*
+      seen;  ///< host memory: evaluated, not answered, NaN queries; `ticket` when all is there
+  unsigned long long ticket;
+};
+/// Evaluates what may be in the answers, the first entries of lists and those lists whose second may be, and
+/// writes the answers. For k up to tuning::largest_one_pass_k.
+template <class R>
+void settle_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
+                  cudaStream_t stream);
+
+/// Bounds from the lists of a sample, for rows of up to tuning::low_dimension values and as many k: the lists
+/// stay empty.
+template <class R>
+void bound_by_lists(const Batch<R>& batch, const Lists& lists, int device, cudaStream_t stream);
+
+/// One look at every pair. `scan_shape` deals the rows; scan_* fills Lists.
+struct Scan {
+  Space space;
+  std::int64_t rows;
+  std::int64_t row_step;  ///< float32: row i of the scan is row i * row_step of the part
+  const float* floats;    ///< rows, where the filter is float32
+  std::int64_t float_stride;
+  RowCodes codes;
+  const float* queries;  ///< coded queries
+  std::int64_t query_stride;
+  const std::uint8_t* query_codes;
+  int query_tile;
+  std::int64_t count;
+  Lists out;
+  /// Queries that are not coded yet: the scan does that first, and leaves values and scalars in `coded`. Null
+  /// where they are.
+  const void* raw;
+  std::int64_t raw_stride;
+  QueryCodes coded;
+};
+/// Whether a scan codes its queries itself.
+bool scan_codes_queries(const Space& space, const ListShape& shape);
+/// Queries that a thread of the scans for few queries holds at once.
+inline constexpr int few_queries = 4;
+/// Queries of a tile in the scan of codes for many.
+inline constexpr int scan_query_tile = 128;
+/// `looked` rows of `rows`: all of them, or a sample. `packed`: see packed_rows.
+ListShape scan_shape(const Space& space, std::int64_t rows, std::int64_t looked, std::int64_t queries,
+                     bool packed, int device);
+/// Whether float32 rows lie so that few of them can be read together.
+bool packed_rows(const Space& space, const float* rows, std::int64_t stride);
+void scan_rows(const Scan& scan, int device, cudaStream_t stream);
 
 /// Before another pass: queries that overflowed start their list again from the bound they have reached, the
 /// others are closed.

@@ -49,13 +49,14 @@ struct Workspace {
   cuda::Buffer<float> floats;
   cuda::Buffer<cuda::QueryScalars> scalars;
   cuda::Buffer<cuda::QueryBound> bounds;
-  cuda::Buffer<std::uint64_t> candidates;
-  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived;
+  cuda::Buffer<std::uint64_t> candidates, first;
+  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived, second;
   cuda::Buffer<std::uint8_t> overflow;
-  cuda::Buffer<unsigned long long> counters;
+  cuda::Buffer<unsigned long long> counters, totals;
   cuda::Buffer<std::int64_t> indices[3];
   cuda::Buffer<unsigned char> answers[3];
   cuda::PinnedBuffer<unsigned long long> seen;
+  unsigned long long ticket = 0;  ///< of the last search without stages
 };
 
 /// Rows [base, base + rows) of the dataset on one device: the rows, their codes, what a filter cannot speak

@@ -7,6 +7,7 @@
 // is room for is searched again from the bound it has reached, and in the end without a filter, in pieces
 // that always fit. The answer depends on none of this, because a filter only ever keeps too many.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -33,6 +34,8 @@ void stop_if_asked(const Execution& execution) {
 
 struct Plan {
   bool filtered = false;
+  bool one_pass = false;                 ///< worth one look at every pair before stages
+  bool look = false;                     ///< the first bound comes from one look at a sample
   std::int64_t sample = 0;               ///< rows of the first bound
   std::vector<std::int64_t> stage_ends;  ///< in tiles
   std::int64_t expected = 0;             ///< candidates a query and stage
@@ -62,17 +65,26 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
   };
   double least_seconds = std::numeric_limits<double>::infinity();
   double growth = 1;
-  for (std::int64_t sample = least; sample <= std::max(least, tuning::most_sample); sample *= 2) {
+  const std::int64_t smallest = plan.look ? tuning::least_look : least;
+  const std::int64_t largest =
+      plan.look ? std::min(tuning::most_look, part.rows / 4) : std::max(least, tuning::most_sample);
+  for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
     const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_settled_at_once);
-    const double first =
-        int8 ? static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated
-             : static_cast<double>(sample) * evaluated;
+    double first = static_cast<double>(sample) * evaluated;
+    if (plan.look) {
+      first = static_cast<double>(sample) *
+              (int8 ? tuning::look_int8_seconds
+                    : tuning::look_float_seconds +
+                          static_cast<double>(part.space.dim) * tuning::look_value_seconds);
+    } else if (int8) {
+      first = static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated;
+    }
     for (int s = 1; s <= tuning::most_stages; ++s) {
       const double g = std::pow(whole, 1.0 / s);
       const double each = tuning::settle_seconds + k * g * kept + std::min(k * g, 1.2 * k + 16) * evaluated;
       const double seconds = s * (tuning::stage_seconds + latency(k * g) + q * each) + q * first +
-                             latency(static_cast<double>(sample));
+                             (plan.look ? 0 : latency(static_cast<double>(sample)));
       if (seconds >= least_seconds) continue;
       least_seconds = seconds;
       growth = g;
@@ -80,12 +92,12 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
     }
   }
   std::int64_t sample_tiles = 0;
-  if (int8) {
+  if (int8 && !plan.look) {
     sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
     plan.sample = sample_tiles * cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);
   }
-  plan.first_room = plan.sample;
+  plan.first_room = plan.look ? 1 : plan.sample;
   plan.sample = std::min(plan.sample, part.rows);
   const double whole = n / static_cast<double>(plan.sample);
   double share = 1 / whole;
@@ -98,6 +110,30 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
   plan.expected = static_cast<std::int64_t>(k * growth) + 32;
 }
 
+// Whether launches cost more than one dearer look at every pair.
+bool one_pass_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
+  if (list_k > tuning::largest_one_pass_k || part.special_rows > 0 ||
+      part.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
+    return false;
+  }
+  const bool few = queries <= cuda::few_queries;
+  if (part.space.int8()) {
+    if (few) return true;
+    return part.space.shape.row_bytes() == 32 && queries * part.rows <= tuning::most_one_pass_pairs;
+  }
+  if (part.space.dim > tuning::low_dimension) return false;
+  // Queries fill whole blocks.
+  return few || (queries + 127) / 128 * 128 * part.rows <= tuning::most_one_pass_pairs;
+}
+
+// Whether the first bound may come from one look at a sample.
+bool look_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
+  const std::int64_t least = part.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
+  return list_k <= tuning::largest_one_pass_k && queries > least && part.rows >= 8 * tuning::least_look &&
+         part.space.dim <= tuning::low_dimension &&
+         (!part.space.int8() || part.space.shape.row_bytes() == 32);
+}
+
 Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit) {
   Plan plan;
@@ -106,11 +142,16 @@ Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std:
   plan.expected = part.rows;
   // How many rows a bound from a sample lets through varies the more the smaller k.
   const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
-  if (plan.filtered) plan_stages(plan, part, queries, list_k);
+  if (plan.filtered) {
+    plan.look = look_pays(part, queries, list_k);
+    plan_stages(plan, part, queries, list_k);
+    plan.one_pass = one_pass_pays(part, queries, list_k);
+  }
+  const std::int64_t kept_sample = plan.look ? 0 : plan.sample;
   const std::int64_t wanted =
-      std::max({tuning::least_room, plan.filtered ? spread * plan.expected : list_k, plan.sample});
+      std::max({tuning::least_room, plan.filtered ? spread * plan.expected : list_k, kept_sample});
   plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
-  plan.room = std::max({plan.room, plan.sample, plan.first_room});
+  plan.room = std::max({plan.room, kept_sample, plan.first_room});
   // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
   const std::uint64_t key = 2 * result_bytes;
   std::uint64_t each = static_cast<std::uint64_t>(plan.room) * 8 + static_cast<std::uint64_t>(list_k) * key +
@@ -149,13 +190,21 @@ class PartSearch {
 
   void run(const void* queries, std::int64_t stride, std::int64_t count, const R* best, std::int64_t k,
            std::int64_t* indices, R* distances) {
+    if (best == nullptr && k == list_k_ && plan_.one_pass &&
+        one_pass(queries, stride, count, indices, distances))
+      return;
     prepare(queries, stride, count);
     k_ = k;
     indices_ = indices;
     distances_ = distances;
     cuda::start_lists(batch_, best, stream_);
     if (plan_.filtered) {
-      if (best == nullptr && !part_.space.int8()) first_bound();
+      const bool open = best == nullptr;
+      if (open && plan_.look) {
+        look_at_sample();
+      } else if (open && !part_.space.int8()) {
+        first_bound();
+      }
       evaluate_special(everyone());
       for (int pass = 0; pass < tuning::most_passes; ++pass) {
         if (pass > 0) {
@@ -164,7 +213,7 @@ class PartSearch {
           evaluate_special({w_.exact_ids.data(), exact_count()});
           KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
         }
-        filter_all(best == nullptr && pass == 0);
+        filter_all(open && pass == 0 && !plan_.look);
         look();
         if (overflown() == 0) break;
       }
@@ -183,6 +232,79 @@ class PartSearch {
   std::int64_t nan_queries() const { return static_cast<std::int64_t>(w_.seen.data()[2]); }
 
  private:
+  // False: some query is not answered this way.
+  bool one_pass(const void* queries, std::int64_t stride, std::int64_t count, std::int64_t* indices,
+                R* distances) {
+    const cuda::Space& space = part_.space;
+    const std::int64_t padded = (space.dim + 7) / 8 * 8;
+    const bool fresh = w_.totals.empty();
+    w_.totals.reserve(4, stream_);
+    w_.seen.reserve(4)[3] = 0;  // no ticket
+    if (fresh) KITH_CUDA(cudaMemsetAsync(w_.totals.data(), 0, w_.totals.bytes(), stream_));
+    const cuda::ListShape shape =
+        cuda::scan_shape(space, part_.rows, part_.rows, count,
+                         cuda::packed_rows(space, part_.float_rows(), part_.float_stride()), part_.device);
+
+    cuda::QueryCodes codes;
+    codes.padded = padded;
+    codes.values = w_.values.reserve(count * padded, stream_);
+    codes.scalars = w_.scalars.reserve(count, stream_);
+    codes.arrived = w_.arrived.reserve(count, stream_);
+    codes.best = w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
+    codes.nan_queries = w_.totals.data() + 2;
+    if (space.int8()) {
+      codes.tile = shape.kind == cuda::ListShape::Kind::quarters ? cuda::scan_query_tile : 16;
+      const std::int64_t tiles = (count + codes.tile - 1) / codes.tile;
+      codes.codes = w_.query_codes.reserve(tiles * codes.tile * space.shape.row_bytes(), stream_);
+    } else {
+      codes.float_stride = cuda::float_query_stride(space.dim);
+      codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
+    }
+    const bool raw = cuda::scan_codes_queries(space, shape);
+    if (!raw) cuda::encode_queries(queries, stride, count, space, codes, stream_);
+    const cuda::Lists lists{w_.first.reserve(count * shape.lists, stream_),
+                            w_.second.reserve(count * shape.lists, stream_), shape};
+    cuda::scan_rows(
+        {space, part_.rows, 1, part_.float_rows(), part_.float_stride(), part_.row_codes(), codes.floats,
+         codes.float_stride, codes.codes, codes.tile, count, lists, raw ? queries : nullptr, stride, codes},
+        part_.device, stream_);
+    Batch<R> batch{};
+    batch.data = part_.data;
+    batch.stride = part_.stride;
+    batch.part_rows = part_.rows;
+    batch.space = space;
+    batch.queries = codes.values;
+    batch.padded = padded;
+    batch.scalars = codes.scalars;
+    batch.count = count;
+    batch.maxima = part_.row_codes().largest_residual;
+    batch.best = reinterpret_cast<R*>(w_.best.data());
+    batch.k = list_k_;
+    batch.partial = reinterpret_cast<cuda::Key<R>*>(
+        w_.partial.reserve(cuda::most_shared_lists * list_k_ * cuda::key_bytes<R>, stream_));
+    batch.arrived = w_.arrived.data();
+    const unsigned long long ticket = ++w_.ticket;
+    cuda::settle_lists<R>(batch, lists,
+                          {part_.base, indices, distances, w_.totals.data(), w_.seen.data(), ticket},
+                          part_.device, stream_);
+    wait_for_ticket(ticket);
+    w_.seen.data()[3] = 0;  // queries answered without a filter: none
+    return w_.seen.data()[1] == 0;
+  }
+
+  // Until the last kernel says that the answers are there: sooner than the driver says so.
+  void wait_for_ticket(unsigned long long ticket) const {
+    const volatile unsigned long long* seen = w_.seen.data() + 3;
+    for (std::int64_t looks = 1; *seen != ticket; ++looks) {
+      if (looks % 8192 != 0) continue;
+      const cudaError_t status = cudaStreamQuery(stream_);
+      if (status == cudaErrorNotReady) continue;
+      cuda::check(status, "cudaStreamQuery");
+      break;  // done, hence written
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+  }
+
   // The answers as they are; with `exact` also which queries are not answered yet.
   void write(bool filtered, std::uint32_t* exact) {
     cuda::write_lists(batch_, k_, part_.base, indices_, distances_, filtered, w_.exact_ids.data(), exact,
@@ -218,7 +340,8 @@ class PartSearch {
     KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, w_.counters.bytes(), stream_));
     codes.nan_queries = w_.counters.data() + 2;
     if (plan_.filtered && space.int8()) {
-      query_tile_ = cuda::choose_query_tile(space.shape, count, part_.device);
+      query_tile_ =
+          plan_.look ? cuda::scan_query_tile : cuda::choose_query_tile(space.shape, count, part_.device);
       codes.tile = query_tile_;
       const std::int64_t tiles = (count + query_tile_ - 1) / query_tile_;
       codes.codes = w_.query_codes.reserve(tiles * query_tile_ * space.shape.row_bytes(), stream_);
@@ -255,12 +378,42 @@ class PartSearch {
 
   Subset everyone() const { return {nullptr, batch_.count}; }
 
-  void settle(const Subset& subset, std::int64_t expected, bool bound_only, bool more = false) {
+  // `fresh`: how many of the k nearest so far are expected among the candidates; all of them, by default.
+  void settle(const Subset& subset, std::int64_t expected, bool bound_only, bool more = false,
+              std::int64_t fresh = -1) {
     if (list_k_ > tuning::largest_block_k) {
       cuda::settle_long(batch_, subset, expected, bound_only, part_.device, stream_);
     } else {
-      cuda::settle_candidates(batch_, subset, expected, bound_only, more, part_.device, stream_);
+      cuda::settle_candidates(batch_, subset, expected, fresh < 0 ? list_k_ : fresh, bound_only, more,
+                              part_.device, stream_);
     }
+  }
+
+  // The nearest of a sample spread over all rows, from one look at its pairs.
+  void look_at_sample() {
+    const std::int64_t step = std::max<std::int64_t>(1, part_.rows / plan_.sample);
+    const std::int64_t looked = std::min(plan_.sample, part_.rows);
+    const cuda::ListShape shape =
+        cuda::scan_shape(part_.space, part_.rows, looked, batch_.count, false, part_.device);
+    const cuda::Lists lists{w_.first.reserve(batch_.count * shape.lists, stream_),
+                            w_.second.reserve(batch_.count * shape.lists, stream_), shape};
+    cuda::scan_rows({part_.space,
+                     looked,
+                     step,
+                     part_.float_rows(),
+                     step * part_.float_stride(),
+                     part_.row_codes(),
+                     w_.floats.data(),
+                     cuda::float_query_stride(part_.space.dim),
+                     w_.query_codes.data(),
+                     query_tile_,
+                     batch_.count,
+                     lists,
+                     nullptr,
+                     0,
+                     {}},
+                    part_.device, stream_);
+    cuda::bound_by_lists(batch_, lists, part_.device, stream_);
   }
 
   void first_bound() {
@@ -299,8 +452,8 @@ class PartSearch {
              part_.space.form == cuda::Form::squared, stage, batch_.candidates},
             part_.device, stream_);
       }
-      settle(everyone(), done == 0 && part_.space.int8() ? plan_.sample : 2 * plan_.expected, false,
-             end != plan_.stage_ends.back());
+      settle(everyone(), open && done == 0 ? plan_.sample : 2 * plan_.expected, false,
+             end != plan_.stage_ends.back(), (list_k_ * (end - done) + end - 1) / end);
       done = end;
     }
   }
@@ -373,13 +526,16 @@ class Borrowed {
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
     // After a failure or a cancel kernels may still be on their way.
-    (void)cudaStreamSynchronize(workspace_->stream);
+    if (!complete_) (void)cudaStreamSynchronize(workspace_->stream);
     part_.give_workspace(std::move(workspace_));
   }
   Workspace& operator*() const { return *workspace_; }
   Workspace* operator->() const { return workspace_.get(); }
+  /// Nothing that anybody waits for is on the stream any more.
+  void complete() { complete_ = true; }
 
  private:
+  bool complete_ = false;
   Part& part_;
   std::unique_ptr<Workspace> workspace_;
 };
@@ -431,7 +587,7 @@ void search_alone(Part& part, const DatasetView& queries, std::int64_t first, st
                   const NeighborsView& out, const Execution& execution, std::uint64_t budget,
                   SearchStatistics& statistics) {
   const cuda::DeviceGuard guard(part.device);
-  const Borrowed w(part);
+  Borrowed w(part);
   wait_for(execution, w->stream);
   const Placed placed = place_queries(*w, queries, first, count, execution);
   if (out.space == MemorySpace::cuda && out.device == part.device) {
@@ -444,8 +600,9 @@ void search_alone(Part& part, const DatasetView& queries, std::int64_t first, st
     search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances, execution,
                    budget, statistics);
     copy_out(out, first, indices, distances, count, w->stream);
+    w->stream.synchronize();
   }
-  w->stream.synchronize();
+  w.complete();
 }
 
 template <class F>

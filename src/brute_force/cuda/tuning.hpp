@@ -33,6 +33,22 @@ inline constexpr double evaluated_seconds = 0.15e-9;
 inline constexpr double evaluated_byte_seconds = 0.6e-12;
 inline constexpr int most_stages = 8;
 
+/// One look at every pair instead of stages: up to this k, and so many pairs a query of its batch (each costs
+/// more than in a stage, but nine launches less are about 0.08 ms).
+inline constexpr std::int64_t largest_one_pass_k = 32;
+inline constexpr std::int64_t most_one_pass_pairs = std::int64_t{1} << 28;
+inline constexpr std::int64_t least_one_pass_rows = 4096;
+/// The same over a sample gives the first bound where rows are short: rows of the sample, and what a pair
+/// costs, for int8 and for float32 a fixed part and a part a value.
+inline constexpr std::int64_t least_look = 4096;
+inline constexpr std::int64_t most_look = 65536;
+inline constexpr double look_int8_seconds = 0.36e-12;
+inline constexpr double look_float_seconds = 0.25e-12;
+inline constexpr double look_value_seconds = 0.1e-12;
+/// Rows up to which short rows are worth int8 codes, which are longer than the rows, and the surplus.
+inline constexpr std::int64_t most_short_coded_rows = std::int64_t{1} << 18;
+inline constexpr double most_short_surplus = 8;
+
 /// Passes over the rows before queries that keep too many leave the filter.
 inline constexpr int most_passes = 3;
 

@@ -56,6 +56,12 @@ __device__ inline double canonical_reduce(double lane) {
   return __dadd_rn(lane, __shfl_xor_sync(0xffffffffU, lane, 1));
 }
 
+/// The same by one thread.
+__device__ inline double canonical_sum(const double (&l)[canonical_lanes]) {
+  return __dadd_rn(__dadd_rn(__dadd_rn(l[0], l[4]), __dadd_rn(l[2], l[6])),
+                   __dadd_rn(__dadd_rn(l[1], l[5]), __dadd_rn(l[3], l[7])));
+}
+
 template <Metric metric>
 __device__ inline double canonical_finish(double sum, double xx, double query_norm) {
   if constexpr (metric == Metric::euclidean) {

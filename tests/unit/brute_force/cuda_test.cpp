@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -246,6 +247,58 @@ TEST_P(CudaStages, TheBitsOfTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Dimensions, CudaStages, testing::Values(3, 16, 32, 64, 96, 128, 200, 768),
                          [](const auto& shape) { return "d" + std::to_string(shape.param); });
+
+// Small k over enough rows: one look at every pair instead of stages, and over a sample for the first bound.
+TEST_F(Cuda, OneLookAtEveryPair) {
+  struct Shape {
+    std::int64_t n, d, q;
+  };
+  const Shape shapes[] = {{4096, 1, 1},    {5000, 2, 3},     {20000, 3, 1},    {20001, 3, 4},
+                          {9001, 3, 130},  {30000, 4, 40},   {12345, 8, 129},  {8000, 13, 4},
+                          {8000, 16, 300}, {6000, 24, 77},   {7000, 32, 5},    {9000, 100, 2},
+                          {5000, 300, 4},  {40000, 3, 2000}, {600000, 3, 700}, {400000, 16, 900}};
+  const char* size = std::getenv("KITH_CONFORMANCE");
+  const bool reduced = size != nullptr && std::string(size) == "reduced";  // under sanitizers
+  for (const Shape& s : shapes) {
+    if (reduced && s.n * s.q > 1'000'000) continue;
+    for (const std::string kind : {"clustered", "sorted", "duplicates"}) {
+      const bool large = s.n * s.q > 100'000'000;
+      if (large && kind == "duplicates") continue;
+      for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8, Dtype::bf16}) {
+        if ((large || kind != "clustered") && dtype != Dtype::f32) continue;
+        const Rows rows(make(kind, s.n, s.d, 1), s.d, dtype, s.q % 2);
+        std::vector<float> asked = make(kind, s.q, s.d, 2);
+        if (dtype != Dtype::u8 && s.q > 3) {
+          asked[0] = std::numeric_limits<float>::quiet_NaN();
+          asked[static_cast<std::size_t>(s.d)] = std::numeric_limits<float>::infinity();
+        }
+        const Rows queries(asked, s.d, dtype);
+        const DeviceMemory data(rows.memory.data(), rows.memory.size());
+        const DeviceMemory device_queries(queries.memory.data(), queries.memory.size());
+        for (const Metric metric : all_metrics) {
+          if (large && metric != Metric::sqeuclidean) continue;
+          const auto cpu = BruteForce::build(rows.host, {metric});
+          for (const Filter filter : {Filter::automatic, Filter::int8, Filter::fp32}) {
+            if (filter == Filter::int8 && metric == Metric::manhattan) continue;
+            if (filter == Filter::fp32 && (metric == Metric::inner_product || metric == Metric::cosine))
+              continue;
+            const auto gpu = BruteForce::build(rows.view_on(data), {metric, filter}, on({0}));
+            for (const std::int64_t k : {1, 7, 32}) {
+              DeviceAnswer found(s.q, k, dtype);
+              gpu.search_into(queries.view_on(device_queries), found.view, on({0}));
+              expect_same(cpu.search(queries.host, k), found,
+                          kind + " " + std::to_string(s.n) + " x " + std::to_string(s.d) + ", " +
+                              std::to_string(s.q) + " queries, k " + std::to_string(k) + ", " +
+                              std::string(name(dtype)) + " " + std::string(name(metric)) + " " +
+                              std::string(name(filter)));
+              if (HasFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST_F(Cuda, ElementTypesFiltersAndStrides) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64, Dtype::f32}) {

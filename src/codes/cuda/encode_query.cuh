@@ -1,0 +1,224 @@
+// Coding one query by a warp; what encode.cu does for rows and queries shares its helpers. Everything is
+// float64; the sums may be taken in any order, as the factor 1 + 2^-30 on residuals and norms covers it
+// (docs/exact-contract.md, step 3).
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <math_constants.h>
+
+#include "codes/cuda/codes.hpp"
+#include "distance/cuda/canonical.cuh"
+
+namespace kith::cuda {
+
+inline constexpr double sum_error = 0x1p-30;
+// The threads of this thread's group, which come and go together.
+template <int G>
+__device__ inline unsigned group_mask() {
+  return G == 32 ? 0xffffffffU : 0xffU << (threadIdx.x % 32 / 8 * 8);
+}
+template <int G, class V>
+__device__ inline V group_sum(V value) {
+  [[maybe_unused]] const unsigned mask = group_mask<G>();
+#pragma unroll
+  for (int step = G / 2; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
+  return value;
+}
+template <int G>
+__device__ inline double group_max(double value) {
+  [[maybe_unused]] const unsigned mask = group_mask<G>();
+#pragma unroll
+  for (int step = G / 2; step > 0; step /= 2) value = fmax(value, __shfl_xor_sync(mask, value, step));
+  return value;
+}
+
+struct Look {
+  bool nan;
+  bool infinite;
+  double squares;  // cosine
+  double inverse;  // cosine: 1 / |x|
+};
+
+template <int G, class T>
+__device__ inline Look look_at(const T* row, std::int64_t dim, Metric metric, int lane) {
+  double nan = 0;
+  double infinite = 0;
+  double squares = 0;
+  for (std::int64_t i = lane; i < dim; i += G) {
+    const double x = widen(row[i]);
+    if (isnan(x)) nan = 1;
+    if (isinf(x)) infinite = 1;
+    if (metric == Metric::cosine) squares += x * x;
+  }
+  Look look{};
+  look.nan = group_max<G>(nan) > 0;
+  look.infinite = group_max<G>(infinite) > 0;
+  if (metric == Metric::cosine) {
+    look.squares = group_sum<G>(squares);
+    look.inverse = look.squares > 0 ? 1 / sqrt(look.squares) : 0;
+  }
+  return look;
+}
+
+// Value i in code space.
+template <class T>
+__device__ inline double in_code_space(const T* row, std::int64_t i, const Space& space, const Look& look) {
+  const double x = widen(row[i]);
+  if (space.metric == Metric::cosine) return x * look.inverse;
+  return space.mean == nullptr ? x * space.unit : (x - space.mean[i]) * space.unit;
+}
+
+// Bound on the 2-norm of the rounding errors in y itself.
+__device__ inline double space_error(const Space& space, double norm) {
+  if (space.metric == Metric::cosine) return 0x1p-50 * (1 + static_cast<double>(space.dim) * 0x1p-2);
+  return 0x1p-1000 + (space.mean == nullptr ? 0 : 0x1p-52 * norm * 1.001);
+}
+
+/// Codes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
+/// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
+/// the scalars.
+template <int G, class T>
+__device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, std::int64_t q,
+                                            std::int64_t queries, std::int64_t place, const Space& space,
+                                            const QueryCodes& out) {
+  const int lane = static_cast<int>(threadIdx.x) % G;
+  if (q >= queries) {
+    if (space.int8() && q < (queries + out.tile - 1) / out.tile * out.tile) {
+      for (int base = lane * 4; base < space.shape.row_bytes(); base += G * 4) {
+        *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = 0;
+      }
+    }
+    return {};
+  }
+  const T* row = data + q * stride;
+  if (out.values != nullptr) {
+    double* values = out.values + q * out.padded;
+    for (std::int64_t i = lane; i < out.padded; i += G) values[i] = i < space.dim ? widen(row[i]) : 0;
+  }
+
+  QueryScalars s;
+  const Look look = look_at<G>(row, space.dim, space.metric, lane);
+  if (space.metric == Metric::cosine) {
+    if constexpr (G == 1) {
+      double sum[canonical_lanes] = {};
+      for (std::int64_t i = 0; i < space.dim; i += canonical_lanes) {
+#pragma unroll
+        for (int l = 0; l < canonical_lanes; ++l) {
+          const double x = i + l < space.dim ? widen(row[i + l]) : 0;
+          sum[l] = __fma_rn(x, x, sum[l]);
+        }
+      }
+      s.canonical = __dsqrt_rn(canonical_sum(sum));
+    } else {
+      double sum = 0;
+      for (std::int64_t i = lane % canonical_lanes; i < space.dim; i += canonical_lanes) {
+        const double x = widen(row[i]);
+        sum = __fma_rn(x, x, sum);
+      }
+      s.canonical = __dsqrt_rn(canonical_reduce(sum));
+    }
+  }
+  double largest = 0;
+  double norm = 0;
+  for (std::int64_t i = lane; i < space.dim; i += G) {
+    const double y = in_code_space(row, i, space, look);
+    largest = fmax(largest, fabs(y));
+    norm += space.form == Form::absolute ? fabs(y) : y * y;
+  }
+  largest = group_max<G>(largest);
+  norm = group_sum<G>(norm);
+  if (space.form != Form::absolute) norm = sqrt(norm);
+  bool special = look.infinite;
+  if (space.metric == Metric::cosine) {
+    special = special || !(look.squares >= 0x1p-900 && look.squares <= 0x1p900);
+  } else if (space.int8()) {
+    // A zero query ties with every row under the inner product.
+    special =
+        special || !(largest <= largest_query) || (space.metric == Metric::inner_product && largest == 0);
+  } else if (sizeof(T) == 8) {
+    special = special || !(largest <= largest_query);
+  } else {
+    special = false;  // float32 arithmetic says what is true of infinite values, too
+  }
+  s.kind = look.nan ? QueryKind::nan : (special ? QueryKind::special : QueryKind::regular);
+  const double error = space_error(space, norm);
+
+  const bool regular = s.kind == QueryKind::regular;
+  if (space.int8()) {
+    double step = space.step;
+    if (space.form == Form::cauchy) {
+      step = static_cast<double>(static_cast<float>(largest / 127));
+      if (step < 0x1p-60) step = 1;
+    }
+    const double inverse = 1 / step;
+    double residual_sq = 0;
+    double code_sq = 0;
+    double code_sum = 0;
+    const int width = static_cast<int>(space.shape.row_bytes());
+    for (int base = lane * 4; base < width; base += G * 4) {
+      std::uint32_t packed = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int i = base + j;
+        if (i >= space.dim || !regular) continue;
+        int code = 0;
+        if (space.raw_integers) {
+          code = static_cast<int>(widen(row[i])) - space.offset();
+        } else {
+          const double y = in_code_space(row, i, space, look);
+          code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
+          const double difference = y - code * step;
+          residual_sq += difference * difference;
+        }
+        code_sq += code * code;
+        code_sum += code;
+        packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      }
+      *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = packed;
+    }
+    s.scale = space.raw_integers ? 1 : step;
+    s.code_sq = group_sum<G>(code_sq);
+    s.code_sum = group_sum<G>(code_sum);
+    s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
+    s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
+  } else if (out.floats != nullptr) {
+    double residual = 0;
+    for (std::int64_t i = lane; i < out.float_stride; i += G) {
+      float code = 0;
+      if (i < space.dim) {
+        if constexpr (sizeof(T) == 8) {
+          const double y = in_code_space(row, i, space, look);
+          code = static_cast<float>(y);
+          const double difference = y - static_cast<double>(code);
+          residual += space.form == Form::absolute ? fabs(difference) : difference * difference;
+        } else {
+          code = static_cast<float>(widen(row[i]));
+        }
+      }
+      out.floats[q * out.float_stride + i] = code;
+    }
+    if constexpr (sizeof(T) == 8) {
+      residual = group_sum<G>(residual);
+      s.residual = (space.form == Form::absolute ? residual : sqrt(residual)) * (1 + sum_error) + error;
+    }
+  }
+  if (lane == 0) {
+    if (look.nan && out.nan_queries != nullptr) atomicAdd(out.nan_queries, 1ULL);
+    if (out.scalars != nullptr) out.scalars[q] = s;
+  }
+  return s;
+}
+
+/// What a search without stages begins with, by one thread a query.
+template <class T>
+__device__ inline void start_query(std::int64_t q, const QueryCodes& out) {
+  if (out.arrived != nullptr) out.arrived[q] = 0;
+  if (out.best != nullptr) {
+    using R = std::conditional_t<sizeof(T) == 8, double, float>;
+    static_cast<R*>(out.best)[q] = static_cast<R>(CUDART_INF);
+  }
+}
+
+}  // namespace kith::cuda
