@@ -3,7 +3,7 @@
 // force; and from page-locked host memory to answers there.
 //   gpu_trees [--repeat N] [--device cuda:0] [--json FILE] [--rows N]... [--index kd_tree|octree]... [--k
 //   K]...
-//             [--only build|search|host]
+//             [--leaf-size N] [--only build|search|host]
 // Points: uniform in a cube; coast, walks of short steps with noise, most of space empty; coast twice, half
 // of its rows copies of others; flood, half of the uniform rows one point; outlier, one of them far away.
 #include <algorithm>
@@ -131,10 +131,10 @@ std::uint64_t pool_bytes(int device, cudaMemPoolAttr attribute) {
   return bytes;
 }
 
-kith::PointTree build(const std::string& index, const kith::DatasetView& rows,
+kith::PointTree build(const std::string& index, const kith::DatasetView& rows, std::int64_t leaf_size,
                       const kith::Execution& execution) {
-  if (index == "octree") return kith::Octree::build(rows, {}, execution);
-  return kith::KdTree::build(rows, {}, execution);
+  if (index == "octree") return kith::Octree::build(rows, {kith::Metric::sqeuclidean, leaf_size}, execution);
+  return kith::KdTree::build(rows, {kith::Metric::sqeuclidean, leaf_size}, execution);
 }
 
 // Room for an answer, in GPU memory or page-locked.
@@ -220,6 +220,7 @@ class Report {
 
 struct Options {
   int repeat = 15;
+  std::int64_t leaf_size = 0;
   std::string device = "cuda:0";
   std::string json, only;
   std::vector<std::int64_t> sizes, ks;
@@ -233,11 +234,12 @@ void measure_builds(const Options& options, const kith::Execution& execution, Re
     for (const char* kind : {"uniform", "coast", "coast twice", "flood", "outlier"}) {
       const DeviceRows rows(points(kind, n), device);
       for (const std::string& index : options.indexes) {
-        const Times times = time_of(options.repeat, [&] { (void)build(index, rows.view, execution); });
+        const Times times =
+            time_of(options.repeat, [&] { (void)build(index, rows.view, options.leaf_size, execution); });
         const std::uint64_t before = pool_bytes(device, cudaMemPoolAttrUsedMemCurrent);
         std::uint64_t reset = 0;
         check(cudaMemPoolSetAttribute(pool_of(device), cudaMemPoolAttrUsedMemHigh, &reset));
-        const kith::PointTree tree = build(index, rows.view, execution);
+        const kith::PointTree tree = build(index, rows.view, options.leaf_size, execution);
         const double peak = static_cast<double>(pool_bytes(device, cudaMemPoolAttrUsedMemHigh) - before) /
                             static_cast<double>(n);
         const double kept = static_cast<double>(tree.memory_bytes()) / static_cast<double>(n);
@@ -259,7 +261,7 @@ void measure_searches(const Options& options, const kith::Execution& execution, 
       // Rows come in no order: as queries they are shuffled ones.
       const DeviceRows rows(points(kind, n), device);
       for (const std::string& index : options.indexes) {
-        const kith::PointTree tree = build(index, rows.view, execution);
+        const kith::PointTree tree = build(index, rows.view, options.leaf_size, execution);
         for (const std::int64_t k : options.ks) {
           const Answer answer(n, k, kith::MemorySpace::cuda, device);
           const auto add = [&](const char* what, const DeviceRows& queries, const Answer& found,
@@ -309,8 +311,9 @@ void measure_host(const Options& options, const kith::Execution& execution, Repo
                        cudaMemcpyDeviceToHost));
     });
     for (const std::string& index : options.indexes) {
-      const Times times = time_of(
-          repeat, [&] { (void)build(index, rows, execution).all_knn_into(host.view, true, execution); });
+      const Times times = time_of(repeat, [&] {
+        (void)build(index, rows, options.leaf_size, execution).all_knn_into(host.view, true, execution);
+      });
       char note[80];
       std::snprintf(note, sizeof note, "k = 8; the copies alone %.3f ms", copies.median);
       report.add("end to end", index, "uniform", n, times,
@@ -337,6 +340,8 @@ int run(int argc, char** argv) {
       options.indexes.emplace_back(argv[++i]);
     } else if (text == "--k" && more) {
       options.ks.push_back(std::atoll(argv[++i]));
+    } else if (text == "--leaf-size" && more) {
+      options.leaf_size = std::atoll(argv[++i]);
     } else if (text == "--only" && more) {
       options.only = argv[++i];
     } else {

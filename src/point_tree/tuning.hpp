@@ -12,6 +12,9 @@ inline constexpr std::int64_t octree_leaf_size = 48;
 inline constexpr std::int64_t cuda_leaf_size = 32;  ///< of both, built on a GPU: a point a lane
 inline constexpr std::int64_t largest_leaf = 4096;
 
+/// Leaves' worth of points that a node of leaves takes on a GPU; leaves are two thirds full.
+inline constexpr std::int64_t filling_leaves = 8;
+
 /// Bits of a code on a GPU beyond those that number the points: fewer leave more points for another round,
 /// eight more are another pass of the sort.
 inline constexpr int spare_code_bits = 14;

@@ -2,6 +2,7 @@
 #include <math_constants.h>
 
 #include "point_tree/cuda/build_common.cuh"
+#include "point_tree/tuning.hpp"
 
 namespace kith::point_tree::build_steps {
 namespace {
@@ -50,12 +51,14 @@ __device__ Id keys_below(const std::uint64_t* keys, Id count, std::uint64_t key)
 constexpr int divide_threads = 128;
 constexpr int held_codes = 256;  // of a warp, in shared memory
 
-// A warp divides a node by the rule of the octree on the CPU: the largest part is cut at the highest bit in
-// which its codes differ, until there are 16 parts or none is too large. Lane i holds part i; parts stay in
-// order.
+// A warp divides a node: a part is cut at the highest bit in which its codes differ, until there are 16 parts
+// or none is too large for a leaf. The largest part comes first, as in the octree on the CPU, until each
+// would about fill a node with leaves; then the smallest that is no leaf, so that the places that are left
+// take leaves, and the parts that stay nodes are full ones. Lane i holds part i; parts stay in order.
 template <class Id>
-__global__ void __launch_bounds__(128) divide_kernel(const std::uint64_t* keys, Sketch<Id>* nodes,
-                                                     Range<Id>* stuck, Counts* counts, int step, Id leaf) {
+__global__ void __launch_bounds__(divide_threads)
+    divide_kernel(const std::uint64_t* keys, Sketch<Id>* nodes, Range<Id>* stuck, Counts* counts, int step,
+                  Id leaf, Id fill) {
   __shared__ std::uint64_t held[divide_threads / 32][held_codes];
   std::uint64_t* mine = held[threadIdx.x / 32];
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -80,11 +83,13 @@ __global__ void __launch_bounds__(128) divide_kernel(const std::uint64_t* keys, 
     bool same = false;  // one code
     int parts = 1;
     while (parts < node_width) {
-      const Id candidate = count > leaf && !same ? count : 0;
-      const Id most = largest(candidate);
-      if (most == 0) break;
-      const int who = __ffs(static_cast<int>(__ballot_sync(full, candidate == most))) - 1;
+      Id rank = 0;
+      if (count > leaf && !same) rank = count > fill ? count : fill + 1 - count;
+      const Id first_rank = largest(rank);
+      if (first_rank == 0) break;
+      const int who = __ffs(static_cast<int>(__ballot_sync(full, rank == first_rank))) - 1;
       const Id from = __shfl_sync(full, begin, who);
+      const Id most = __shfl_sync(full, count, who);
       const std::uint64_t low = codes[from];
       const std::uint64_t high = codes[from + most - 1];
       if (low == high) {
@@ -321,7 +326,8 @@ void divide(const std::uint64_t* keys, Sketch<Id>* nodes, Range<Id>* stuck, Coun
             std::int64_t leaf_size, int device, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(cuda::processors(device)) * 16;
   divide_kernel<<<blocks, divide_threads, 0, stream>>>(keys, nodes, stuck, counts, step,
-                                                       static_cast<Id>(leaf_size));
+                                                       static_cast<Id>(leaf_size),
+                                                       static_cast<Id>(tuning::filling_leaves * leaf_size));
   cuda::check_launch("divide");
 }
 

@@ -552,6 +552,22 @@ TEST_F(CudaTrees, TheMemoryLimitHolds) {
   EXPECT_NO_THROW((void)KdTree::build(rows.view(), {}, execution));
 }
 
+TEST_F(CudaTrees, ATreeIsAtMostTwiceItsPoints) {
+  // Of every size between two powers of 16, clusters of several densities.
+  for (std::int64_t count = 40000; count < 700000; count = count * 5 / 4) {
+    Random random(39);
+    Matrix m = empty(count, 3);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double spread = std::ldexp(1.0, -static_cast<int>(i % 8));
+      for (std::int64_t j = 0; j < 3; ++j)
+        m.row(i)[j] = static_cast<double>(i % 8 * j) + spread * random.uniform();
+    }
+    const Rows rows(m, Dtype::f32);
+    const KdTree tree = KdTree::build(rows.view(), {}, on_gpu());
+    EXPECT_LE(tree.memory_bytes(), static_cast<std::uint64_t>(2 * count * 12)) << count << " points";
+  }
+}
+
 TEST_F(CudaTrees, CancelledAndReported) {
   Random random(41);
   const Rows rows(uniform(50000, 3, random), Dtype::f32);
