@@ -26,32 +26,46 @@
 namespace kith::point_tree {
 namespace {
 
-// Sorting and packing a tree pay from this many queries on, and from this share of the points.
-constexpr std::int64_t least_sorted = 4096;
-constexpr std::int64_t least_group_share = 64;
+// Sorting queries pays from this many on. Groups pay where there are enough of them to fill the device, and
+// where 32 queries that follow each other lie close in terms of points: from some 200 sqrt(points) on, as
+// measured from 65,536 to 10 million points; the tree's own rows always do.
+constexpr std::int64_t least_sorted = std::int64_t{1} << 18;
+constexpr std::int64_t least_own_groups = std::int64_t{1} << 14;
+constexpr double least_groups = 200;
 // Sums of three squares of differences stay finite in float.
 constexpr double plain_limit = 0x1p60;
 constexpr std::int64_t most_sorted = std::int64_t{1} << 31;
 constexpr std::int64_t most_at_once = std::int64_t{1} << 24;  // queries between two polls
 constexpr std::int64_t small_list = std::int64_t{1} << 14;    // queries whose lists a workspace keeps
 
-// Counters of a search: [count_slots][2] of pairs and candidates that only grow, then those that start at 0.
+// Counters of a search: [count_slots][2] of pairs and candidates, and some more. The last kernel of a search
+// brings them to the host and sets them to 0.
 constexpr int slots = 2 * cuda::count_slots;
 enum Counter : int { unanswered = slots, left_over, nan_query, usable, counters };
 
 struct Workspace {
-  explicit Workspace(int ordinal) : device(ordinal), counts(counters, stream), lists(2 * small_list, stream) {
+  explicit Workspace(int ordinal)
+      : device(ordinal), counts(counters, stream), arrived(1, stream), lists(2 * small_list, stream) {
+    cuda::keep_some_memory(ordinal);
     seen.reserve(counters);
-    std::fill_n(seen.data(), static_cast<std::size_t>(counters), 0ULL);
     KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
+    KITH_CUDA(cudaMemsetAsync(arrived.data(), 0, arrived.bytes(), stream));
   }
   int device;
   cuda::Stream stream;
   cuda::Buffer<unsigned long long> counts;
-  cuda::PinnedBuffer<unsigned long long> seen;  ///< the counters after the last look
+  cuda::Buffer<unsigned> arrived;               ///< blocks of the last kernel
+  cuda::PinnedBuffer<unsigned long long> seen;  ///< the counters, where the host reads them
   cuda::Buffer<std::int64_t> lists;
   cuda::Uploader uploader;
 };
+
+// Of one of the two that are spread.
+std::int64_t sum(const unsigned long long* seen) {
+  unsigned long long total = 0;
+  for (int i = 0; i < cuda::count_slots; ++i) total += seen[2 * i];
+  return static_cast<std::int64_t>(total);
+}
 
 // A workspace for the length of a search.
 class Borrowed {
@@ -73,7 +87,10 @@ class Borrowed {
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
     // After a failure or a cancel kernels may still be on their way; such a workspace is not used again.
-    if (cudaStreamSynchronize(workspace_->stream) != cudaSuccess || !whole_) return;
+    if (!whole_) {
+      (void)cudaStreamSynchronize(workspace_->stream);
+      return;
+    }
     const std::scoped_lock lock(mutex());
     if (idle().size() < most_idle) idle().push_back(std::move(workspace_));
   }
@@ -118,10 +135,15 @@ int device_of(const Execution& execution) {
 
 template <class T>
 cuda::AnyTree<T> any_tree(const Tree& tree, const DeviceTree& there) {
-  return {tree.points,        tree.dim,
-          tree.nodes,         node_bytes<T>(tree.dim),
-          there.nodes.data(), reinterpret_cast<const T*>(there.coordinates.data()),
-          there.rows.data(),  tree.wide_rows};
+  return {tree.points,
+          tree.dim,
+          tree.nodes,
+          node_bytes<T>(tree.dim),
+          there.nodes.data(),
+          reinterpret_cast<const T*>(there.coordinates.data()),
+          there.rows.data(),
+          tree.wide_rows,
+          sizeof(T) == 4 && !tree.wide_rows && tree.rows <= 0xffffffffLL};
 }
 
 // The axes of a Morton curve through the tree's box: the widest, as many as 30 bits serve well.
@@ -161,7 +183,7 @@ class NearestSearch {
         device_(device_of(execution)),
         guard_(device_),
         count_(asked.queries != nullptr ? asked.queries->rows : tree.points),
-        regime_(choose_regime(tree, count_, out.k)),
+        regime_(choose_regime(tree, count_, out.k, asked.queries == nullptr)),
         progress_(execution, stage, std::max<std::int64_t>(1, asked.count(tree))),
         left_(left) {}
 
@@ -171,7 +193,6 @@ class NearestSearch {
     statistics_.filter = sizeof(T) == 4 ? "fp32" : "none";
     statistics_.instruction_set = std::string("cuda ") + name(regime_);
     statistics_.nan_rows = tree_.nan_rows;
-    cuda::keep_some_memory(device_);
     there_ = on_device(tree_, device_);
     workspace_ = std::make_unique<Borrowed>(device_);
     w_ = &**workspace_;
@@ -214,7 +235,7 @@ class NearestSearch {
       if (packed + fixed < limit / 2) {
         fixed += packed;
       } else {
-        regime_ = self() ? Regime::warps : Regime::sorted_warps;
+        regime_ = Regime::sorted_warps;
         statistics_.instruction_set = std::string("cuda ") + name(regime_);
       }
     }
@@ -274,7 +295,7 @@ class NearestSearch {
     const auto rough = static_cast<std::uint64_t>(count_) *
                            static_cast<std::uint64_t>(out_.k * cell() + 64 + 16 * tree_.dim) +
                        static_cast<std::uint64_t>(tree_.points) * 64;
-    if (rough < much / 2 && out_.k <= cuda::largest_lane_k) return much;
+    if (rough < much / 2 && cuda::is_short(any_tree<T>(tree_, *there_), out_.k)) return much;
     std::size_t free = 0;
     std::size_t total = 0;
     KITH_CUDA(cudaMemGetInfo(&free, &total));
@@ -340,14 +361,7 @@ class NearestSearch {
 
   void search_batch(std::int64_t first, std::int64_t count) {
     auto* counts = w_->counts.data();
-    auto* seen = w_->seen.data();
-    if (std::any_of(seen + slots, seen + counters, [](auto value) { return value != 0; }) ||
-        regime_ == Regime::groups) {
-      KITH_CUDA(cudaMemsetAsync(counts + slots, 0, (counters - slots) * sizeof *counts, stream_));
-    }
-    const std::uint64_t before = sum(seen);
-    const std::uint64_t kept_before = sum(seen + 1);
-
+    const auto* seen = w_->seen.data();
     std::int64_t* lists = w_->lists.data();
     if (count > small_list) lists = lists_.reserve(2 * count, stream_);
     const cuda::HandedOn unanswered_list{lists, counts + unanswered};
@@ -375,6 +389,9 @@ class NearestSearch {
     warps.endless = left_list;
     warps.nan_queries = counts + nan_query;
     warps.counts = counts;
+    warps.report = w_->seen.data();
+    warps.reported = counters;
+    warps.arrived = w_->arrived.data();
     if (!self()) warps.queries = place_queries(first, count);
     if (regime_ == Regime::groups) {
       search_groups(first, count, warps, unanswered_list);
@@ -390,11 +407,9 @@ class NearestSearch {
       }
       launch(warps);
     }
-    KITH_CUDA(cudaMemcpyAsync(seen, counts, w_->counts.bytes(), cudaMemcpyDeviceToHost, stream_));
-    // Only what the last batch has left is waited for, unless the host has something to do.
     KITH_CUDA(cudaStreamSynchronize(stream_));
-    statistics_.pairs += static_cast<std::int64_t>(sum(seen) - before);
-    statistics_.candidates += static_cast<std::int64_t>(sum(seen + 1) - kept_before);
+    statistics_.pairs += sum(seen);
+    statistics_.candidates += sum(seen + 1);
     statistics_.fallbacks += static_cast<std::int64_t>(seen[unanswered]);
     statistics_.nan_queries += static_cast<std::int64_t>(seen[nan_query]);
     take_left(left_list, static_cast<std::int64_t>(seen[left_over]), self() ? 0 : first);
@@ -406,12 +421,6 @@ class NearestSearch {
       }
     }
     progress_.advance(count);
-  }
-
-  static std::uint64_t sum(const unsigned long long* seen) {
-    std::uint64_t total = 0;
-    for (int i = 0; i < cuda::count_slots; ++i) total += seen[2 * i];
-    return total;
   }
 
   const std::uint32_t* order(const cuda::DeviceRows& queries, std::int64_t count, double limit,
@@ -590,7 +599,6 @@ class RadiusSearch {
         device_(device_of(execution)),
         guard_(device_),
         progress_(execution, stage, std::max<std::int64_t>(1, queries.rows)) {
-    cuda::keep_some_memory(device_);
     there_ = on_device(tree_, device_);
     workspace_ = std::make_unique<Borrowed>(device_);
     w_ = &**workspace_;
@@ -729,6 +737,9 @@ class RadiusSearch {
       s.queries = {uploaded_.data(), rows.dtype, rows.dim};
     }
     s.counts = w_->counts.data();
+    s.report = w_->seen.data();
+    s.reported = counters;
+    s.arrived = w_->arrived.data();
     s.nan_queries = w_->counts.data() + nan_query;
     if (count >= least_sorted) {
       const std::size_t bytes = cuda::sort_bytes(count);
@@ -744,22 +755,15 @@ class RadiusSearch {
   }
 
   void run(const cuda::WarpSearch<T>& search) {
-    KITH_CUDA(cudaMemsetAsync(w_->counts.data() + slots, 0, (counters - slots) * 8, stream_));
     const auto memory = cuda::warp_memory(search, tree_.levels, device_);
     if (memory.scratch > 0) scratch_.reserve(memory.warps * memory.scratch, stream_);
     cuda::search_radius(search, tree_.levels, memory, scratch_.data(), device_, stream_);
   }
 
   void look() {
-    auto* seen = w_->seen.data();
-    std::uint64_t before[2] = {0, 0};
-    for (int i = 0; i < slots; ++i) before[i % 2] += seen[i];
-    KITH_CUDA(cudaMemcpyAsync(seen, w_->counts.data(), w_->counts.bytes(), cudaMemcpyDeviceToHost, stream_));
     KITH_CUDA(cudaStreamSynchronize(stream_));
-    std::uint64_t after[2] = {0, 0};
-    for (int i = 0; i < slots; ++i) after[i % 2] += seen[i];
-    statistics_.pairs += static_cast<std::int64_t>(after[0] - before[0]);
-    statistics_.candidates += static_cast<std::int64_t>(after[1] - before[1]);
+    statistics_.pairs += sum(w_->seen.data());
+    statistics_.candidates += sum(w_->seen.data() + 1);
   }
 
   const Tree& tree_;
@@ -799,16 +803,18 @@ const char* name(Regime regime) {
   return "";
 }
 
-Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k) {
-  if (queries < least_sorted || queries >= most_sorted) return Regime::warps;
-  bool plain = !tree.is_double() && !tree.wide_rows && tree.dim <= 3 &&
-               tree.points < cuda::most_packed_points && k <= cuda::largest_group_k &&
-               cuda::group_stack(tree.levels) > 0 && queries >= tree.points / least_group_share &&
-               tree.points > 0;
+Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own) {
+  const std::int64_t least =
+      own ? least_own_groups
+          : static_cast<std::int64_t>(least_groups * std::sqrt(static_cast<double>(tree.points)));
+  bool groups = queries >= least && queries < most_sorted && !tree.is_double() && !tree.wide_rows &&
+                tree.dim <= 3 && tree.points > 0 && tree.points < cuda::most_packed_points &&
+                k <= cuda::largest_group_k && cuda::group_stack(tree.levels) > 0;
   for (std::size_t j = 0; j < tree.lower.size(); ++j) {
-    plain = plain && std::fabs(tree.lower[j]) <= plain_limit && std::fabs(tree.upper[j]) <= plain_limit;
+    groups = groups && std::fabs(tree.lower[j]) <= plain_limit && std::fabs(tree.upper[j]) <= plain_limit;
   }
-  return plain ? Regime::groups : Regime::sorted_warps;
+  if (groups) return Regime::groups;
+  return own || (queries >= least_sorted && queries < most_sorted) ? Regime::sorted_warps : Regime::warps;
 }
 
 SearchStatistics nearest_on_device(const Tree& tree, const Asked& asked, double radius,

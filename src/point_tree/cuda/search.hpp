@@ -14,8 +14,9 @@ enum class Regime : std::uint8_t {
   groups,        ///< 32 neighbouring queries a warp
 };
 
-/// The one place that chooses: what is searched, by how many queries, for how many neighbours.
-Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k);
+/// The one place that chooses: what is searched, by how many queries, for how many neighbours; whether they
+/// are the tree's own rows.
+Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own);
 const char* name(Regime regime);
 
 }  // namespace kith::point_tree

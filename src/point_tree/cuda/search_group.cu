@@ -9,11 +9,13 @@
 // bound.
 //
 // Those sums are not canonical distances, but they bound them (docs/exact-contract.md, step 10): at the end
-// the few candidates that the last limit keeps are evaluated in float64, and the warp sorts each query's keys
-// by (distance, row), a lane a key.
+// the few candidates that the last limit keeps are evaluated in float64, and each lane sorts its keys,
+// distance above row, in registers.
 //
 // A lane with more candidates at one distance than there is room for hands its query on.
+#include <algorithm>
 #include <cfloat>
+#include <utility>
 
 #include "cuda/launch.hpp"
 #include "point_tree/cuda/search_kernels.hpp"
@@ -25,27 +27,37 @@ constexpr unsigned everyone = 0xffffffffU;
 constexpr int warps_a_block = 2;
 constexpr int row = 33;  // lanes of one slot, apart by one: reading a lane's slots meets no bank twice
 
-// Points around its own that a group of the tree's points takes its first bound from.
-// Candidates a lane has room for.
+// Points around a group that it takes its first bounds from.
 template <int K>
-constexpr int capacity = K <= 8 ? 16 : (K <= 16 ? 40 : (K <= 32 ? 48 : 96));
+constexpr int seeds = K <= 16 ? 64 : 96;
 
+// A run of queries whose box, widened by their usual step, is larger than so many cubes of it is cut.
+constexpr float most_cubes = 300;
+
+// Candidates a lane has room for, and sums that wait to be merged into its list, `merged` at a time.
 template <int K>
-constexpr int seeds = (K <= 16 ? 32 : 64);
+constexpr int capacity = K <= 8 ? 24 : (K <= 16 ? 32 : (K <= 24 ? 56 : 72));
+template <int K>
+constexpr int merged = K <= 8 ? 4 : 8;
+template <int K>
+constexpr int waiting = K <= 8 ? 8 : 16;
+
+// Blocks that a multiprocessor should have registers for.
+template <int K>
+constexpr int blocks_at_once = K <= 8 ? 14 : (K <= 24 ? 10 : 8);
 
 struct Pending {
   float low;
   std::uint32_t begin, count;
 };
 
-struct Kept {
-  std::uint32_t place;
-  float sum;
-};
+// Staged points and waiting sums, and at the end eight keys a lane.
+template <int K>
+constexpr int passing_bytes = std::max(64 * 16 + waiting<K> * row * 4, 8 * row * 8);
 
 template <int K>
 __host__ __device__ constexpr int shared_bytes(int stack) {
-  const int bytes = 64 * 16 + capacity<K> * row * 8 + stack * static_cast<int>(sizeof(Pending));
+  const int bytes = passing_bytes<K> + capacity<K> * row * 4 + stack * static_cast<int>(sizeof(Pending));
   return (bytes + 15) / 16 * 16;
 }
 
@@ -96,20 +108,70 @@ __device__ float largest(float value) {  // of values that are not negative
   return __uint_as_float(__reduce_max_sync(everyone, __float_as_uint(value)));
 }
 
-// Sorts a key a lane among `width` neighbouring lanes (Batcher's bitonic sort).
-template <int width>
-__device__ unsigned long long sort_lanes(unsigned long long key, int lane, bool down = false) {
-#pragma unroll
-  for (int size = 2; size <= width; size *= 2) {
-#pragma unroll
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      const unsigned long long other = __shfl_xor_sync(everyone, key, stride);
-      const bool up = ((lane & size) == 0 || size == width) != (down && size == width);
-      const bool low = (lane & stride) == 0;
-      key = ((other < key) == (low == up)) ? other : key;
+__device__ void order(float& a, float& b) {
+  const float low = fminf(a, b);
+  b = fmaxf(a, b);
+  a = low;
+}
+__device__ void order(unsigned long long& a, unsigned long long& b) {
+  const unsigned long long low = b < a ? b : a;
+  b = b < a ? a : b;
+  a = low;
+}
+
+// Registers have no addresses: which two are compared must be known to the compiler, so these networks are
+// spelled out by templates, not loops.
+template <int stride, bool (*applies)(int), int n, class V, int... x>
+__device__ void compare_all(V (&v)[n], std::integer_sequence<int, x...> /*positions*/) {
+  const auto one = [&]<int i>() {
+    if constexpr (applies(i)) order(v[i], v[i + stride]);
+  };
+  (one.template operator()<x>(), ...);
+}
+
+template <int p, int stride>
+__host__ __device__ constexpr bool in_odd_even_merge(int x) {
+  return x >= stride % p && (x - stride % p) / stride % 2 == 0 && x / (2 * p) == (x + stride) / (2 * p);
+}
+template <int stride, int before>
+__host__ __device__ constexpr bool in_bitonic_merge(int x) {
+  return ((x + before) & stride) == 0;
+}
+
+// Sorts: odd-even merge sort (Batcher 1968).
+template <int p = 1, int stride = 1, int n, class V>
+__device__ void sort_registers(V (&v)[n]) {
+  if constexpr (p < n) {
+    if constexpr (stride < n) {
+      compare_all<stride, in_odd_even_merge<p, stride>>(v, std::make_integer_sequence<int, n - stride>());
+    }
+    if constexpr (stride > 1) {
+      sort_registers<p, stride / 2>(v);
+    } else {
+      sort_registers<2 * p, 2 * p>(v);
     }
   }
-  return key;
+}
+
+// Sorts what first rises and then falls, also if imagined to begin with as many -inf as a power of two lacks.
+template <int stride, int n>
+__device__ void merge_bitonic(float (&list)[n]) {
+  constexpr int whole = n <= 8 ? 8 : (n <= 16 ? 16 : (n <= 32 ? 32 : 64));
+  if constexpr (stride > 0) {
+    if constexpr (stride < n) {
+      compare_all<stride, in_bitonic_merge<stride, whole - n>>(list,
+                                                               std::make_integer_sequence<int, n - stride>());
+    }
+    merge_bitonic<stride / 2>(list);
+  }
+}
+
+// The n smallest of a sorted list of n and of m sorted values, sorted.
+template <int n, int m>
+__device__ void merge_registers(float (&list)[n], const float (&values)[m]) {
+#pragma unroll
+  for (int i = 0; i < m; ++i) list[n - m + i] = fminf(list[n - m + i], values[m - 1 - i]);
+  merge_bitonic<32>(list);
 }
 
 template <int K, bool manhattan>
@@ -119,8 +181,9 @@ class Group {
       : s_(search),
         lane_(static_cast<int>(threadIdx.x) % 32),
         staged_(reinterpret_cast<float4*>(memory)),
-        kept_(reinterpret_cast<Kept*>(memory + 64 * 16)),
-        stack_(reinterpret_cast<Pending*>(memory + 64 * 16 + capacity<K> * row * 8)) {}
+        sums_(reinterpret_cast<float*>(memory + 64 * 16)),
+        kept_(reinterpret_cast<std::uint32_t*>(memory + passing_bytes<K>)),
+        stack_(reinterpret_cast<Pending*>(kept_ + capacity<K> * row)) {}
 
   // Queries [first, first + count) of the batch, count <= 32.
   __device__ void run(std::int64_t first, int count) {
@@ -132,13 +195,18 @@ class Group {
     query_ = self ? s_.tree.points[place] : s_.queries[place];
     own_ = self && !s_.include_self ? static_cast<std::uint32_t>(place) : everyone;
     limit_ = fminf(s_.limit, FLT_MAX);
-    clear();
-    if (self) seed(first, count);
-    for (int from = 0; from < count;) {
-      const int to = compact_part(from, count);
-      active_ = lane_ >= from && lane_ < to;
+    // Of the tree's own points a group takes its first bounds from those around it, all lanes together.
+    int from = self ? -1 : 0;
+#pragma unroll 1
+    while (from < count) {
+      const bool bounds_only = from < 0;
+      const int to = bounds_only ? 0 : compact_part(from, count);
+      active_ = bounds_only || (lane_ >= from && lane_ < to);
       most_ = largest(active_ ? limit_ : 0.0f);
-      walk();
+      std::int64_t around = -1;
+      if (bounds_only) around = first + count / 2;
+      if (!self) around = nearest_point();
+      walk(around, bounds_only ? 0 : 1);
       from = to;
     }
     finish(real);
@@ -149,14 +217,6 @@ class Group {
   __device__ void clear() {
 #pragma unroll
     for (int i = 0; i < K; ++i) list_[i] = i < K - s_.answer.k ? -INFINITY : INFINITY;
-  }
-  __device__ void insert(float sum) {
-#pragma unroll
-    for (int i = K - 1; i > 0; --i) list_[i] = fmaxf(list_[i - 1], fminf(list_[i], sum));
-    list_[0] = fminf(list_[0], sum);
-  }
-  __device__ void tighten() {
-    if (!dead_) limit_ = fminf(limit_, __fmaf_rn(list_[K - 1], s_.scale, s_.tiny));
   }
 
   // The end of a run of queries from `from` on that one walk serves well, and their box. A curve through
@@ -189,64 +249,127 @@ class Group {
       float volume = 1;
 #pragma unroll
       for (int j = 0; j < 3; ++j) volume *= box_.upper[j] - box_.lower[j] + 2 * usual;
-      if (volume <= 250 * usual * usual * usual || greatest == 0.0f) return to;
+      if (volume <= most_cubes * usual * usual * usual || greatest == 0.0f) return to;
       to = __ffs(static_cast<int>(__ballot_sync(everyone, in && lane_ < to - 1 && step == greatest)));
     }
   }
 
-  // k of the points around a group lie within this of each: no candidates yet, the walk meets them again.
-  __device__ void seed(std::int64_t first, int count) {
-    std::int64_t begin = first + count / 2 - seeds<K> / 2;
-    const std::int64_t last = s_.tree.count - seeds<K>;
-    begin = begin > last ? last : begin;
-    begin = begin < 0 ? 0 : begin;
-    const std::int64_t end = begin + seeds<K> < s_.tree.count ? begin + seeds<K> : s_.tree.count;
-    for (std::int64_t at = begin; at < end; at += 32) {
-      const int n = end - at < 32 ? static_cast<int>(end - at) : 32;
-      __syncwarp();
-      if (lane_ < n) {
-        float4 p = s_.tree.points[at + lane_];
-        p.w = __uint_as_float(static_cast<std::uint32_t>(at + lane_));
-        staged_[lane_] = p;
+  // The way down to a leaf near the box: its middle point.
+  __device__ std::int64_t nearest_point() const {
+    std::uint32_t node = 0;
+    while (true) {
+      const auto* child = reinterpret_cast<const float4*>(
+          s_.tree.nodes + static_cast<std::int64_t>(node) * point_tree::node_width + lane_ % 16);
+      const float4 a = child[0];
+      const float4 b = child[1];
+      const float lower[3] = {a.x, a.y, a.z};
+      const float upper[3] = {b.x, b.y, b.z};
+      float away = apart<manhattan>(box_, lower, upper);
+      float centers = 0;
+#pragma unroll
+      for (int j = 0; j < 3; ++j) {
+        const float d = (lower[j] + upper[j]) - (box_.lower[j] + box_.upper[j]);
+        centers += manhattan ? fabsf(d) : d * d;
       }
-      __syncwarp();
-      offer_staged(n);
-    }
-    tighten();
-    clear();
-  }
-  __device__ void offer_staged(int n) {
-    for (int i = 0; i < n; ++i) {
-      const float4 p = staged_[i];
-      const float sum = sum_of<manhattan>(p, query_, 0.0f);
-      insert(__float_as_uint(p.w) == own_ ? INFINITY : sum);
+      // Of the boxes that meet the queries', the one whose centre is the nearest. Unused children have none.
+      away = centers < INFINITY ? away + 0.01f * centers : INFINITY;
+      const unsigned least = __reduce_min_sync(everyone, __float_as_uint(away));
+      const int c = __ffs(static_cast<int>(__ballot_sync(everyone, __float_as_uint(away) == least))) - 1;
+      const std::uint32_t begin = __float_as_uint(__shfl_sync(everyone, a.w, c));
+      const std::uint32_t count = __float_as_uint(__shfl_sync(everyone, b.w, c));
+      if (count != node_mark) {
+        return static_cast<std::int64_t>(begin) + (count & ~identical_mark) / 2;
+      }
+      node = begin;
     }
   }
 
-  __device__ void walk() {
-    int top = 1;
+  // What is fetched in one place is used in one place: the machine's cache of instructions is small, and this
+  // loop has each part of the work once. First the points around `place`, if that is one: k of them lie
+  // within some bound of each query. They are no candidates yet, the walk meets them again. `top` 0: no more
+  // than that.
+  __device__ void walk(std::int64_t place, int top) {
+    clear();
+    std::int64_t seed = place - seeds<K> / 2;
+    seed = seed > s_.tree.count - seeds<K> ? s_.tree.count - seeds<K> : seed;
+    seed = seed < 0 ? 0 : seed;
+    std::int64_t seed_end = seed + seeds<K> < s_.tree.count ? seed + seeds<K> : s_.tree.count;
+    if (place < 0) seed_end = seed;
     if (lane_ == 0) stack_[0] = {0.0f, 0, node_mark};
+    std::uint32_t begin = 0;  // what is left of a leaf
+    std::uint32_t left = 0;
+    int filled = 0;
     __syncwarp();
-    while (top > 0) {
-      const Pending one = stack_[--top];
-      if (!(one.low <= most_)) continue;
-      if (one.count != node_mark) {
-        take_leaf(one);
+    while (true) {
+      const bool seeding = seed < seed_end;
+      if (seeding) {
+        filled = seed_end - seed < 32 ? static_cast<int>(seed_end - seed) : 32;
+        if (lane_ < filled) {
+          float4 p = s_.tree.points[seed + lane_];
+          p.w = __uint_as_float(static_cast<std::uint32_t>(seed + lane_));
+          staged_[lane_] = p;
+        }
+        seed += filled;
+        __syncwarp();
+      } else {
+#pragma unroll 1
+        while (filled < 32) {
+          if (left == 0) {
+            if (top == 0) break;
+            const Pending one = stack_[--top];
+            if (!(one.low <= most_)) continue;
+            if (one.count != node_mark) {
+              begin = one.begin;
+              left = one.count;
+            } else {
+              // A second node for the other half of the warp, while the stack is sure to hold both nodes'
+              // children.
+              bool both = false;
+              Pending other{};
+              if (top > 0 && top < 40) {
+                other = stack_[top - 1];
+                both = other.count == node_mark && other.low <= most_;
+                top -= both ? 1 : 0;
+              }
+              __syncwarp();
+              visit(one.begin, other.begin, both, top);
+              continue;
+            }
+          }
+          float4 p{};
+          bool near = false;
+          if (lane_ < left) {
+            p = s_.tree.points[begin + lane_];
+            const float x[3] = {p.x, p.y, p.z};
+            near = apart<manhattan>(box_, x, x) <= most_;
+          }
+          const unsigned mask = __ballot_sync(everyone, near);
+          if (near) {
+            p.w = __uint_as_float(begin + lane_);
+            staged_[filled + __popc(mask & ((1U << lane_) - 1U))] = p;
+          }
+          filled += __popc(mask);
+          begin += 32;
+          left = left > 32 ? left - 32 : 0;
+          __syncwarp();
+        }
+      }
+      const int n = filled < 32 ? filled : 32;
+      const bool last = seeding ? seed == seed_end : n < 32;
+      take(n, seeding, last);
+      if (seeding) {
+        filled = 0;
+        if (last) clear();
         continue;
       }
-      // A second node for the other half of the warp, while the stack is sure to hold both nodes' children.
-      bool both = false;
-      Pending other{};
-      if (top > 0 && top < 40) {
-        other = stack_[top - 1];
-        both = other.count == node_mark && other.low <= most_;
-        top -= both ? 1 : 0;
-      }
+      if (last) return;
+      filled -= 32;
+      float4 moved{};
+      if (lane_ < filled) moved = staged_[32 + lane_];
       __syncwarp();
-      visit(one.begin, other.begin, both, top);
+      if (lane_ < filled) staged_[lane_] = moved;
+      __syncwarp();
     }
-    if (filled_ > 0) test(filled_);
-    filled_ = 0;
   }
 
   __device__ void visit(std::uint32_t one, std::uint32_t other, bool both, int& top) {
@@ -262,12 +385,11 @@ class Group {
     const bool passes = mine && low <= most_;
     const unsigned mask = __ballot_sync(everyone, passes);
     // The nearest comes to lie on top.
-    int below = 0;
-    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
-      const int from = __ffs(static_cast<int>(rest)) - 1;
-      const float its = __shfl_sync(everyone, low, from);
-      below += its > low || (its == low && from > lane_);
-    }
+    const unsigned least = __reduce_min_sync(everyone, passes ? __float_as_uint(low) : everyone);
+    const unsigned nearest = __ballot_sync(everyone, passes && __float_as_uint(low) == least);
+    const unsigned first = nearest & (0U - nearest);
+    const int below =
+        (first >> lane_ & 1U) != 0 ? __popc(mask) - 1 : __popc(mask & ~first & ((1U << lane_) - 1U));
     if (passes) {
       std::uint32_t count = __float_as_uint(b.w);
       if (count != node_mark && (count & identical_mark) != 0) {
@@ -280,137 +402,158 @@ class Group {
     __syncwarp();
   }
 
-  __device__ void take_leaf(const Pending& leaf) {
-    for (std::uint32_t at = 0; at < leaf.count; at += 32) {
-      const std::uint32_t place = leaf.begin + at + lane_;
-      float4 p{};
-      bool near = false;
-      if (at + lane_ < leaf.count) {
-        p = s_.tree.points[place];
-        const float x[3] = {p.x, p.y, p.z};
-        near = apart<manhattan>(box_, x, x) <= most_;
-      }
-      const unsigned mask = __ballot_sync(everyone, near);
-      if (near) {
-        p.w = __uint_as_float(place);
-        staged_[filled_ + __popc(mask & ((1U << lane_) - 1U))] = p;
-      }
-      filled_ += __popc(mask);
-      __syncwarp();
-      if (filled_ >= 32) {
-        test(32);
-        filled_ -= 32;
-        float4 moved{};
-        if (lane_ < filled_) moved = staged_[32 + lane_];
-        __syncwarp();
-        if (lane_ < filled_) staged_[lane_] = moved;
-        __syncwarp();
-      }
-    }
-  }
-
   // Bit 31 - i: point i of the staged ones is within the limit. The sum starts at -limit, so that its sign
   // tells.
-  __device__ unsigned compare(int n) const {
+  __device__ unsigned compare() const {
     const float start = active_ ? -limit_ : 0.0f;
     unsigned mask = 0;
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       mask = __funnelshift_l(__float_as_uint(sum_of<manhattan>(staged_[i], query_, start)), mask, 1);
     }
-    return n == 32 ? mask : mask & ~(everyone >> n);
+    return mask;
   }
 
-  __device__ void test(int n) {
-    tested_ += n;
-    unsigned mask = compare(n);
-    bool crowded = false;
-    while (__any_sync(everyone, mask != 0)) {
-      if (mask != 0) {
-        const int i = __clz(static_cast<int>(mask));
-        const float4 p = staged_[i];
-        const std::uint32_t place = __float_as_uint(p.w);
-        const float sum = sum_of<manhattan>(p, query_, 0.0f);
-        crowded = count_ == capacity<K>;
-        if (!crowded) {
+  // Those of n staged points that are within a lane's limit become its candidates; while seeding, their sums
+  // only are of interest, and all are taken. With `last` no sum is left waiting.
+  __device__ void take(int n, bool seeding, bool last) {
+    unsigned mask = 0;
+    int done = 0;
+    if (!seeding && n > 0) {
+      tested_ += n;
+      mask = active_ ? compare() & everyone << (32 - n) : 0U;
+      candidates_ += __popc(mask);
+    }
+    while (true) {
+      bool more = false;
+      if (seeding) {
+        const int some = min(n - done, waiting<K>);
+#pragma unroll 4
+        for (int i = 0; i < some; ++i) {
+          const float4 p = staged_[done + i];
+          sums_[i * row + lane_] =
+              __float_as_uint(p.w) == own_ ? INFINITY : sum_of<manhattan>(p, query_, 0.0f);
+        }
+        waiting_ = some;
+        done += some;
+        more = done < n;
+      } else {
+        const int room = min(waiting<K> - waiting_, capacity<K> - count_);
+        const int steps =
+            static_cast<int>(__reduce_min_sync(everyone, mask != 0 ? static_cast<unsigned>(room) : 32U));
+        float* sum_to = sums_ + waiting_ * row + lane_;
+        std::uint32_t* place_to = kept_ + count_ * row + lane_;
+        int added = 0;
+#pragma unroll 1
+        for (int step = 0; step < steps && __any_sync(everyone, mask != 0); ++step) {
+          const bool has = mask != 0;
+          const int i = __clz(static_cast<int>(mask)) & 31;
           mask &= ~(0x80000000U >> i);
-          if (place != own_ && sum <= limit_) {
-            kept_[count_ * row + lane_] = {place, sum};
-            ++count_;
-            ++candidates_;
+          const float4 p = staged_[i];
+          const float sum = sum_of<manhattan>(p, query_, 0.0f);
+          if (has && __float_as_uint(p.w) != own_ && sum <= limit_) {
+            *sum_to = sum;
+            *place_to = __float_as_uint(p.w);
+            sum_to += row;
+            place_to += row;
+            ++added;
           }
         }
+        waiting_ += added;
+        count_ += added;
+        more = __any_sync(everyone, mask != 0);
       }
-      if (__any_sync(everyone, crowded)) {
+      __syncwarp();
+      const int least = seeding || (last && !more) ? 1 : merged<K>;
+#pragma unroll 1
+      while (__any_sync(everyone, waiting_ >= least)) merge();
+      if (!more) return;
+      if (__any_sync(everyone, mask != 0 && count_ == capacity<K>)) {
         make_room();
-        if (crowded && count_ == capacity<K>) {
+        if (mask != 0 && count_ == capacity<K>) {
           dead_ = true;
           mask = 0;
-          count_ = merged_ = 0;
+          count_ = waiting_ = 0;
           limit_ = 0;
         }
-        crowded = false;
       }
     }
-    __syncwarp();
-    if (__any_sync(everyone, count_ - merged_ >= 1)) merge();
   }
 
+  // Sums that wait into the list, some of each lane.
   __device__ void merge() {
-    while (__any_sync(everyone, merged_ < count_)) {
-      float sum = INFINITY;
-      if (merged_ < count_) sum = kept_[merged_++ * row + lane_].sum;
-      insert(sum);
+    float some[merged<K>];
+#pragma unroll
+    for (int j = 0; j < merged<K>; ++j) {
+      some[j] = waiting_ > j ? sums_[(waiting_ - 1 - j) * row + lane_] : INFINITY;
     }
-    tighten();
+    waiting_ = waiting_ > merged<K> ? waiting_ - merged<K> : 0;
+    sort_registers(some);
+    merge_registers(list_, some);
+    if (active_ && !dead_) limit_ = fminf(limit_, __fmaf_rn(list_[K - 1], s_.scale, s_.tiny));
     most_ = largest(active_ ? limit_ : 0.0f);
+    __syncwarp();
   }
 
   // Drops candidates that the limit no longer keeps.
   __device__ void make_room() {
-    merge();
+    constexpr int at_once = 4;
     int to = 0;
-    for (int i = 0; i < count_; ++i) {
-      const Kept one = kept_[i * row + lane_];
-      if (one.sum <= limit_) kept_[to++ * row + lane_] = one;
+#pragma unroll 1
+    for (int i = 0; i < count_; i += at_once) {
+      std::uint32_t place[at_once];
+      float4 p[at_once];
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        if (i + j < count_) {
+          place[j] = kept_[(i + j) * row + lane_];
+          p[j] = s_.tree.points[place[j]];
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        if (i + j < count_ && sum_of<manhattan>(p[j], query_, 0.0f) <= limit_) {
+          kept_[to++ * row + lane_] = place[j];
+        }
+      }
     }
-    count_ = merged_ = to;
+    count_ = to;
     __syncwarp();
   }
 
+  __device__ unsigned long long key_of(int i) const {
+    if (i >= count_) return none;
+    const float4 p = s_.tree.points[kept_[i * row + lane_]];
+    const float distance = canonical<manhattan>(query_, p, s_.rooted);
+    if (distance > s_.radius) return none;
+    return static_cast<unsigned long long>(__float_as_uint(distance)) << 32U | __float_as_uint(p.w);
+  }
+
   __device__ void finish(bool real) {
-    merge();
-    auto* keys = reinterpret_cast<unsigned long long*>(kept_);
-    // The same slots: a key comes to lie where a candidate was that has been read.
-    int found = 0;
-    for (int i = 0; i < count_; ++i) {
-      const Kept one = kept_[i * row + lane_];
-      if (!(one.sum <= limit_)) continue;
-      const float4 p = s_.tree.points[one.place];
-      const float distance = canonical<manhattan>(query_, p, s_.rooted);
-      if (distance > s_.radius) continue;
-      keys[found++ * row + lane_] =
-          static_cast<unsigned long long>(__float_as_uint(distance)) << 32U | __float_as_uint(p.w);
-    }
-    if (found > 64) dead_ = true;
-    if (dead_) found = 0;
-    if (!real) found = 0;
+    make_room();
     if (dead_ && real) {
       s_.unanswered.queries[atomicAdd(s_.unanswered.count, 1ULL)] =
           s_.queries == nullptr ? first_ + lane_ : static_cast<std::int64_t>(__float_as_uint(query_.w));
     }
-    __syncwarp();
-    const int most = __reduce_max_sync(everyone, found);
-    const unsigned answered = __ballot_sync(everyone, real && !dead_);
-    if (K <= 8 && most <= 8) {
-      write<8>(keys, found, answered);
-    } else if (K <= 16 && most <= 16) {
-      write<16>(keys, found, answered);
-    } else if (most <= 32) {
-      write<32>(keys, found, answered);
-    } else {
-      write<64>(keys, found, answered);
+    // Eight at a time through shared memory, since a loop cannot choose among registers.
+    auto* passing = reinterpret_cast<unsigned long long*>(staged_);
+    unsigned long long keys[K];
+#pragma unroll
+    for (int chunk = 0; chunk < K / 8; ++chunk) {
+#pragma unroll 1
+      for (int j = 0; j < 8; ++j) passing[j * row + lane_] = key_of(chunk * 8 + j);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) keys[chunk * 8 + j] = passing[j * row + lane_];
     }
+    sort_registers(keys);
+    // More than K only where some are as far as the k-th, or nearly so.
+#pragma unroll 1
+    for (int i = K; __any_sync(everyone, i < count_); ++i) {
+      unsigned long long key = key_of(i);
+#pragma unroll
+      for (int j = 0; j < K; ++j) order(keys[j], key);
+    }
+    write(keys, __ballot_sync(everyone, real && !dead_));
     if (s_.counts != nullptr) {
       const unsigned candidates = __reduce_add_sync(everyone, candidates_);
       if (lane_ == 0) {
@@ -421,57 +564,42 @@ class Group {
     }
   }
 
-  // Sorts the keys of 32 queries, `width` lanes each (64: two keys a lane), and writes them side by side.
-  template <int width>
-  __device__ void write(const unsigned long long* keys, int found, unsigned answered) {
-    constexpr int lanes = width < 32 ? width : 32;
-    constexpr unsigned long long none = ~0ULL;
-    const int rank = lane_ % lanes;
-    for (int q0 = 0; q0 < 32; q0 += 32 / lanes) {
-      const int q = q0 + lane_ / lanes;
-      const int its = __shfl_sync(everyone, found, q);
-      const std::int64_t number = __float_as_uint(__shfl_sync(everyone, query_.w, q));
-      const std::int64_t answer = s_.answer.by_place ? first_ + q - s_.answer.first : number;
-      unsigned long long key = rank < its ? keys[rank * row + q] : none;
-      key = sort_lanes<lanes>(key, lane_);
-      unsigned long long high = none;
-      if constexpr (width == 64) {
-        high = rank + 32 < its ? keys[(rank + 32) * row + q] : none;
-        high = sort_lanes<32>(high, lane_, true);
-        const unsigned long long low = high < key ? high : key;
-        high = high < key ? key : high;
-        key = low;
+  // Eight keys of each lane at a time through shared memory, so that a query's cells are written side by
+  // side.
+  __device__ void write(const unsigned long long (&keys)[K], unsigned answered) {
+    auto* passing = reinterpret_cast<unsigned long long*>(staged_);
 #pragma unroll
-        for (int stride = 16; stride > 0; stride /= 2) {
-          const bool lower = (lane_ & stride) == 0;
-          const unsigned long long a = __shfl_xor_sync(everyone, key, stride);
-          const unsigned long long b = __shfl_xor_sync(everyone, high, stride);
-          key = ((a < key) == lower) ? a : key;
-          high = ((b < high) == lower) ? b : high;
+    for (int chunk = 0; chunk < K / 8; ++chunk) {
+      if (chunk * 8 >= s_.answer.k) break;
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < 8; ++j) passing[j * row + lane_] = keys[chunk * 8 + j];
+      __syncwarp();
+      const int rank = chunk * 8 + lane_ % 8;
+#pragma unroll 1
+      for (int q0 = 0; q0 < 32; q0 += 4) {
+        const int q = q0 + lane_ / 8;
+        const std::int64_t number = __float_as_uint(__shfl_sync(everyone, query_.w, q));
+        const unsigned long long key = passing[lane_ % 8 * row + q];
+        if ((answered >> q & 1U) == 0 || rank >= s_.answer.k) continue;
+        const std::int64_t answer = s_.answer.by_place ? first_ + q - s_.answer.first : number;
+        const std::int64_t cell = answer * s_.answer.k + rank;
+        s_.answer.indices[cell] = key == none ? -1 : static_cast<std::int64_t>(key & 0xffffffffU);
+        s_.answer.distances[cell] =
+            key == none ? INFINITY : __uint_as_float(static_cast<unsigned>(key >> 32U));
+        if (key == none && rank == s_.answer.k - 1 && s_.answer.unfilled.count != nullptr) {
+          s_.answer.unfilled.queries[atomicAdd(s_.answer.unfilled.count, 1ULL)] = number;
         }
       }
-      if ((answered >> q & 1U) == 0) continue;
-      put(number, answer, rank, key);
-      if constexpr (width == 64) put(number, answer, rank + 32, high);
-      // Fewer lanes than k: the rest is empty.
-      for (int more = rank + width; more < s_.answer.k; more += lanes) put(number, answer, more, none);
-    }
-  }
-  __device__ void put(std::int64_t number, std::int64_t answer, int rank, unsigned long long key) {
-    if (rank >= s_.answer.k) return;
-    const bool none = key == ~0ULL;
-    const std::int64_t cell = answer * s_.answer.k + rank;
-    s_.answer.indices[cell] = none ? -1 : static_cast<std::int64_t>(key & 0xffffffffU);
-    s_.answer.distances[cell] = none ? INFINITY : __uint_as_float(static_cast<unsigned>(key >> 32U));
-    if (none && rank == s_.answer.k - 1 && s_.answer.unfilled.count != nullptr) {
-      s_.answer.unfilled.queries[atomicAdd(s_.answer.unfilled.count, 1ULL)] = number;
     }
   }
 
+  static constexpr unsigned long long none = ~0ULL;
   const GroupSearch& s_;
   const int lane_;
   float4* staged_;
-  Kept* kept_;
+  float* sums_;          // of candidates that are not in the list yet
+  std::uint32_t* kept_;  // places of candidates
   Pending* stack_;
   float4 query_;
   std::int64_t first_ = 0;
@@ -481,15 +609,14 @@ class Group {
   float limit_, most_;
   bool active_ = false;  // has a part in this walk
   bool dead_ = false;
-  int filled_ = 0;  // staged points
-  int count_ = 0;   // candidates
-  int merged_ = 0;  // of them in the list
+  int count_ = 0;    // candidates
+  int waiting_ = 0;  // sums
   int tested_ = 0;
   unsigned candidates_ = 0;
 };
 
 template <int K, bool manhattan>
-__global__ void __launch_bounds__(warps_a_block * 32)
+__global__ void __launch_bounds__(warps_a_block * 32, blocks_at_once<K>)
     group_kernel(const __grid_constant__ GroupSearch search) {
   extern __shared__ __align__(16) unsigned char memory[];
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -581,10 +708,8 @@ void search_groups(const GroupSearch& search, int device, cudaStream_t stream) {
     go.template operator()<16>();
   else if (search.answer.k <= 24)
     go.template operator()<24>();
-  else if (search.answer.k <= 32)
-    go.template operator()<32>();
   else
-    go.template operator()<64>();
+    go.template operator()<32>();
 }
 
 void pack_tree(const point_tree::TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,

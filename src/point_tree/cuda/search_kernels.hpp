@@ -29,7 +29,7 @@ struct PackedTree {
 };
 
 inline constexpr std::int64_t most_packed_points = std::int64_t{1} << 31;
-inline constexpr int largest_group_k = 64;
+inline constexpr int largest_group_k = 32;
 inline constexpr int count_slots = 64;  ///< counters are spread, lest all warps meet at one address
 
 /// Queries that a kernel hands on: numbers, and how many.
@@ -83,6 +83,7 @@ struct AnyTree {
   const T* coordinates;
   const void* rows;
   bool wide_rows;
+  bool packs;  ///< float, and no row's number is 0xffffffff or more: an entry is one 64-bit integer
 };
 
 /// Rows of any element type in device memory.
@@ -110,6 +111,11 @@ struct WarpSearch {
   HandedOn endless;                 ///< queries with an infinity
   unsigned long long* nan_queries;  ///< a counter
   unsigned long long* counts;       ///< as in GroupSearch; may be null
+  // With `report`, host memory: the last block copies `reported` counters there, from `counts` on, and sets
+  // them to 0. `arrived` is 0 before and after.
+  unsigned long long* report;
+  int reported;
+  unsigned* arrived;
   // Radius search: how many of each query, or from offsets[i] on which.
   std::int64_t* found;
   const std::int64_t* offsets;
@@ -130,6 +136,13 @@ struct WarpMemory {
 };
 
 inline constexpr std::int64_t largest_lane_k = 32;
+inline constexpr std::int64_t largest_packed_k = 256;
+
+/// Whether a list lies in registers.
+template <class T>
+bool is_short(const AnyTree<T>& tree, std::int64_t k) {
+  return k <= (tree.packs ? largest_packed_k : largest_lane_k);
+}
 
 template <class T>
 WarpMemory warp_memory(const WarpSearch<T>& search, std::int64_t levels, int device);

@@ -5,6 +5,7 @@
 // lies across the lanes, sorted; a long one in memory, where candidates are appended and now and then cut to
 // the k smallest. What may be left out is the business of docs/exact-contract.md, step 10.
 #include <cfloat>
+#include <type_traits>
 
 #include "cuda/launch.hpp"
 #include "cuda/visit_element.cuh"
@@ -172,6 +173,119 @@ class LaneList {
   std::int64_t worst_ = most;
 };
 
+// The 32 M smallest, sorted, as integers: distance bits above the row. Entry i is register i / 32 of lane i
+// % 32.
+template <int M>
+class PackedList {
+  using Key = unsigned long long;
+
+ public:
+  __device__ PackedList(const WarpSearch<float>& search, std::int64_t /*warp*/, int lane)
+      : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
+  __device__ void start(float radius) {
+    worst_ = pack(radius, no_row);
+#pragma unroll
+    for (int r = 0; r < M; ++r) keys_[r] = worst_;
+  }
+  __device__ float bound() const {
+    return __uint_as_float(static_cast<unsigned>(worst_ >> 32U));
+  }
+  /// All lanes together; true if the bound may have changed.
+  __device__ bool offer(bool has, float distance, std::int64_t row) {
+    Key key = has ? pack(distance, static_cast<std::uint32_t>(row)) : ~Key{0};
+    unsigned mask = __ballot_sync(everyone, key < worst_);
+    if (mask == 0) return false;
+    if (__popc(mask) <= 3) {
+      for (; mask != 0; mask &= mask - 1)
+        insert(__shfl_sync(everyone, key, __ffs(static_cast<int>(mask)) - 1));
+    } else {
+      merge(key);
+    }
+#pragma unroll
+    for (int r = 0; r < M; ++r) {
+      const Key its = __shfl_sync(everyone, keys_[r], (k_ - 1) % 32);
+      if (r == (k_ - 1) / 32) worst_ = its;
+    }
+    return true;
+  }
+  __device__ void finish(const WarpSearch<float>& search, std::int64_t number, std::int64_t answer) {
+#pragma unroll
+    for (int r = 0; r < M; ++r) {
+      const int rank = r * 32 + lane_;
+      if (rank >= k_) continue;
+      const bool none = static_cast<std::uint32_t>(keys_[r]) == no_row;
+      search.answer.indices[answer * k_ + rank] = none ? -1 : static_cast<std::int64_t>(keys_[r] & no_row);
+      search.answer.distances[answer * k_ + rank] =
+          none ? INFINITY : __uint_as_float(static_cast<unsigned>(keys_[r] >> 32U));
+    }
+    const bool filled = static_cast<std::uint32_t>(worst_) != no_row && bound() < INFINITY;
+    if (search.answer.unfilled.count != nullptr && lane_ == 0 && !filled) {
+      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t no_row = 0xffffffffU;
+  __device__ static Key pack(float distance, std::uint32_t row) {
+    return static_cast<Key>(__float_as_uint(distance)) << 32U | row;
+  }
+  __device__ static Key ordered(Key a, Key b, bool low) {
+    return (a < b) == low ? a : b;
+  }
+
+  __device__ void insert(Key key) {
+#pragma unroll
+    for (int r = M - 1; r >= 0; --r) {
+      Key below = __shfl_up_sync(everyone, keys_[r], 1);
+      const Key before = r > 0 ? __shfl_sync(everyone, keys_[r > 0 ? r - 1 : 0], 31) : 0;
+      if (lane_ == 0) below = before;
+      keys_[r] = keys_[r] < key ? keys_[r] : (below < key ? key : below);
+    }
+  }
+
+  template <int stride>
+  __device__ void order_registers() {
+#pragma unroll
+    for (int i = 0; i < M / 2; ++i) {
+      const int r = i / stride * 2 * stride + i % stride;
+      const Key a = keys_[r];
+      const Key b = keys_[r + stride];
+      keys_[r] = a < b ? a : b;
+      keys_[r + stride] = a < b ? b : a;
+    }
+  }
+
+  // Of 32 keys, one a lane: sorted among themselves, then merged (Batcher's bitonic networks).
+  __device__ void merge(Key key) {
+#pragma unroll
+    for (int size = 2; size <= 32; size *= 2) {
+#pragma unroll
+      for (int stride = size / 2; stride > 0; stride /= 2) {
+        const Key other = __shfl_xor_sync(everyone, key, stride);
+        key = ordered(key, other, ((lane_ & stride) == 0) == ((lane_ & size) == 0 || size == 32));
+      }
+    }
+    const Key reversed = __shfl_sync(everyone, key, 31 - lane_);
+    keys_[M - 1] = reversed < keys_[M - 1] ? reversed : keys_[M - 1];
+    if constexpr (M >= 8) order_registers<4>();
+    if constexpr (M >= 4) order_registers<2>();
+    if constexpr (M >= 2) order_registers<1>();
+#pragma unroll
+    for (int stride = 16; stride > 0; stride /= 2) {
+#pragma unroll
+      for (int r = 0; r < M; ++r) {
+        const Key other = __shfl_xor_sync(everyone, keys_[r], stride);
+        keys_[r] = ordered(keys_[r], other, (lane_ & stride) == 0);
+      }
+    }
+  }
+
+  const int k_;
+  const int lane_;
+  Key keys_[M];
+  Key worst_ = 0;  // the k-th
+};
+
 // Any k: entries are appended, and cut to the k smallest when there are enough of them.
 template <class T>
 class LongList {
@@ -320,6 +434,13 @@ class Walk {
  private:
   enum class Sort { finite, endless, nan };
 
+  // A number that is not negative as an integer in the same order.
+  using Order = std::conditional_t<sizeof(T) == 4, unsigned, unsigned long long>;
+  __device__ static Order order_of(float value) { return __float_as_uint(value); }
+  __device__ static Order order_of(double value) {
+    return static_cast<unsigned long long>(__double_as_longlong(value));
+  }
+
   // A constant where there is one, so that loops over it unroll.
   __device__ std::int64_t dim() const {
     if constexpr (D > 0) return D;
@@ -414,13 +535,19 @@ class Walk {
     }
     const bool passes = (lane_ < node_width || both) && c < children && low <= limit_;
     const unsigned mask = __ballot_sync(everyone, passes);
-    // The nearest comes to lie on top.
-    int below = 0;
-    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
-      const int from = __ffs(static_cast<int>(rest)) - 1;
-      const T its = __shfl_sync(everyone, low, from);
-      below += its > low || (its == low && from > lane_);
+    // The nearest comes to lie on top, each node's children among themselves: how many are farther, of 16
+    // that are looked at side by side, those left out being the farthest.
+    const Order key = passes ? order_of(low) : static_cast<Order>(-1);
+    const int half = lane_ & 16;
+    int farther = 0;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(node_width); ++i) {
+      const Order its = __shfl_sync(everyone, key, half + i);
+      farther += its > key || (its == key && i > c);
     }
+    const int others = __popc(mask >> 16U);  // of the second node, which lie below
+    const int here = half != 0 ? others : __popc(mask & 0xffffU);
+    const int below = farther - (static_cast<int>(node_width) - here) + (half != 0 ? 0 : others);
     if (passes) {
       const std::int64_t count = end - begin;
       stack_[top + below] = {
@@ -476,6 +603,7 @@ class Walk {
       T distance = 0;
       std::int64_t row = most;
       if (i < count) {
+        row = row_at(begin + i);  // on its way with the coordinates
         const T* x = leaf + i;
         if constexpr (sizeof(T) == 4) {
           T sum = 0;
@@ -493,7 +621,6 @@ class Walk {
           has = distance <= list_.bound();
         }
         if (has) {
-          row = row_at(begin + i);
           has = row != own_;
           candidates_ += has;
         }
@@ -545,6 +672,18 @@ __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_c
   for (std::int64_t i = warp; i < count; i += warps) {
     walk.run(s.order != nullptr ? s.order[i] : (s.short_order != nullptr ? s.short_order[i] : i));
   }
+  if (s.report == nullptr) return;
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicInc(s.arrived, gridDim.x - 1) == gridDim.x - 1;
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  for (int i = static_cast<int>(threadIdx.x); i < s.reported; i += warps_a_block * 32) {
+    s.report[i] = __ldcg(s.counts + i);
+    s.counts[i] = 0;
+  }
 }
 
 constexpr std::int64_t most_shared_scratch = 12 << 10;  // bytes a warp
@@ -560,7 +699,7 @@ void lay_out(WarpSearch<T>& search, std::int64_t levels) {
   search.list_room = (search.longest + 32 + 1) / 2 * 2;
 }
 
-template <class T, class List>
+template <class T, class List, bool special_3d = false>
 void launch(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory, unsigned char* scratch,
             int device, cudaStream_t stream) {
   if (search.count == 0) return;
@@ -576,7 +715,7 @@ void launch(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory,
     kernel<<<static_cast<unsigned>(blocks), warps_a_block * 32, shared, stream>>>(search);
     check_launch("warp_kernel");
   };
-  if constexpr (sizeof(T) == 4) {
+  if constexpr (special_3d) {
     if (search.tree.dim == 3) {
       go(warp_kernel<T, 3, List>);
       return;
@@ -635,7 +774,7 @@ WarpMemory warp_memory(const WarpSearch<T>& search, std::int64_t levels, int dev
   WarpSearch<T> plan = search;
   lay_out(plan, levels);
   WarpMemory memory;
-  const bool is_long = search.answer.k > largest_lane_k;
+  const bool is_long = !is_short(search.tree, search.answer.k);
   if (plan.scratch_bytes > most_shared_scratch) memory.scratch = plan.scratch_bytes;
   if (is_long) memory.list = plan.list_room * static_cast<std::int64_t>(8 + sizeof(T));
   // Without memory of their own, as many warps as there are queries; else what the device runs at once.
@@ -649,7 +788,21 @@ WarpMemory warp_memory(const WarpSearch<T>& search, std::int64_t levels, int dev
 template <class T>
 void search_warps(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory, unsigned char* scratch,
                   int device, cudaStream_t stream) {
-  if (search.answer.k <= largest_lane_k) {
+  if constexpr (sizeof(T) == 4) {
+    if (search.tree.packs && search.answer.k <= 32) {
+      return launch<T, PackedList<1>, true>(search, levels, memory, scratch, device, stream);
+    }
+    if (search.tree.packs && search.answer.k <= 64) {
+      return launch<T, PackedList<2>, true>(search, levels, memory, scratch, device, stream);
+    }
+    if (search.tree.packs && search.answer.k <= 128) {
+      return launch<T, PackedList<4>, true>(search, levels, memory, scratch, device, stream);
+    }
+    if (search.tree.packs && search.answer.k <= largest_packed_k) {
+      return launch<T, PackedList<8>, true>(search, levels, memory, scratch, device, stream);
+    }
+  }
+  if (is_short(search.tree, search.answer.k)) {
     launch<T, LaneList<T>>(search, levels, memory, scratch, device, stream);
   } else {
     launch<T, LongList<T>>(search, levels, memory, scratch, device, stream);
@@ -659,7 +812,7 @@ void search_warps(WarpSearch<T> search, std::int64_t levels, const WarpMemory& m
 template <class T>
 void search_radius(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory,
                    unsigned char* scratch, int device, cudaStream_t stream) {
-  launch<T, Collector<T>>(search, levels, memory, scratch, device, stream);
+  launch<T, Collector<T>, sizeof(T) == 4>(search, levels, memory, scratch, device, stream);
 }
 
 template <class T>

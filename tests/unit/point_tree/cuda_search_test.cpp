@@ -206,20 +206,20 @@ SearchStatistics compare(const Tree& tree, const Asked& asked, std::int64_t k, d
                           : compare_as<float>(tree, asked, k, radius, execution, answers, left);
 }
 
-constexpr std::int64_t ks[] = {1, 3, 8, 9, 16, 20, 32, 33, 64, 65, 200};
+constexpr std::int64_t ks[] = {1, 3, 8, 9, 16, 20, 24, 25, 32, 33, 64, 65, 128, 129, 256, 257};
 
 TEST_F(CudaTreeSearch, EveryKInGroups) {
   const Rows rows(uniform(20000, 3, 1), 3);
-  const Rows queries(uniform(6000, 3, 2), 3);
+  const Rows queries(uniform(32000, 3, 2), 3);
   for (const Metric metric : metrics) {
     const Tree tree = build(rows.view, metric, true);
     for (const std::int64_t k : ks) {
       SCOPED_TRACE(k);
       const auto s = compare(tree, {nullptr, k % 2 == 0}, k);
-      EXPECT_EQ(s.instruction_set, k <= 64 ? "cuda groups" : "cuda sorted warps");
+      EXPECT_EQ(s.instruction_set, k <= 32 ? "cuda groups" : "cuda sorted warps");
       EXPECT_GT(s.pairs, 0);
       EXPECT_GT(s.candidates, 0);
-      compare(tree, {&queries.view}, k);
+      EXPECT_EQ(compare(tree, {&queries.view}, k).instruction_set, k <= 32 ? "cuda groups" : "cuda warps");
     }
   }
 }
@@ -254,7 +254,7 @@ TEST_F(CudaTreeSearch, ManyQueriesInHigherDimensionAndDouble) {
 TEST_F(CudaTreeSearch, AllRowsAndMore) {
   for (const std::int64_t n : {1, 2, 31, 32, 33, 100, 700}) {
     const Rows rows(uniform(n, 3, 7), 3);
-    const Rows queries(uniform(4500, 3, 8), 3);
+    const Rows queries(uniform(6000, 3, 8), 3);
     const Tree tree = build(rows.view, Metric::sqeuclidean, true, 8);
     for (const std::int64_t k : {n, n + 1, std::int64_t{5}}) {
       SCOPED_TRACE(std::to_string(n) + " " + std::to_string(k));
@@ -273,18 +273,22 @@ TEST_F(CudaTreeSearch, TiesAndFloods) {
   for (std::size_t i = 0; i < line.size(); ++i) line[i] = line[i - i % 3];
   auto plane = uniform(30000, 3, 12);
   for (std::size_t i = 2; i < plane.size(); i += 3) plane[i] = 0.5F;
-  std::vector<float> one(9000 * 3, 0.25F);
-  auto steep = uniform(8000, 3, 13);
+  std::vector<float> one(30000 * 3, 0.25F);
+  auto steep = uniform(30000, 3, 13);
   for (float& v : steep) v = std::copysign(std::exp(40 * std::fabs(v) - 30), v);
   for (const auto* values : {&lattice, &flood, &line, &plane, &one, &steep}) {
     const Rows rows(*values, 3);
     const Rows queries(std::vector<float>(values->begin(), values->begin() + 3 * 5000), 3);
+    std::vector<float> more = uniform(40000, 3, 36);
+    std::copy(values->begin(), values->end(), more.begin());
+    const Rows many(more, 3);
     for (const bool octree : {false, true}) {
       const Tree tree = build(rows.view, Metric::sqeuclidean, octree);
       for (const std::int64_t k : {1, 8, 20, 32, 64, 100}) {
         SCOPED_TRACE(k);
         compare(tree, {nullptr, false}, k);
         compare(tree, {&queries.view}, k);
+        compare(tree, {&many.view}, k);
       }
     }
   }
@@ -317,12 +321,12 @@ TEST_F(CudaTreeSearch, NanAndInfinity) {
   values[3 * 100] = NAN;
   values[3 * 200 + 1] = inf;
   values[3 * 201 + 2] = -inf;
-  auto asked = uniform(5000, 3, 18);
+  auto asked = uniform(20000, 3, 18);
   asked[3 * 7] = NAN;
   asked[3 * 9 + 1] = inf;
   asked[3 * 4000] = 1e30F;
   const Rows rows(values, 3);
-  for (const std::int64_t count : {5000, 20}) {
+  for (const std::int64_t count : {20000, 20}) {
     const Rows queries(std::vector<float>(asked.begin(), asked.begin() + 3 * count), 3);
     const Tree tree = build(rows.view, Metric::sqeuclidean);
     std::vector<std::int64_t> left;
@@ -346,9 +350,9 @@ TEST_F(CudaTreeSearch, NanAndInfinity) {
 }
 
 TEST_F(CudaTreeSearch, ValuesAtTheEndsOfFloat) {
-  auto values = uniform(9000, 3, 19);
+  auto values = uniform(20000, 3, 19);
   for (float& v : values) v *= 3e38F;
-  auto tiny = uniform(9000, 3, 20);
+  auto tiny = uniform(20000, 3, 20);
   for (float& v : tiny) v *= 1e-44F;
   for (const auto* some : {&values, &tiny}) {
     const Rows rows(*some, 3);
@@ -376,7 +380,7 @@ TEST_F(CudaTreeSearch, WideRowNumbers) {
 TEST_F(CudaTreeSearch, MemoryOfTheDevice) {
   const Rows rows(uniform(20000, 3, 23), 3);
   const Tree tree = build(rows.view, Metric::sqeuclidean);
-  for (const std::int64_t count : {10, 5000}) {
+  for (const std::int64_t count : {10, 40000}) {
     const Rows queries(uniform(count, 3, 24), 3, Dtype::f32, 3);
     const DeviceMemory there(queries.memory.data(), queries.memory.size());
     DatasetView view = queries.view;
@@ -397,7 +401,7 @@ TEST_F(CudaTreeSearch, MemoryOfTheDevice) {
 
 TEST_F(CudaTreeSearch, SmallMemoryMeansBatches) {
   const Rows rows(uniform(20000, 3, 25), 3);
-  const Rows queries(uniform(9000, 3, 26), 3);
+  const Rows queries(uniform(40000, 3, 26), 3);
   const Tree tree = build(rows.view, Metric::sqeuclidean);
   for (const std::int64_t k : {8, 100}) {
     for (const std::uint64_t limit : {std::uint64_t{1} << 21U, std::uint64_t{4} << 20U}) {
@@ -413,10 +417,10 @@ TEST_F(CudaTreeSearch, SmallMemoryMeansBatches) {
       }
     }
   }
-  Lists<float> found(9000, 8);
+  Lists<float> found(40000, 8);
   std::vector<std::int64_t> left;
   EXPECT_THROW(nearest_on_device(tree, {&queries.view}, endless,
-                                 {found.indices.data(), found.distances.data(), 9000, 8}, on_gpu(1000),
+                                 {found.indices.data(), found.distances.data(), 40000, 8}, on_gpu(1000),
                                  "search", left),
                OutOfMemory);
 }
@@ -464,17 +468,17 @@ TEST_F(CudaTreeSearch, WaitsForTheCallersStream) {
 TEST_F(CudaTreeSearch, ManyThreadsSearchOneTree) {
   const Rows rows(uniform(20000, 3, 30), 3);
   const Tree tree = build(rows.view, Metric::sqeuclidean);
-  const Rows queries(uniform(5000, 3, 31), 3);
+  const Rows queries(uniform(40000, 3, 31), 3);
   const Lists<float> expected = on_cpu<float>(tree, {&queries.view}, 9, endless);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
-        Lists<float> found(5000, 9);
+        Lists<float> found(40000, 9);
         std::vector<std::int64_t> left;
         nearest_on_device(tree, {&queries.view}, endless,
-                          {found.indices.data(), found.distances.data(), 5000, 9}, on_gpu(), "search", left);
+                          {found.indices.data(), found.distances.data(), 40000, 9}, on_gpu(), "search", left);
         wrong += found.indices != expected.indices || found.distances != expected.distances;
       }
     });
@@ -553,12 +557,16 @@ TEST_F(CudaTreeSearch, WithinARadius) {
 TEST_F(CudaTreeSearch, TheRegimeIsChosenInOnePlace) {
   const Rows rows(uniform(70000, 3, 34), 3);
   const Tree tree = build(rows.view, Metric::sqeuclidean);
-  EXPECT_EQ(choose_regime(tree, 1024, 8), Regime::warps);
-  EXPECT_EQ(choose_regime(tree, 70000, 8), Regime::groups);
-  EXPECT_EQ(choose_regime(tree, 70000, 64), Regime::groups);
-  EXPECT_EQ(choose_regime(tree, 70000, 65), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(tree, 1024, 8, false), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 50000, 8, false), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 60000, 8, false), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 20000, 8, true), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 10000, 8, true), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(tree, 60000, 32, false), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 60000, 33, false), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 300000, 33, false), Regime::sorted_warps);
   const Rows wide(uniform(5000, 4, 35), 4);
-  EXPECT_EQ(choose_regime(build(wide.view, Metric::sqeuclidean), 70000, 8), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(build(wide.view, Metric::sqeuclidean), 300000, 8, false), Regime::sorted_warps);
 }
 
 }  // namespace
