@@ -3,6 +3,7 @@
 #   ./run-tests.sh                 conformance suite, unit tests, Python tests where the package is here
 #   ./run-tests.sh TOOL...         conformance suite and unit tests, reduced, under compute-sanitizer's tools:
 #                                  memcheck racecheck initcheck synccheck
+# KITH_CONFORMANCE=brief: less of it, for racecheck.
 # CONFORMANCE (default *_cuda_*) and UNIT (default *Cuda*): which tests, as --gtest_filter.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -27,7 +28,7 @@ if (($# == 0)); then
     run env PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests
   fi
 else
-  export KITH_CONFORMANCE=reduced
+  export KITH_CONFORMANCE=${KITH_CONFORMANCE:-reduced}
   for tool in "$@"; do
     case $tool in
       memcheck | racecheck | initcheck | synccheck) ;;

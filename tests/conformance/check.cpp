@@ -16,9 +16,11 @@ namespace kith::conformance {
 Size size() {
   const char* text = std::getenv("KITH_CONFORMANCE");
   const std::string_view value = text == nullptr ? "" : text;
+  if (value == "brief") return Size::brief;
   if (value == "reduced") return Size::reduced;
   if (value == "full") return Size::full;
-  EXPECT_TRUE(value.empty()) << "KITH_CONFORMANCE is '" << value << "'; use reduced, full, or leave it unset";
+  EXPECT_TRUE(value.empty()) << "KITH_CONFORMANCE is '" << value
+                             << "'; use brief, reduced, full, or leave it unset";
   return Size::normal;
 }
 

@@ -14,8 +14,9 @@
 
 namespace kith::conformance {
 
-/// How much is run: KITH_CONFORMANCE=reduced (sanitizers), unset (default) or full.
-enum class Size : std::uint8_t { reduced, normal, full };
+/// How much is run: KITH_CONFORMANCE=brief (tools that slow a program down a thousandfold), reduced
+/// (sanitizers), unset (default) or full.
+enum class Size : std::uint8_t { brief, reduced, normal, full };
 Size size();
 
 /// Filters an index type knows on a backend for a metric; indexes without filters have one entry.
