@@ -17,6 +17,16 @@ constexpr int slots = 4;
 constexpr std::int64_t piece_bytes = std::int64_t{512} << 10;  // of one thread at a time
 constexpr std::int64_t small_bytes = std::int64_t{64} << 10;   // below it the driver's own copy is as fast
 
+// Whether the device reads and writes host memory by itself.
+bool page_locked(const void* data, std::size_t bytes) {
+  for (const void* address : {data, static_cast<const void*>(static_cast<const char*>(data) + bytes - 1)}) {
+    cudaPointerAttributes attributes{};
+    KITH_CUDA(cudaPointerGetAttributes(&attributes, address));
+    if (attributes.type != cudaMemoryTypeHost) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 struct Uploader::State {
@@ -133,12 +143,9 @@ void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, cons
 bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream) {
   if (rows.rows == 0) return true;
   const std::size_t row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
-  const auto* last = static_cast<const unsigned char*>(rows.row(rows.rows - 1)) + row_bytes - 1;
-  for (const void* address : {rows.data, static_cast<const void*>(last)}) {
-    cudaPointerAttributes attributes{};
-    KITH_CUDA(cudaPointerGetAttributes(&attributes, address));
-    if (attributes.type != cudaMemoryTypeHost) return false;
-  }
+  const std::size_t all =
+      static_cast<std::size_t>((rows.rows - 1) * rows.row_stride) * size_of(rows.dtype) + row_bytes;
+  if (!page_locked(rows.data, all)) return false;
   if (rows.contiguous()) {
     KITH_CUDA(cudaMemcpyAsync(to, rows.data, static_cast<std::size_t>(rows.rows) * row_bytes,
                               cudaMemcpyHostToDevice, stream));
@@ -153,7 +160,7 @@ bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream) {
 void download(const void* from, void* to, std::uint64_t bytes, cudaStream_t stream,
               const Execution& execution) {
   const auto total = static_cast<std::int64_t>(bytes);
-  if (total <= piece_bytes) {
+  if (total <= piece_bytes || page_locked(to, bytes)) {
     if (total > 0) KITH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
     KITH_CUDA(cudaStreamSynchronize(stream));
     return;
