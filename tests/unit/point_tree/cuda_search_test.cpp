@@ -99,6 +99,7 @@ class DeviceMemory {
   }
   DeviceMemory(const void* from, std::size_t bytes) : DeviceMemory(bytes) {
     cuda_ok(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
+    cuda_ok(cudaDeviceSynchronize());  // a small copy returns when it is staged
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;

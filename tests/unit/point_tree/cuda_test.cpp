@@ -381,6 +381,8 @@ class OnDevice {
     const auto bytes = static_cast<std::size_t>(host.rows * host.row_stride) * size_of(host.dtype);
     EXPECT_EQ(cudaMalloc(&data_, bytes), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(data_, host.data, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    // A small copy returns when it is staged; no stream of the library's waits for the default one.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     view_.data = data_;
     view_.space = MemorySpace::cuda;
     view_.device = 0;
