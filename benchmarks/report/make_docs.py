@@ -8,6 +8,7 @@ from benchmarks.cases import CASES
 from .gpu import render_gpu
 from .text import duration, figure, mebibytes, table
 from .trees import render_trees
+from .trees_gpu import render_trees_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
@@ -114,7 +115,7 @@ def render(results=RESULTS):
             parts.append(render_case(name, json.loads(path.read_text())))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
-    makers = {"trees": render_trees, "gpu": render_gpu}
+    makers = {"trees": render_trees, "gpu": render_gpu, "trees_gpu": render_trees_gpu}
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]
