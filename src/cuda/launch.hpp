@@ -34,9 +34,19 @@ inline int shared_limit(int device) {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 }
 
-/// Whether kernels may be launched before the one they follow has ended (compute capability 9.0 and up).
-inline bool overlaps_launches(int device) {
-  return device_attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
+/// Whether a kernel may be launched before the one it follows has ended: the device must be able to (compute
+/// capability 9.0 and up), and the kernel's code must have been compiled for such a device, since in other
+/// code wait_for_previous() is nothing. The device must be current.
+inline bool overlaps_launches(const void* kernel, int device) {
+  if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9) return false;
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, bool> known;
+  const std::scoped_lock lock(mutex);
+  const auto found = known.find({kernel, device});
+  if (found != known.end()) return found->second;
+  cudaFuncAttributes attributes{};
+  KITH_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  return known.emplace(std::make_pair(kernel, device), attributes.ptxVersion >= 90).first->second;
 }
 
 /// Launches a kernel that begins with wait_for_previous(): its launch overlaps the end of what is on the
@@ -53,7 +63,7 @@ void launch_early(void (*kernel)(Parameters...), dim3 grid, int threads, std::si
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
-  if (overlaps_launches(device)) {
+  if (overlaps_launches(reinterpret_cast<const void*>(kernel), device)) {
     config.attrs = &attribute;
     config.numAttrs = 1;
   }
