@@ -151,7 +151,9 @@ std::vector<std::pair<InstructionSet, Filter>> paths(const Support& entry, std::
   std::vector<std::pair<InstructionSet, Filter>> out;
   for (std::size_t s = 0; s < sets.size(); ++s) {
     for (std::size_t f = 0; f < list.size(); ++f) {
-      const bool chosen = s == chance % sets.size() || f == (chance / sets.size() + s) % list.size();
+      const bool filter_chosen = f == (chance / sets.size() + s) % list.size();
+      const bool chosen = size() == Size::brief ? s == chance % sets.size() && filter_chosen
+                                                : s == chance % sets.size() || filter_chosen;
       if (chosen || size() == Size::full) out.emplace_back(sets[s], list[f]);
     }
   }

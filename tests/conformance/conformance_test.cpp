@@ -103,6 +103,8 @@ TEST_P(Conformance, Kinds) {
   for (const Kind& kind : kinds()) {
     for (const Shape& shape : shapes) {
       Random random(++seed);
+      // In brief every fourth kind, others for other metrics.
+      if (size() == Size::brief && (seed + static_cast<std::uint64_t>(GetParam().metric)) % 4 != 0) continue;
       check(kind.name, kind.make(shape.n, shape.d, shape.q, random), shape.ks);
     }
   }
@@ -112,7 +114,7 @@ TEST_P(Conformance, Kinds) {
 TEST_P(Conformance, ZeroPadding) {
   const Support& entry = GetParam();
   for (const std::int64_t d : {1, 3, 8, 13, 30}) {
-    if (!supports_dim(entry.index, d)) continue;
+    if (!supports_dim(entry.index, d) || (size() == Size::brief && d != 3)) continue;
     const Values plain = gaussian(200, d, 6, 600 + static_cast<std::uint64_t>(d));
     Problem problem = make_problem("zero_padding", plain, entry.dtype, entry.metric, 20);
     for (const std::int64_t padded : {d + 1, d + 2, d + 8, d + 61}) {
