@@ -40,7 +40,7 @@ struct Plan {
   std::vector<std::int64_t> stage_ends;  ///< in tiles
   std::int64_t expected = 0;             ///< candidates a query and stage
   std::int64_t room = 0;
-  std::int64_t first_room = 1;  ///< what the first stage needs when its bounds are open
+  std::int64_t first_room = 1;  ///< what the first bound needs: a sample, or an open first stage
   std::int64_t batch = 0;       ///< queries at once
 };
 
@@ -147,11 +147,9 @@ Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std:
     plan_stages(plan, part, queries, list_k);
     plan.one_pass = one_pass_pays(part, queries, list_k);
   }
-  const std::int64_t kept_sample = plan.look ? 0 : plan.sample;
-  const std::int64_t wanted =
-      std::max({tuning::least_room, plan.filtered ? spread * plan.expected : list_k, kept_sample});
+  const std::int64_t wanted = std::max(tuning::least_room, plan.filtered ? spread * plan.expected : list_k);
   plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
-  plan.room = std::max({plan.room, kept_sample, plan.first_room});
+  plan.room = std::max(plan.room, plan.first_room);
   // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
   const std::uint64_t key = 2 * result_bytes;
   std::uint64_t each = static_cast<std::uint64_t>(plan.room) * 8 + static_cast<std::uint64_t>(list_k) * key +
@@ -213,7 +211,7 @@ class PartSearch {
           evaluate_special({w_.exact_ids.data(), exact_count()});
           KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
         }
-        filter_all(open && pass == 0 && !plan_.look);
+        filter_all(open && pass == 0 && part_.space.int8() && !plan_.look);
         look();
         if (overflown() == 0) break;
       }
