@@ -140,6 +140,29 @@ void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, cons
   }
 }
 
+void wait_for(const Execution& execution, cudaStream_t stream) {
+  if (execution.stream == nullptr) return;
+  const Event event;
+  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
+  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
+}
+
+PlacedRows place(const DatasetView& rows, int device, Buffer<unsigned char>& memory, Uploader& uploader,
+                 cudaStream_t stream, const Execution& execution) {
+  if (rows.space == MemorySpace::cuda && rows.device == device) return {rows.data, rows.row_stride};
+  const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
+  unsigned char* to = memory.reserve(std::max<std::int64_t>(1, rows.rows * row_bytes), stream);
+  if (rows.space == MemorySpace::host) {
+    uploader.copy(rows, to, stream, execution);
+  } else {
+    KITH_CUDA(cudaMemcpy2DAsync(to, static_cast<std::size_t>(row_bytes), rows.data,
+                                static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
+                                static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(rows.rows),
+                                cudaMemcpyDefault, stream));
+  }
+  return {to, rows.dim};
+}
+
 bool copy_page_locked(const DatasetView& rows, void* to, cudaStream_t stream) {
   if (rows.rows == 0) return true;
   const std::size_t row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/runtime.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 
@@ -29,6 +30,20 @@ class Uploader {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// What the caller's stream has been given comes before what `stream` is given later.
+/// @throws DeviceError
+void wait_for(const Execution& execution, cudaStream_t stream);
+
+/// Rows on a device; the stride is in elements.
+struct PlacedRows {
+  const void* data;
+  std::int64_t stride;
+};
+/// Rows where a device reads them: where they are if that is its memory, else copied to `memory`, contiguous,
+/// in the order of the stream. @throws OutOfMemory, DeviceError, Cancelled
+PlacedRows place(const DatasetView& rows, int device, Buffer<unsigned char>& memory, Uploader& uploader,
+                 cudaStream_t stream, const Execution& execution);
 
 /// Starts a copy of host rows to `to`, contiguous, where they lie in page-locked memory, which the device
 /// reads by itself. They must stay until the stream has done it. False, and nothing begun, for other memory.

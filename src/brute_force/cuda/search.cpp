@@ -539,34 +539,9 @@ class Borrowed {
 };
 
 // Queries [first, first + count) on the workspace's device, contiguous unless they lie there already.
-struct Placed {
-  const void* data;
-  std::int64_t stride;
-};
-
-Placed place_queries(Workspace& w, const DatasetView& queries, std::int64_t first, std::int64_t count,
-                     const Execution& execution) {
-  const DatasetView rows = queries.slice(first, count);
-  if (queries.space == MemorySpace::cuda && queries.device == w.device) return {rows.data, rows.row_stride};
-  const std::int64_t row_bytes = queries.dim * static_cast<std::int64_t>(size_of(queries.dtype));
-  unsigned char* to = w.queries.reserve(std::max<std::int64_t>(1, count * row_bytes), w.stream);
-  if (queries.space == MemorySpace::host) {
-    w.uploader.copy(rows, to, w.stream, execution);
-  } else {
-    KITH_CUDA(cudaMemcpy2DAsync(to, static_cast<std::size_t>(row_bytes), rows.data,
-                                static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
-                                static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
-                                cudaMemcpyDefault, w.stream));
-  }
-  return {to, queries.dim};
-}
-
-// The caller's stream comes first.
-void wait_for(const Execution& execution, cudaStream_t stream) {
-  if (execution.stream == nullptr) return;
-  const cuda::Event event;
-  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
-  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
+cuda::PlacedRows place_queries(Workspace& w, const DatasetView& queries, std::int64_t first,
+                               std::int64_t count, const Execution& execution) {
+  return cuda::place(queries.slice(first, count), w.device, w.queries, w.uploader, w.stream, execution);
 }
 
 template <class R>
@@ -586,8 +561,8 @@ void search_alone(Part& part, const DatasetView& queries, std::int64_t first, st
                   SearchStatistics& statistics) {
   const cuda::DeviceGuard guard(part.device);
   Borrowed w(part);
-  wait_for(execution, w->stream);
-  const Placed placed = place_queries(*w, queries, first, count, execution);
+  cuda::wait_for(execution, w->stream);
+  const cuda::PlacedRows placed = place_queries(*w, queries, first, count, execution);
   if (out.space == MemorySpace::cuda && out.device == part.device) {
     search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
                    static_cast<R*>(out.distances) + first * out.k, execution, budget, statistics);
@@ -651,8 +626,8 @@ void search_parts(const CudaPrepared& p, const DatasetView& queries, const Neigh
       if (part.device != p.devices[d]) continue;
       const cuda::DeviceGuard guard(part.device);
       const Borrowed w(part);
-      wait_for(execution, w->stream);
-      const Placed placed = place_queries(*w, queries, 0, queries.rows, execution);
+      cuda::wait_for(execution, w->stream);
+      const cuda::PlacedRows placed = place_queries(*w, queries, 0, queries.rows, execution);
       indices[i] = cuda::Buffer<std::int64_t>(cells, part.stream);
       distances[i] = cuda::Buffer<R>(cells, part.stream);
       part.stream.synchronize();
@@ -812,8 +787,8 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
       part.finish(part.stream);
     };
     Workspace w(device);
-    wait_for(execution, w.stream);
-    const Placed placed = place_queries(w, queries, 0, queries.rows, execution);
+    cuda::wait_for(execution, w.stream);
+    const cuda::PlacedRows placed = place_queries(w, queries, 0, queries.rows, execution);
     cuda::Buffer<std::int64_t> indices[3];
     cuda::Buffer<R> distances[3];
     cuda::Buffer<R> best(queries.rows, w.stream);

@@ -62,11 +62,7 @@ class Builder {
 
   Tree run() {
     ProgressCounter progress(execution_, "build", std::max<std::int64_t>(1, view_.rows));
-    if (execution_.stream != nullptr) {
-      const cuda::Event event;
-      KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution_.stream)));
-      KITH_CUDA(cudaStreamWaitEvent(stream_, event, 0));
-    }
+    cuda::wait_for(execution_, stream_);
     counts_ = take<Counts>(1);
     KITH_CUDA(cudaMemsetAsync(counts_.data(), 0, sizeof(Counts), stream_));
     if (view_.rows > 0) {

@@ -121,14 +121,6 @@ T round_down(double radius) {
   return std::nextafter(value, -std::numeric_limits<T>::infinity());
 }
 
-// The caller's stream comes first.
-void wait_for(const Execution& execution, cudaStream_t stream) {
-  if (execution.stream == nullptr) return;
-  const cuda::Event event;
-  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
-  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
-}
-
 int device_of(const Execution& execution) {
   return execution.devices.front().ordinal;
 }
@@ -197,7 +189,7 @@ class NearestSearch {
     workspace_ = std::make_unique<Borrowed>(device_);
     w_ = &**workspace_;
     stream_ = w_->stream;
-    wait_for(execution_, stream_);
+    cuda::wait_for(execution_, stream_);
     search();
     workspace_->done();
     if (asked_.queries == nullptr) left_.insert(left_.end(), tree_.infinite.begin(), tree_.infinite.end());
@@ -343,20 +335,9 @@ class NearestSearch {
   }
 
   cuda::DeviceRows place_queries(std::int64_t first, std::int64_t count) {
-    const DatasetView& all = *asked_.queries;
-    const DatasetView rows = all.slice(first, count);
-    if (queries_in_place()) return {rows.data, rows.dtype, rows.row_stride};
-    const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
-    uploaded_.reserve(std::max<std::int64_t>(1, count * row_bytes), stream_);
-    if (rows.space == MemorySpace::host) {
-      w_->uploader.copy(rows, uploaded_.data(), stream_, execution_);
-    } else {
-      KITH_CUDA(cudaMemcpy2DAsync(uploaded_.data(), static_cast<std::size_t>(row_bytes), rows.data,
-                                  static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
-                                  static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
-                                  cudaMemcpyDefault, stream_));
-    }
-    return {uploaded_.data(), rows.dtype, rows.dim};
+    const DatasetView rows = asked_.queries->slice(first, count);
+    const auto placed = cuda::place(rows, device_, uploaded_, w_->uploader, stream_, execution_);
+    return {placed.data, rows.dtype, placed.stride};
   }
 
   void search_batch(std::int64_t first, std::int64_t count) {
@@ -603,7 +584,7 @@ class RadiusSearch {
     workspace_ = std::make_unique<Borrowed>(device_);
     w_ = &**workspace_;
     stream_ = w_->stream;
-    wait_for(execution_, stream_);
+    cuda::wait_for(execution_, stream_);
     limit_ = execution_.memory_limit;
     if (limit_ == 0) {
       std::size_t free = 0;
@@ -721,21 +702,8 @@ class RadiusSearch {
     s.radius = radius_;
     s.count = count;
     const DatasetView rows = queries_.slice(first, count);
-    if (rows.space == MemorySpace::cuda && rows.device == device_) {
-      s.queries = {rows.data, rows.dtype, rows.row_stride};
-    } else {
-      const std::int64_t row_bytes = rows.dim * static_cast<std::int64_t>(size_of(rows.dtype));
-      uploaded_.reserve(std::max<std::int64_t>(1, count * row_bytes), stream_);
-      if (rows.space == MemorySpace::host) {
-        w_->uploader.copy(rows, uploaded_.data(), stream_, execution_);
-      } else {
-        KITH_CUDA(cudaMemcpy2DAsync(uploaded_.data(), static_cast<std::size_t>(row_bytes), rows.data,
-                                    static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
-                                    static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
-                                    cudaMemcpyDefault, stream_));
-      }
-      s.queries = {uploaded_.data(), rows.dtype, rows.dim};
-    }
+    const auto placed = cuda::place(rows, device_, uploaded_, w_->uploader, stream_, execution_);
+    s.queries = {placed.data, rows.dtype, placed.stride};
     s.counts = w_->counts.data();
     s.report = w_->seen.data();
     s.reported = counters;
