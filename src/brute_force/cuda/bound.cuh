@@ -101,6 +101,13 @@ __device__ inline QueryBound make_bound(R distance, const Space& space, const Qu
   }
 }
 
+/// What a value adds to the sum that the float32 filters compare.
+template <bool squared>
+__device__ inline float add_difference(float sum, float q, float x) {
+  const float difference = __fsub_rn(q, x);
+  return squared ? __fmaf_rn(difference, difference, sum) : __fadd_rn(sum, fabsf(difference));
+}
+
 /// The order of a candidate: 0 for the largest score. Scores are int8 products with their bias, or minus the
 /// bits of a float32 sum, which order like the sum itself.
 __device__ inline std::uint32_t order_of(std::int32_t score) {

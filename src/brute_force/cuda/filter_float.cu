@@ -24,12 +24,6 @@ template <int D>
 constexpr int low_threads = D <= 4 ? 128 : 256;
 constexpr int query_batch = 128;
 
-template <bool squared>
-__device__ inline float add_difference(float sum, float q, float x) {
-  const float difference = __fsub_rn(q, x);
-  return squared ? __fmaf_rn(difference, difference, sum) : __fadd_rn(sum, fabsf(difference));
-}
-
 __device__ inline void keep(const Candidates& out, std::int64_t q, std::int64_t row, float sum) {
   const std::uint32_t at = atomicAdd(out.counts + q, 1U);
   if (at < out.room) {

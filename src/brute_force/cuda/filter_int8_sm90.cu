@@ -12,6 +12,7 @@
 
 #include "brute_force/cuda/append.cuh"
 #include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/mma.cuh"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
@@ -44,9 +45,6 @@ struct Args {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-__device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
 __device__ inline void init_barrier(std::uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }

@@ -53,12 +53,6 @@ __device__ inline void leave_query(const Scan& s, std::int64_t q) {
   start_query<float>(q, s.coded);
 }
 
-template <bool squared>
-__device__ inline float add_difference(float sum, float q, float x) {
-  const float difference = __fsub_rn(q, x);
-  return squared ? __fmaf_rn(difference, difference, sum) : __fadd_rn(sum, fabsf(difference));
-}
-
 __device__ inline void write_list(const Lists& out, std::int64_t q, std::int64_t l, float first, float second,
                                   std::int64_t row) {
   out.first[q * out.shape.lists + l] =
