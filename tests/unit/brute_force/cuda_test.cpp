@@ -21,6 +21,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/convert.hpp"
 #include "kith/error.hpp"
+#include "support/device_memory.hpp"
 #include "support/errors.hpp"
 
 namespace kith {
@@ -28,6 +29,8 @@ namespace {
 
 using conformance::Random;
 using test::contains;
+using test::cuda_ok;
+using test::DeviceMemory;
 using test::message_of;
 
 constexpr Metric all_metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
@@ -40,10 +43,6 @@ int gpus() {
     return usable;
   }();
   return count;
-}
-
-void cuda_ok(cudaError_t status) {
-  ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
 }
 
 Execution on(std::vector<int> ordinals, std::uint64_t memory_limit = 0) {
@@ -59,38 +58,6 @@ class Cuda : public testing::Test {
   void SetUp() override {
     if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
-};
-
-/// Memory of a device, filled with 0xEE or with a copy.
-class DeviceMemory {
- public:
-  explicit DeviceMemory(std::size_t bytes, int device = 0) : bytes_(bytes), device_(device) {
-    cuda_ok(cudaSetDevice(device));
-    cuda_ok(cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)));
-    cuda_ok(cudaMemset(data_, 0xEE, std::max<std::size_t>(bytes, 1)));
-    cuda_ok(cudaDeviceSynchronize());
-    cuda_ok(cudaSetDevice(0));
-  }
-  DeviceMemory(const void* from, std::size_t bytes, int device = 0) : DeviceMemory(bytes, device) {
-    cuda_ok(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
-    cuda_ok(cudaDeviceSynchronize());  // a small copy returns when it is staged
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { (void)cudaFree(data_); }
-  void* data() const { return data_; }
-  int device() const { return device_; }
-  template <class T>
-  std::vector<T> read() const {
-    std::vector<T> out(bytes_ / sizeof(T));
-    cuda_ok(cudaMemcpy(out.data(), data_, bytes_, cudaMemcpyDeviceToHost));
-    return out;
-  }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-  int device_;
 };
 
 /// Rows on the host and the same rows, stride and all, on a device.

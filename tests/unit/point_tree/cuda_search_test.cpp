@@ -24,16 +24,16 @@
 #include "point_tree/cpu/kernels.hpp"
 #include "point_tree/cpu/search.hpp"
 #include "point_tree/cuda/search.hpp"
+#include "support/device_memory.hpp"
 
 namespace kith::point_tree {
 namespace {
 
+using test::cuda_ok;
+using test::DeviceMemory;
+
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
-
-void cuda_ok(cudaError_t status) {
-  ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
-}
 
 Execution on_gpu(std::uint64_t memory_limit = 0) {
   Execution execution;
@@ -88,28 +88,6 @@ struct Rows {
     });
     view = DatasetView(memory.data(), dtype, rows, dim, dim + gap);
   }
-};
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 1)) {
-    cuda_ok(cudaMalloc(&data_, bytes_));
-    cuda_ok(cudaMemset(data_, 0xEE, bytes_));
-    cuda_ok(cudaDeviceSynchronize());
-  }
-  DeviceMemory(const void* from, std::size_t bytes) : DeviceMemory(bytes) {
-    cuda_ok(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
-    cuda_ok(cudaDeviceSynchronize());  // a small copy returns when it is staged
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { (void)cudaFree(data_); }
-  void* data() const { return data_; }
-  void read(void* to) const { cuda_ok(cudaMemcpy(to, data_, bytes_, cudaMemcpyDeviceToHost)); }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
 };
 
 Tree build(const DatasetView& rows, Metric metric, bool octree = false, std::int64_t leaf = 32) {

@@ -25,6 +25,7 @@
 #include "point_tree/file.hpp"
 #include "point_tree/tree.hpp"
 #include "reference/oracle.hpp"
+#include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 
@@ -377,23 +378,17 @@ TEST_F(CudaTrees, EveryElementType) {
 // Memory of the device with the rows of a view, stride and all.
 class OnDevice {
  public:
-  explicit OnDevice(const DatasetView& host) : view_(host) {
-    const auto bytes = static_cast<std::size_t>(host.rows * host.row_stride) * size_of(host.dtype);
-    EXPECT_EQ(cudaMalloc(&data_, bytes), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(data_, host.data, bytes, cudaMemcpyHostToDevice), cudaSuccess);
-    // A small copy returns when it is staged; no stream of the library's waits for the default one.
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    view_.data = data_;
+  explicit OnDevice(const DatasetView& host)
+      : memory_(host.data, static_cast<std::size_t>(host.rows * host.row_stride) * size_of(host.dtype)),
+        view_(host) {
+    view_.data = memory_.data();
     view_.space = MemorySpace::cuda;
-    view_.device = 0;
+    view_.device = memory_.device();
   }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() { (void)cudaFree(data_); }
   const DatasetView& view() const { return view_; }
 
  private:
-  void* data_ = nullptr;
+  test::DeviceMemory memory_;
   DatasetView view_;
 };
 
