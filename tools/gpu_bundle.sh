@@ -53,6 +53,8 @@ chmod u+w "$bundle"/lib/*
 
 cp tools/gpu_bundle_tests.sh "$bundle/run-tests.sh"
 cp benchmarks/brute_force/gpu_torch.py "$bundle/"
+mkdir -p "$bundle/share/kith/report"
+cp python/kith/report/*.{py,css} "$bundle/share/kith/report/"
 cat >"$bundle/README.txt" <<TEXT
 Kith $("$bundle/bin/kith" --version | awk '{print $NF}') with its GPU backend, compiled for CUDA architectures $architectures.
 Needs an NVIDIA driver for CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p') and a Linux with glibc $(ldd --version | awk 'NR==1{print $NF}') or newer; nothing is installed.
@@ -64,6 +66,7 @@ Needs an NVIDIA driver for CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*
   bin/gpu_search                the benchmark of brute force; --json FILE keeps its figures
   bin/gpu_trees                 that of the trees; likewise
   python3 gpu_torch.py FILE     its peers, where Python has torch
+  bin/kith report FILE -o report.html           the figures as a page, where Python has matplotlib
 TEXT
 [[ ! -d $bundle/python ]] || cat >>"$bundle/README.txt" <<TEXT
   PYTHONPATH=python python3 -c 'import kith'      for Python $("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') with NumPy

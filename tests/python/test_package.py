@@ -25,7 +25,8 @@ def test_wheel_installs_and_works_in_a_fresh_environment(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     kept = {name for name in names if ".dist-info/" not in name}
-    sources = {f"kith/{path.name}" for path in (PROJECT / "python/kith").glob("*.py")}
+    package = PROJECT / "python"
+    sources = {str(path.relative_to(package)) for kind in ("py", "css") for path in package.rglob(f"kith/**/*.{kind}")}
     assert kept >= sources | {"kith/py.typed", "kith/_kith.pyi"}
     assert [name for name in kept - sources if name.endswith(".so")] == list(
         kept - sources - {"kith/py.typed", "kith/_kith.pyi"}

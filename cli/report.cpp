@@ -1,0 +1,224 @@
+// kith report: hands results to the Python program that draws them (python/kith/report), and its word back.
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "interrupt.hpp"
+
+namespace kith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+
+struct Options {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string images;
+  std::string title;
+  std::string python;
+};
+
+/// What a child left: its status as a shell counts it, and its standard output.
+struct Ended {
+  int status = 0;
+  std::string out;
+};
+
+/// Runs a program to its end; stderr stays ours. A signal ends it first. @throws IoError, Cancelled
+Ended run_program(std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (auto& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw IoError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  pid_t child = -1;
+  const int failed =
+      ::posix_spawnp(&child, arguments[0].c_str(), &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  if (failed != 0) {
+    ::close(ends[0]);
+    throw IoError(fmt::format("cannot start '{}': {}", arguments[0], std::strerror(failed)));
+  }
+  Ended ended;
+  bool told = false;
+  // Woken every 100 ms: reads are restarted after a signal, and the flag must be seen.
+  for (bool open = true; open;) {
+    if (interrupted() && !told) {
+      ::kill(child, SIGTERM);
+      told = true;
+    }
+    pollfd watched{ends[0], POLLIN, 0};
+    if (::poll(&watched, 1, 100) <= 0) continue;
+    std::array<char, 1 << 14> buffer;
+    const ssize_t n = ::read(ends[0], buffer.data(), buffer.size());
+    if (n > 0) ended.out.append(buffer.data(), static_cast<std::size_t>(n));
+    open = n > 0 || (n < 0 && errno == EINTR);
+  }
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (interrupted()) throw Cancelled("interrupted");
+  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended;
+}
+
+fs::path program_folder() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+/// The Python program: beside an installed kith, in the source tree around a built one, else the installed
+/// package.
+std::vector<std::string> program() {
+  std::error_code error;
+  const fs::path bin = program_folder();
+  for (const fs::path& folder :
+       {bin.parent_path() / "share/kith/report", bin.parent_path().parent_path() / "python/kith/report",
+        bin.parent_path().parent_path().parent_path() / "python/kith/report"}) {
+    if (fs::exists(folder / "__main__.py", error)) return {folder.string()};
+  }
+  return {"-m", "kith.report"};
+}
+
+/// Why a Python cannot draw; empty where it can.
+std::string objection(const std::string& python) {
+  const char* const probe =
+      "import sys, importlib.util as u; sys.exit(3 if sys.version_info < (3, 10) else 4 if "
+      "u.find_spec('matplotlib') is None else 0)";
+  std::error_code ignored;
+  if (python.find('/') != std::string::npos && !fs::exists(python, ignored)) return "does not exist";
+  try {
+    const Ended ended = run_program({python, "-c", probe});
+    if (ended.status == 0) return {};
+    if (ended.status == 3) return "is older than Python 3.10";
+    if (ended.status == 4) return "has no matplotlib";
+    return fmt::format("is no Python: it ended with status {}", ended.status);
+  } catch (const IoError& failure) {
+    return failure.what();
+  }
+}
+
+/// The Python that was named, or the first that can draw: the build's own, then python3.
+std::string find_python(const std::string& named) {
+  std::vector<std::string> candidates;
+  if (!named.empty()) {
+    candidates = {named};
+  } else {
+    const fs::path built = program_folder().parent_path() / "venv/bin/python";
+    std::error_code ignored;
+    if (fs::exists(built, ignored)) candidates.push_back(built.string());
+    candidates.emplace_back("python3");
+  }
+  std::string found;
+  for (const std::string& python : candidates) {
+    const std::string why = objection(python);
+    if (why.empty()) return python;
+    found += fmt::format("{}'{}' {}", found.empty() ? "" : ", ", python, why);
+  }
+  throw IoError(fmt::format(
+      "the report is drawn by Python 3.10 or newer with matplotlib, but {}; install it (python3 -m pip "
+      "install matplotlib, on Debian apt-get install python3-matplotlib), or name a Python that has it with "
+      "--python or KITH_PYTHON",
+      found));
+}
+
+[[noreturn]] void fail(const json& error) {
+  const std::string message = error.value("message", "the report failed");
+  if (error.value("kind", "") == "usage") throw InvalidArgument(message);
+  throw IoError(message);
+}
+
+void run(const Options& options, const Common& common) {
+  const CancellableScope scope;
+  std::vector<std::string> call = {find_python(options.python), "-B"};  // no byte code beside the files
+  for (const std::string& word : program()) call.push_back(word);
+  call.insert(call.end(), {"--json", "--output=" + options.output});
+  if (!options.images.empty()) call.push_back("--images=" + options.images);
+  if (!options.title.empty()) call.push_back("--title=" + options.title);
+  call.emplace_back("--");
+  call.insert(call.end(), options.inputs.begin(), options.inputs.end());
+  const Ended ended = run_program(call);
+  const json answer = json::parse(ended.out, nullptr, false);
+  if (answer.is_object() && answer.contains("error")) fail(answer["error"]);
+  if (ended.status != 0 || !answer.is_object() || !answer.contains("charts")) {
+    throw IoError(fmt::format("'{}' ended with status {} and no report; its own message is above", call[0],
+                              ended.status));
+  }
+  if (common.json) {
+    print_json(answer);
+    return;
+  }
+  for (const auto& part : answer["left_out"]) {
+    note(common, fmt::format("left out: {}: {}", part["section"].get<std::string>(),
+                             part["reason"].get<std::string>()));
+  }
+  const std::size_t pictures = answer["images"].size();
+  note(common, fmt::format("wrote {}{}", options.output,
+                           pictures > 0 ? fmt::format(" and {} pictures in {}", pictures, options.images)
+                                        : std::string()));
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(app, common, "report", "Draw what ladder and bench measured, as one page",
+                                  [options, &common] { run(*options, common); });
+  common.file(command.add_option("RESULT", options->inputs, "JSON of kith ladder, kith bench or gpu_search")
+                  ->required()
+                  ->expected(1, -1));
+  common.file(command.add_option("-o,--output", options->output, "The page, written whole or not at all")
+                  ->type_name("FILE")
+                  ->required()
+                  ->group("Output"));
+  common.file(command
+                  .add_option("--images", options->images,
+                              "Also write every chart into this folder, as SVG and PNG; made where missing")
+                  ->type_name("FOLDER")
+                  ->group("Output"));
+  command.add_option("--title", options->title, "The page's title")->type_name("TEXT")->group("Output");
+  common.file(command
+                  .add_option("--python", options->python,
+                              "Python 3.10 or newer that has matplotlib; default: venv of the build folder, "
+                              "else python3")
+                  ->type_name("PROGRAM")
+                  ->envname("KITH_PYTHON")
+                  ->group("Output"));
+  common.about(command).details = {
+      "The page is one HTML file that loads nothing and runs nothing: it opens from a disk, reads in light "
+      "and in dark, and prints. It has the ladder with the floor of the hardware, what each rung is worth, "
+      "the roofline, queries a second, scaling over threads and GPUs, what the certified filter keeps, and "
+      "the machines; each chart with the table of its numbers. What the results hold nothing for is left "
+      "out, and said.",
+      "Python draws it, with matplotlib; 'python -m kith.report' of the Python package does the same."};
+  common.about(command).examples = {{"kith report ladder.json -o ladder.html", "What kith ladder measured."},
+                                    {"kith report ladder.json bench.json -o report.html --images figures",
+                                     "One page of two results, and its charts as files."}};
+}
+
+}  // namespace kith::cli
