@@ -238,8 +238,8 @@ struct Scan {
   Lists out;
   /// Queries that are not coded yet: the scan does that first, and leaves values and scalars in `coded`. Null
   /// where they are.
-  const void* raw;
-  std::int64_t raw_stride;
+  const void* raw = nullptr;
+  std::int64_t raw_stride = 0;
   QueryCodes coded;
 };
 /// Whether a scan codes its queries itself.

@@ -234,7 +234,6 @@ class PartSearch {
   bool one_pass(const void* queries, std::int64_t stride, std::int64_t count, std::int64_t* indices,
                 R* distances) {
     const cuda::Space& space = part_.space;
-    const std::int64_t padded = (space.dim + 7) / 8 * 8;
     const bool fresh = w_.totals.empty();
     w_.totals.reserve(4, stream_);
     w_.seen.reserve(4)[3] = 0;  // no ticket
@@ -243,44 +242,34 @@ class PartSearch {
         cuda::scan_shape(space, part_.rows, part_.rows, count,
                          cuda::packed_rows(space, part_.float_rows(), part_.float_stride()), part_.device);
 
-    cuda::QueryCodes codes;
-    codes.padded = padded;
-    codes.values = w_.values.reserve(count * padded, stream_);
-    codes.scalars = w_.scalars.reserve(count, stream_);
-    codes.arrived = w_.arrived.reserve(count, stream_);
+    cuda::QueryCodes codes =
+        reserve_queries(count, shape.kind == cuda::ListShape::Kind::quarters ? cuda::scan_query_tile : 16);
     codes.best = w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
     codes.nan_queries = w_.totals.data() + 2;
-    if (space.int8()) {
-      codes.tile = shape.kind == cuda::ListShape::Kind::quarters ? cuda::scan_query_tile : 16;
-      const std::int64_t tiles = (count + codes.tile - 1) / codes.tile;
-      codes.codes = w_.query_codes.reserve(tiles * codes.tile * space.shape.row_bytes(), stream_);
-    } else {
-      codes.float_stride = cuda::float_query_stride(space.dim);
-      codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
-    }
     const bool raw = cuda::scan_codes_queries(space, shape);
     if (!raw) cuda::encode_queries(queries, stride, count, space, codes, stream_);
     const cuda::Lists lists{w_.first.reserve(count * shape.lists, stream_),
                             w_.second.reserve(count * shape.lists, stream_), shape};
-    cuda::scan_rows(
-        {space, part_.rows, 1, part_.float_rows(), part_.float_stride(), part_.row_codes(), codes.floats,
-         codes.float_stride, codes.codes, codes.tile, count, lists, raw ? queries : nullptr, stride, codes},
-        part_.device, stream_);
+    cuda::Scan scan = scan_of(part_.rows, 1, count, lists);
+    scan.query_tile = codes.tile;
+    if (raw) {
+      scan.raw = queries;
+      scan.raw_stride = stride;
+      scan.coded = codes;
+    }
+    cuda::scan_rows(scan, part_.device, stream_);
     Batch<R> batch{};
     batch.data = part_.data;
     batch.stride = part_.stride;
     batch.part_rows = part_.rows;
     batch.space = space;
     batch.queries = codes.values;
-    batch.padded = padded;
+    batch.padded = codes.padded;
     batch.scalars = codes.scalars;
     batch.count = count;
     batch.maxima = part_.row_codes().largest_residual;
     batch.best = reinterpret_cast<R*>(w_.best.data());
     batch.k = list_k_;
-    batch.partial = reinterpret_cast<cuda::Key<R>*>(
-        w_.partial.reserve(cuda::most_shared_lists * list_k_ * cuda::key_bytes<R>, stream_));
-    batch.arrived = w_.arrived.data();
     const unsigned long long ticket = ++w_.ticket;
     cuda::settle_lists<R>(batch, lists,
                           {part_.base, indices, distances, w_.totals.data(), w_.seen.data(), ticket},
@@ -288,6 +277,43 @@ class PartSearch {
     wait_for_ticket(ticket);
     w_.seen.data()[3] = 0;  // queries answered without a filter: none
     return w_.seen.data()[1] == 0;
+  }
+
+  // Room for coded queries, in tiles of `tile` where the codes are int8.
+  cuda::QueryCodes reserve_queries(std::int64_t count, int tile) {
+    const cuda::Space& space = part_.space;
+    cuda::QueryCodes codes;
+    codes.padded = (space.dim + 7) / 8 * 8;
+    codes.values = w_.values.reserve(count * codes.padded, stream_);
+    codes.scalars = w_.scalars.reserve(count, stream_);
+    if (space.int8()) {
+      codes.tile = tile;
+      const std::int64_t tiles = (count + tile - 1) / tile;
+      codes.codes = w_.query_codes.reserve(tiles * tile * space.shape.row_bytes(), stream_);
+    } else if (space.form != cuda::Form::none) {
+      codes.float_stride = cuda::float_query_stride(space.dim);
+      codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
+    }
+    return codes;
+  }
+
+  // One look at `rows` of the part, every `step`-th, with the coded queries in the workspace.
+  cuda::Scan scan_of(std::int64_t rows, std::int64_t step, std::int64_t count,
+                     const cuda::Lists& lists) const {
+    cuda::Scan scan{};
+    scan.space = part_.space;
+    scan.rows = rows;
+    scan.row_step = step;
+    scan.floats = part_.float_rows();
+    scan.float_stride = step * part_.float_stride();
+    scan.codes = part_.row_codes();
+    scan.queries = w_.floats.data();
+    scan.query_stride = cuda::float_query_stride(part_.space.dim);
+    scan.query_codes = w_.query_codes.data();
+    scan.query_tile = query_tile_;
+    scan.count = count;
+    scan.out = lists;
+    return scan;
   }
 
   // Until the last kernel says that the answers are there: sooner than the driver says so.
@@ -314,11 +340,12 @@ class PartSearch {
 
   void prepare(const void* queries, std::int64_t stride, std::int64_t count) {
     const cuda::Space& space = part_.space;
-    const std::int64_t padded = (space.dim + 7) / 8 * 8;
-    cuda::QueryCodes codes;
-    codes.padded = padded;
-    codes.values = w_.values.reserve(count * padded, stream_);
-    codes.scalars = w_.scalars.reserve(count, stream_);
+    if (plan_.filtered && space.int8()) {
+      query_tile_ =
+          plan_.look ? cuda::scan_query_tile : cuda::choose_query_tile(space.shape, count, part_.device);
+    }
+    // Without the filter int8 codes of the queries are of no use, but the kernel writes them.
+    cuda::QueryCodes codes = reserve_queries(count, query_tile_);
     w_.counters.reserve(4, stream_);
     w_.counts.reserve(count, stream_);
     w_.overflow.reserve(count, stream_);
@@ -337,27 +364,13 @@ class PartSearch {
     }
     KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, w_.counters.bytes(), stream_));
     codes.nan_queries = w_.counters.data() + 2;
-    if (plan_.filtered && space.int8()) {
-      query_tile_ =
-          plan_.look ? cuda::scan_query_tile : cuda::choose_query_tile(space.shape, count, part_.device);
-      codes.tile = query_tile_;
-      const std::int64_t tiles = (count + query_tile_ - 1) / query_tile_;
-      codes.codes = w_.query_codes.reserve(tiles * query_tile_ * space.shape.row_bytes(), stream_);
-    } else if (space.int8()) {
-      // Without the filter the codes of the queries are of no use, but the kernel writes them.
-      codes.tile = 16;
-      codes.codes = w_.query_codes.reserve((count + 15) / 16 * 16 * space.shape.row_bytes(), stream_);
-    } else if (space.form != cuda::Form::none) {
-      codes.float_stride = cuda::float_query_stride(space.dim);
-      codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
-    }
     cuda::encode_queries(queries, stride, count, space, codes, stream_);
     batch_ = Batch<R>{part_.data,
                       part_.stride,
                       part_.rows,
                       space,
                       codes.values,
-                      padded,
+                      codes.padded,
                       codes.scalars,
                       count,
                       part_.row_codes().largest_residual,
@@ -395,22 +408,7 @@ class PartSearch {
         cuda::scan_shape(part_.space, part_.rows, looked, batch_.count, false, part_.device);
     const cuda::Lists lists{w_.first.reserve(batch_.count * shape.lists, stream_),
                             w_.second.reserve(batch_.count * shape.lists, stream_), shape};
-    cuda::scan_rows({part_.space,
-                     looked,
-                     step,
-                     part_.float_rows(),
-                     step * part_.float_stride(),
-                     part_.row_codes(),
-                     w_.floats.data(),
-                     cuda::float_query_stride(part_.space.dim),
-                     w_.query_codes.data(),
-                     query_tile_,
-                     batch_.count,
-                     lists,
-                     nullptr,
-                     0,
-                     {}},
-                    part_.device, stream_);
+    cuda::scan_rows(scan_of(looked, step, batch_.count, lists), part_.device, stream_);
     cuda::bound_by_lists(batch_, lists, part_.device, stream_);
   }
 

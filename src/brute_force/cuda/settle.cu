@@ -330,8 +330,7 @@ __device__ void count_in(const Answer<R>& answer, unsigned long long evaluated,
   if (evaluated > 0) atomicAdd(answer.totals, evaluated);
   if (unanswered > 0) atomicAdd(answer.totals + 1, unanswered);
   __threadfence();
-  if (atomicAdd(answer.totals + 3, 1ULL) != static_cast<unsigned long long>(gridDim.x) * gridDim.y - 1)
-    return;
+  if (atomicAdd(answer.totals + 3, 1ULL) != gridDim.x - 1ULL) return;
   volatile unsigned long long* seen = answer.seen;
   for (int i = 0; i < 3; ++i) seen[i] = atomicExch(answer.totals + i, 0ULL);
   answer.totals[3] = 0;
@@ -345,8 +344,9 @@ __device__ void write_answer(const Answer<R>& answer, std::int64_t at, const Key
   answer.distances[at] = key.is_none() ? static_cast<R>(CUDART_INF) : key.distance();
 }
 
-// Of every list the first entry is known, and the order of the second: with the bound that the first ones
-// give, the few lists whose second may be within it are looked through row by row.
+// A block a query, since several would each evaluate as much. Of every list the first entry is known, and the
+// order of the second: with the bound that the first ones give, the few lists whose second may be within it
+// are looked through row by row.
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
     settle_lists_kernel(Batch<R> batch, Lists lists, Answer<R> answer, int capacity, int chunk) {
@@ -354,7 +354,6 @@ __global__ void __launch_bounds__(threads)
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Histogram histogram;
   __shared__ int filled;
-  __shared__ int last;
   __shared__ unsigned cut;
   __shared__ int reopened;
   __shared__ std::int64_t reopen[most_reopened];
@@ -362,7 +361,7 @@ __global__ void __launch_bounds__(threads)
   auto* entries =
       reinterpret_cast<std::uint64_t*>(shared + static_cast<std::size_t>(capacity) * sizeof(Key<R>));
   const Desk desk{entries, reinterpret_cast<std::uint16_t*>(entries + chunk), &histogram, &cut};
-  const std::int64_t q = blockIdx.y;
+  const std::int64_t q = blockIdx.x;
   const int k = static_cast<int>(batch.k);
   const std::int64_t count = lists.shape.lists;
   for (int i = threadIdx.x; i < k; i += threads) keys[i] = Key<R>::none();
@@ -376,20 +375,16 @@ __global__ void __launch_bounds__(threads)
   unsigned long long evaluated = 0;
   const QueryKind kind = batch.scalars[q].kind;
   if (kind == QueryKind::regular) {
-    const std::int64_t mine = blockIdx.x < count ? (count - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
-    for (std::int64_t done = 0; done < mine; done += chunk) {
-      const int n = static_cast<int>(mine - done < chunk ? mine - done : chunk);
-      for (int i = threadIdx.x; i < n; i += threads) {
-        entries[i] = lists.first[q * count + blockIdx.x + (done + i) * gridDim.x];
-      }
+    for (std::int64_t done = 0; done < count; done += chunk) {
+      const int n = static_cast<int>(count - done < chunk ? count - done : chunk);
+      for (int i = threadIdx.x; i < n; i += threads) entries[i] = lists.first[q * count + done + i];
       __syncthreads();
       int picked = 0;
       evaluated += settle_entries<T, metric>(batch, q, desk, n, wanted_of(k), true, false, list, picked);
     }
     if (threadIdx.x == 0) cut = cut_of(batch, q, keys[k - 1]);
     __syncthreads();
-    for (std::int64_t i = threadIdx.x; i < mine; i += threads) {
-      const std::int64_t l = blockIdx.x + i * gridDim.x;
+    for (std::int64_t l = threadIdx.x; l < count; l += threads) {
       if (lists.second[q * count + l] > cut) continue;
       const int at = atomicAdd(&reopened, 1);
       if (at < most_reopened) reopen[at] = l;
@@ -417,9 +412,7 @@ __global__ void __launch_bounds__(threads)
       }
     }
   }
-  if (merge_blocks(batch, q, list, &last)) {
-    for (int i = threadIdx.x; i < k; i += threads) write_answer(answer, q * k + i, keys[i]);
-  }
+  for (int i = threadIdx.x; i < k; i += threads) write_answer(answer, q * k + i, keys[i]);
   __syncthreads();
   // What this way of searching cannot answer.
   if (threadIdx.x == 0)
@@ -626,9 +619,10 @@ void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int wanted, 
 }
 
 template <class T, Metric metric, class R>
-void launch_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, dim3 grid, int capacity,
-                  int chunk, int device, cudaStream_t stream) {
+void launch_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int capacity, int chunk,
+                  int device, cudaStream_t stream) {
   const std::size_t bytes = bytes_for<R>(capacity, chunk);
+  const dim3 grid(static_cast<unsigned>(batch.count));
   allow_shared(settle_lists_kernel<T, metric, R>, threads, bytes, device);
   launch_early(settle_lists_kernel<T, metric, R>, grid, threads, bytes, device, stream, batch, lists, answer,
                capacity, chunk);
@@ -699,16 +693,14 @@ void settle_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& an
     launch_short_lists(batch, lists, answer, false, device, stream);
     return;
   }
-  // One block a query finds the best bound; several would each evaluate as much.
   int chunk = 512;
   while (chunk < lists.shape.lists && chunk < most_settled_at_once) chunk *= 2;
   int capacity = 256;
   while (capacity < 4 * batch.k) capacity *= 2;
   while (chunk > 512 && bytes_for<R>(capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
     chunk /= 2;
-  const dim3 grid(1, static_cast<unsigned>(batch.count));
   visit_rows(batch, [&]<class T, Metric metric>() {
-    launch_lists<T, metric, R>(batch, lists, answer, grid, capacity, chunk, device, stream);
+    launch_lists<T, metric, R>(batch, lists, answer, capacity, chunk, device, stream);
   });
 }
 

@@ -130,8 +130,7 @@ struct QueryCodes {
   std::int64_t float_stride = 0;
   QueryScalars* scalars = nullptr;
   unsigned long long* nan_queries = nullptr;
-  std::uint32_t* arrived = nullptr;  ///< a query: set to 0, where not null
-  void* best = nullptr;              ///< a query: set to +inf (double for f64, else float), where not null
+  void* best = nullptr;  ///< a query: set to +inf (double for f64, else float), where not null
 };
 
 /// Rows [first, first + rows) of a part; `data` is the part's first row, readable from the device.

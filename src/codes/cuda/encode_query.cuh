@@ -214,7 +214,6 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
 /// What a search without stages begins with, by one thread a query.
 template <class T>
 __device__ inline void start_query(std::int64_t q, const QueryCodes& out) {
-  if (out.arrived != nullptr) out.arrived[q] = 0;
   if (out.best != nullptr) {
     using R = std::conditional_t<sizeof(T) == 8, double, float>;
     static_cast<R*>(out.best)[q] = static_cast<R>(CUDART_INF);
