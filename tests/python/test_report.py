@@ -143,7 +143,7 @@ def test_the_numbers_are_the_results(report):
     for case, title in zip(ladder["cases"], list(page.tables)[1:], strict=False):
         rows = {row["rung"].split(".")[0]: row for row in page.named(title)}
         measured = [rung for rung in case["rungs"] if rung["ms"]]
-        assert [rung["title"] for rung in measured] == [row["rung"].split(". ", 1)[1] for row in rows.values()]
+        assert [rung["title"] + (" on the CPU" if rung["device"] == "cpu" else "") for rung in measured] == [row["rung"].split(". ", 1)[1] for row in rows.values()]
         for rung in measured:
             row = rows[str(rung["number"])]
             assert row["time"] == _text.duration(rung["ms"] / 1e3)
@@ -182,7 +182,7 @@ def test_a_wrong_rung_is_named_and_never_the_fastest(tmp_path, changed):
     def edit(value):
         for rung in value["cases"][0]["rungs"]:
             if rung["id"] == "engine":
-                rung["wrong"] = 7
+                rung.update(wrong=7, checked=False)
 
     page = page_of(tmp_path, changed("ladder", edit))
     assert "Wrong answers" in page.words and "rung 23 (Kith: brute force), 11 (One thread a query, insertion)" in page.words

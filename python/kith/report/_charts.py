@@ -112,7 +112,7 @@ def _handle(frame: Frame, label: str, role: str, marker: str, *, hollow: bool = 
 
 
 def _rung_label(timing: Timing) -> str:
-    return f"{timing.rung.number}. {timing.rung.title}"
+    return f"{timing.rung.number}. {timing.rung.name}"
 
 
 _KINDS = {
@@ -158,7 +158,7 @@ def _draw_ladder(case: Case) -> Drawing:
                     markerfacecolor=paint["surface"], markeredgewidth=1.5, zorder=3,
                 )  # fmt: skip
             axes.annotate(
-                duration(seconds) + (" (wrong)" if timing.wrong else ""), (seconds, index), xytext=(9, 0),
+                duration(seconds) + ("" if timing.right else " (wrong)"), (seconds, index), xytext=(9, 0),
                 textcoords="offset points", va="center", color=paint["ink"], fontsize=11.5, zorder=7,
                 weight="bold" if timing.rung.engine else "normal",
             )  # fmt: skip
@@ -226,11 +226,11 @@ def ladder_chart(ladder: Ladder, case: Case) -> Chart:
         rows.append(tuple(row))
     alt = f"{len(measured)} rungs by their time for {case.title}. "
     if base is not None:
-        alt += f"Rung {base.rung.number}, {base.rung.title}: {duration(seconds_of(base))}. "
+        alt += f"Rung {base.rung.number}, {base.rung.name}: {duration(seconds_of(base))}. "
     if other is not None:
-        alt += f"The fastest rung that is not Kith, {other.rung.title}: {duration(seconds_of(other))}. "
+        alt += f"The fastest rung that is not Kith, {other.rung.name}: {duration(seconds_of(other))}. "
     if own is not None:
-        alt += f"Kith's fastest, {own.rung.title}: {duration(seconds_of(own))}" + (f", {faster_words(ratio)}. " if ratio else ". ")
+        alt += f"Kith's fastest, {own.rung.name}: {duration(seconds_of(own))}" + (f", {faster_words(ratio)}. " if ratio else ". ")
     if case.floor is not None:
         alt += f"The hardware's floor: {duration(case.floor)}."
     notes = [f"Rung {t.rung.number}: {t.fallback}." for t in measured if t.fallback]
@@ -265,9 +265,9 @@ def _one_idea(before: Timing, after: Timing) -> bool:
 
 def answer(timing: Timing) -> str:
     """Whether its indices were the engine's."""
-    if not timing.checked:
+    if timing.checked is None:
         return "not compared"
-    return "right" if timing.wrong == 0 else f"{timing.wrong:,} wrong"
+    return "right" if timing.right else f"{timing.wrong:,} wrong"
 
 
 def _reasons(case: Case) -> dict[str, str]:
@@ -308,7 +308,7 @@ def speedup_chart(ladder: Ladder) -> Chart | None:
 
     def draw(frame: Frame) -> Any:
         columns = 1 if frame.narrow else 2
-        figure_, axes, _ = _rows(frame, [f"{r.number}. {r.title}" for r in rungs], math.ceil(len(cases) / columns))
+        figure_, axes, _ = _rows(frame, [f"{r.number}. {r.name}" for r in rungs], math.ceil(len(cases) / columns))
         _log_axis(axes, min(factor.values()), max(factor.values()), 0.02, times, frame)
         for index, rung in enumerate(rungs):
             own = [factor[case.name, rung.number] for case in cases if (case.name, rung.number) in factor]
@@ -328,19 +328,19 @@ def speedup_chart(ladder: Ladder) -> Chart | None:
 
     head = ("rung", *(case.short for case in cases))
     rows = tuple(
-        (f"{r.number}. {r.title}", *(times(factor[c.name, r.number]) if (c.name, r.number) in factor else "" for c in cases))
+        (f"{r.number}. {r.name}", *(times(factor[c.name, r.number]) if (c.name, r.number) in factor else "" for c in cases))
         for r in rungs
     )
     (name, number), most = max(factor.items(), key=lambda item: item[1])
     slowest = next(r for r in rungs if r.number == number)
     where = next(case.short for case in cases if case.name == name)
-    winners = {min((t for t in c.measured if t.right), key=seconds_of).rung.title for c in cases}
+    winners = {min((t for t in c.measured if t.right), key=seconds_of).rung.name for c in cases}
     return Chart(
         f"speed-up-{slug(ladder.source)}", "What each rung is worth",
         "How many times longer a rung takes than the fastest one of the same case. A mark is a case; down the ladder a rung "
         "that helps moves the marks to the left. An empty place in the table is a rung that did not run in that case.",
         f"{len(rungs)} rungs in {_count(len(cases), 'case')} by how many times longer they take than the fastest of the case. The most "
-        f"is {times(most)}: {slowest.title} at {where}. The fastest: {', '.join(sorted(winners))}.",
+        f"is {times(most)}: {slowest.name} at {where}. The fastest: {', '.join(sorted(winners))}.",
         draw, Table(head, rows, strong=frozenset(i for i, r in enumerate(rungs) if r.engine)),
     )  # fmt: skip
 

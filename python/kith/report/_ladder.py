@@ -21,6 +21,11 @@ class Rung:
     engine: bool  # Kith itself, not a step of the ladder
 
     @property
+    def name(self) -> str:
+        """The title, with where it runs: Kith has the same search on both sides."""
+        return self.title + (" on the CPU" if self.device == "cpu" and "CPU" not in self.title else "")
+
+    @property
     def tree(self) -> bool:
         """Whether it leaves pairs out; the others look at every pair of query and point."""
         return "kd-tree" in self.id or "octree" in self.id
@@ -34,8 +39,8 @@ class Timing:
     seconds: float | None
     with_copies: float | None
     build: float | None  # making its tree, layout or codes; not part of `seconds`
-    checked: bool
-    wrong: int  # queries whose indices are not the engine's
+    checked: bool | None  # whether its answer was the engine's; None: nobody looked
+    wrong: int  # cells of the answer that were not
     skipped: str
     fallback: str
     published: tuple[float, ...]  # seconds: one, or the least and the most
@@ -43,7 +48,7 @@ class Timing:
 
     @property
     def right(self) -> bool:
-        return self.seconds is not None and self.wrong == 0
+        return self.seconds is not None and self.wrong == 0 and self.checked is not False
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ def _read_timing(node: Node) -> Timing:
         raise node.error("has neither a time in 'ms' nor a reason in 'skipped'")
     return Timing(
         rung=rung, seconds=seconds, with_copies=_milliseconds(node, "ms_with_copies"), build=_milliseconds(node, "build_ms"),
-        checked=node.has("checked") and node["checked"].flag(), wrong=node["wrong"].count(), skipped=skipped,
+        checked=node["checked"].flag() if node.has("checked") else None, wrong=node["wrong"].count(), skipped=skipped,
         fallback=_optional_text(node, "fallback"),
         published=_range(node["published_ms"]) if node.has("published_ms") else (),
         published_what=_optional_text(node, "published_what"),

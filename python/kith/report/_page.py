@@ -129,8 +129,8 @@ def glance_table(ladder: Ladder) -> Table:
     for case in ladder.cases:
         own, other, ratio = compared(case)
         rows.append((
-            case.short, f"{other.rung.number}. {other.rung.title}" if other else "", duration(seconds_of(other)) if other else "",
-            own.rung.title if own else "", duration(seconds_of(own)) if own else "", faster_words(ratio) if ratio else "",
+            case.short, f"{other.rung.number}. {other.rung.name}" if other else "", duration(seconds_of(other)) if other else "",
+            own.rung.name if own else "", duration(seconds_of(own)) if own else "", faster_words(ratio) if ratio else "",
             duration(case.floor) if case.floor is not None else "",
         ))  # fmt: skip
     return Table(("case", "fastest other rung", "time", "Kith's fastest", "its time", "Kith is", "the floor"), tuple(rows), frozenset({0, 1, 3, 5}))
@@ -150,8 +150,8 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
         best, case = max(gains, key=lambda pair: pair[0])
         assert case.base is not None
         tiles.append((times(best), f"from rung {case.base.rung.number} to Kith, where it is most: {case.short}"))
-    checked = [t for case in ladder.cases for t in case.measured if t.checked]
-    wrong = [t for t in checked if t.wrong]
+    checked = [t for case in ladder.cases for t in case.measured if t.checked is not None]
+    wrong = [t for t in checked if not t.right]
     if checked:
         words = f"{len(checked) - len(wrong)} of {len(checked)}"
         tiles.append((words, "measured answers are the engine's, index by index"))
@@ -162,7 +162,7 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
     if slower:
         parts.append(f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>")
     if wrong:
-        names = ", ".join(dict.fromkeys(f"{t.rung.number} ({t.rung.title})" for t in wrong))
+        names = ", ".join(dict.fromkeys(f"{t.rung.number} ({t.rung.name})" for t in wrong))
         parts.append(f"<p><strong>Wrong answers</strong> were given by rung {escape(names)}; such a rung counts nowhere as the fastest.</p>")
     copies = "; with the copies to and from the GPU in a column of its own" if ladder.include_copies else ""
     parts.append(f'<p class="note">Medians of {plural(ladder.repeat, "run")}, data where the rung works on it{copies}.'
