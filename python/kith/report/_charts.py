@@ -58,7 +58,8 @@ def _log_axis(axes: Any, low: float, high: float, room: float, write: Any, frame
     decades = math.log10(high / low)
     axes.set_xscale("log")
     axes.set_xlim(low, low * 10 ** (decades / (1 - room)))
-    axes.xaxis.set_major_locator(LogLocator(10, numticks=6 if frame.narrow else 9))
+    steps = (1.0, 2.0, 5.0) if decades < 1.6 else (1.0,)  # a short axis would have one number or none
+    axes.xaxis.set_major_locator(LogLocator(10, subs=steps, numticks=6 if frame.narrow else 9))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(write(value))))
 
