@@ -1,9 +1,6 @@
 // kith bench: times searches, by itself or taking turns with other libraries, and writes JSON.
 #include <filesystem>
-#include <fstream>
 #include <memory>
-
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -113,9 +110,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   check(options);
   if (!options.peers.empty()) find_peers(options);
   // Found now rather than after minutes of measuring.
-  if (!options.output.empty() && !fs::is_directory(fs::absolute(options.output).parent_path())) {
-    throw IoError(fmt::format("cannot write '{}': its folder does not exist", options.output));
-  }
+  check_result_folder(options.output);
   const CancellableScope scope;
   const TemporaryFolder folder;
   json out = {{"format", "kith-bench"},  {"format_version", 1},           {"date", utc_now()},
@@ -146,18 +141,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   }
   if (common.json) print_json(out);
   if (!options.output.empty()) {
-    const fs::path temporary = fmt::format("{}.{}.tmp", options.output, ::getpid());
-    std::ofstream stream(temporary);
-    stream << out.dump(1) << '\n';
-    stream.close();
-    std::error_code error;
-    if (stream) fs::rename(temporary, options.output, error);
-    if (!stream || error) {
-      std::error_code ignored;
-      fs::remove(temporary, ignored);
-      throw IoError(fmt::format("cannot write '{}': {}", options.output,
-                                error ? error.message() : "the disk is full or the folder read-only"));
-    }
+    write_result(options.output, out.dump(1));
     note(common, fmt::format("wrote {}", options.output));
   }
 }
@@ -166,17 +150,9 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
 
 void add_bench(CLI::App& app, Common& common) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App& command = add_command(
-      app, common, "bench", "Time searches, alone or in turns with other libraries", [options, &common] {
-        std::ifstream stream("/proc/self/cmdline");
-        std::vector<std::string> command_line;
-        // Folders of this machine are nobody's business: results are published.
-        for (std::string argument; std::getline(stream, argument, '\0');) {
-          const bool shorten = command_line.empty() || argument.starts_with('/');
-          command_line.push_back(shorten ? fs::path(argument).filename().string() : argument);
-        }
-        run(*options, common, command_line);
-      });
+  CLI::App& command =
+      add_command(app, common, "bench", "Time searches, alone or in turns with other libraries",
+                  [options, &common] { run(*options, common, published_command_line()); });
   common.file(command.add_option("BASE", options->base, "File of the rows that are searched"));
   common.file(command.add_option("QUERIES", options->queries, "File of the queries"));
 

@@ -20,6 +20,7 @@ void add_info(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);
 void add_devices(CLI::App& app, Common& common);
 void add_bench(CLI::App& app, Common& common);
+void add_ladder(CLI::App& app, Common& common);
 void add_report(CLI::App& app, Common& common);
 void add_completion(CLI::App& app, Common& common);
 void add_man(CLI::App& app, Common& common);

@@ -39,6 +39,7 @@ void declare(CLI::App& app, Common& common) {
   add_generate(app, common);
   add_devices(app, common);
   add_bench(app, common);
+  add_ladder(app, common);
   add_report(app, common);
   add_completion(app, common);
   add_man(app, common);

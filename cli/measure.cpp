@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -19,6 +21,8 @@
 #include "kith/kith.hpp"
 
 namespace kith::cli {
+
+namespace fs = std::filesystem;
 
 double median(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -61,6 +65,37 @@ nlohmann::json describe_machine() {
 std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+std::vector<std::string> published_command_line() {
+  std::ifstream stream("/proc/self/cmdline");
+  std::vector<std::string> line;
+  for (std::string argument; std::getline(stream, argument, '\0');) {
+    const bool shorten = line.empty() || argument.starts_with('/');
+    line.push_back(shorten ? fs::path(argument).filename().string() : argument);
+  }
+  return line;
+}
+
+void check_result_folder(const std::string& path) {
+  if (!path.empty() && !fs::is_directory(fs::absolute(path).parent_path())) {
+    throw IoError(fmt::format("cannot write '{}': its folder does not exist", path));
+  }
+}
+
+void write_result(const std::string& path, const std::string& text) {
+  const fs::path temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  std::ofstream stream(temporary);
+  stream << text << '\n';
+  stream.close();
+  std::error_code error;
+  if (stream) fs::rename(temporary, path, error);
+  if (!stream || error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw IoError(fmt::format("cannot write '{}': {}", path,
+                              error ? error.message() : "the disk is full or the folder read-only"));
+  }
 }
 
 }  // namespace kith::cli

@@ -24,4 +24,13 @@ nlohmann::json describe_machine();
 /// Now, as "2026-01-31T12:00:00Z".
 std::string utc_now();
 
+/// How this program was called, without the folders of the machine: results are published.
+std::vector<std::string> published_command_line();
+
+/// @throws IoError when `path` is named and its folder is not there: rather now than after minutes of
+/// measuring
+void check_result_folder(const std::string& path);
+/// Writes a file whole or not at all. @throws IoError
+void write_result(const std::string& path, const std::string& text);
+
 }  // namespace kith::cli

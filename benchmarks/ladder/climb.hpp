@@ -1,0 +1,64 @@
+// Climbing: every rung on one case, timed and checked against the engine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ladder.hpp"
+
+namespace kith::ladder {
+
+/// Sizes of a problem; its points are made by grid().
+struct Case {
+  std::int64_t dim = 0, queries = 0, points = 0, k = 0;
+  std::string name() const;  ///< "16,1024,1048576,1"
+};
+
+/// "16,1024,1048576" or "16,1024,1048576,1". @throws InvalidArgument
+Case parse_case(std::string_view text);
+/// Those that the reports published figures of.
+std::vector<Case> published_cases();
+/// All that the reports' sizes combine to: {3, 16} x {1, 1024} x {65,536, 1,048,576, 16,777,216}, and the one
+/// with k = 16.
+std::vector<Case> all_cases();
+/// Numbers "8", ranges "2-10" and ids "fused", separated by commas. @throws InvalidArgument
+std::set<int> parse_rungs(const std::vector<std::string>& texts);
+
+struct ClimbOptions {
+  std::set<int> chosen;   ///< numbers; empty: all that the case is fit for. What is named runs however long
+  std::vector<int> gpus;  ///< empty: rungs on the CPU alone
+  std::string no_gpus;    ///< why
+  int threads = 0;        ///< of the engine on the CPU
+  int repeat = 7;         ///< timed runs
+  bool copies = false;    ///< time from host memory to host memory too
+  double most_seconds = 10;  ///< a rung on the CPU that would take longer is left out unless it is chosen
+  std::uint64_t seed = 1;
+  std::function<bool()> cancelled;
+  std::function<void(const Rung&, int done, int total)> progress;
+};
+
+/// One rung of a case. NaN: not measured.
+struct Step {
+  const Rung* rung = nullptr;
+  std::string skipped;   ///< why; empty: it ran
+  std::string fallback;  ///< what it did otherwise than its title says
+  double ms = 0, min_ms = 0, max_ms = 0, ms_with_copies = 0, build_ms = 0;
+  int runs = 0;
+  int devices = 0;
+  std::int64_t wrong = 0;  ///< cells of the answer that are not the engine's
+};
+
+struct Climb {
+  Case sizes;
+  std::int64_t largest = 0;  ///< coordinates are 0..largest
+  std::vector<Step> steps;   ///< one a rung, in order
+};
+
+/// @throws Cancelled, OutOfMemory, DeviceError
+Climb climb(const Case& sizes, const ClimbOptions& options);
+
+}  // namespace kith::ladder

@@ -1,0 +1,40 @@
+// The engine's rungs have this in common.
+#pragma once
+
+#include <memory>
+
+#include "kith/kith.hpp"
+#include "ladder.hpp"
+
+namespace kith::ladder {
+
+inline Execution engine_execution(const Run& run) {
+  Execution execution;
+  execution.threads = run.threads;
+  execution.cancelled = run.cancelled;
+  return execution;
+}
+
+inline DatasetView host_points(const Problem& problem) {
+  return {problem.point, problem.points, problem.dim};
+}
+inline DatasetView host_queries(const Problem& problem) {
+  return {problem.query, problem.queries, problem.dim};
+}
+inline NeighborsView into(Answer& answer, const Problem& problem) {
+  return {answer.indices.data(), answer.distances.data(), problem.queries, problem.k};
+}
+
+/// Index built once, then searched.
+template <class Index, class Parameters>
+Answer build_and_search(const Problem& problem, const Parameters& parameters, const Execution& execution,
+                        Run& run) {
+  Answer answer(problem);
+  std::unique_ptr<Index> index;
+  run.build(
+      [&] { index = std::make_unique<Index>(Index::build(host_points(problem), parameters, execution)); });
+  run.search([&] { index->search_into(host_queries(problem), into(answer, problem), execution); });
+  return answer;
+}
+
+}  // namespace kith::ladder

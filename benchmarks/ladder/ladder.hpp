@@ -1,0 +1,140 @@
+// The ladder: the searches Kith began with, one idea a rung, each a function of one signature.
+//
+//   Answer rung(const Problem& problem, Run& run);
+//
+// A rung does its work inside run.build() (what is done once for the points) and run.search(); whoever calls
+// it decides by the Run how often these run and what is timed. The engine uses none of the rungs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kith/error.hpp"
+
+namespace kith::ladder {
+
+/// Find the k nearest of `points` for each of `queries`. Distances are squared Euclidean, float32; the rungs
+/// sum them in whatever order suits them, so their answers are exact where float32 sums are: on the data of
+/// grid.hpp.
+struct Problem {
+  std::int64_t dim = 0, queries = 0, points = 0, k = 0;
+  const float* query = nullptr;  ///< [queries, dim]
+  const float* point = nullptr;  ///< [points, dim]
+};
+
+/// The k nearest of each query, nearest first, equal distances by index; padded with -1 and infinity.
+struct Answer {
+  explicit Answer(const Problem& problem)
+      : indices(static_cast<std::size_t>(problem.queries * problem.k), -1),
+        distances(indices.size(), std::numeric_limits<float>::infinity()) {}
+  std::vector<std::int64_t> indices;  ///< [queries, k]
+  std::vector<float> distances;       ///< [queries, k]
+};
+
+/// How a rung runs, and what it says about its run.
+class Run {
+ public:
+  std::vector<int> gpus;  ///< ordinals; rungs for one GPU take the first
+  int threads = 0;        ///< of the engine on the CPU; 0: one a core. The rungs take one.
+  int repeat = 1;         ///< timed runs of search(), after one that is not; 1: that one alone
+  double seconds = 1;     ///< and no further run once they have taken so long together
+  bool whole = false;     ///< the caller times the whole call, from host memory to host memory
+  std::function<bool()> cancelled;
+
+  std::vector<double> times;  ///< ms of each timed run
+  double build_ms = -1;       ///< -1: nothing was built
+  std::string fallback;       ///< what was done otherwise than the title says, and why
+  int devices = 0;            ///< GPUs that took part
+
+  /// Work done once for the points; complete when it returns.
+  template <class Work>
+  void build(Work&& work) {
+    build_ms = time(work);
+  }
+
+  /// The search itself; complete when it returns, the same every time.
+  template <class Work>
+  void search(Work&& work) {
+    times.assign(1, time(work));
+    if (repeat == 1 || times[0] > 1e3 * seconds) return;
+    times.clear();
+    double sum = 0;
+    while (static_cast<int>(times.size()) < repeat && sum < 1e3 * seconds) {
+      times.push_back(time(work));
+      sum += times.back();
+    }
+  }
+
+  /// @throws Cancelled; long loops on the CPU call it
+  void stop_if_cancelled() const {
+    if (cancelled && cancelled()) throw Cancelled("the ladder was cancelled");
+  }
+
+ private:
+  template <class Work>
+  double time(Work& work) const {
+    stop_if_cancelled();
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+enum class Place : std::uint8_t { cpu, gpu, gpus };
+
+/// A rung of the table.
+struct Rung {
+  int number;
+  const char* id;     ///< as in --rungs
+  const char* title;  ///< for people
+  Place place;
+  bool engine;                              ///< one of Kith's own
+  Answer (*search)(const Problem&, Run&);   ///< null where this build has no CUDA
+  std::string (*refuses)(const Problem&);   ///< why it cannot; empty where it can
+  std::string (*declines)(const Problem&);  ///< why it should not, unless it is asked for; empty where it may
+};
+
+/// All rungs in order, whatever this build can run.
+const std::vector<Rung>& rungs();
+
+/// Most neighbours that rungs with a list in registers or shared memory find.
+inline constexpr int longest_list = 32;
+/// A texture's width: more points are folded.
+inline constexpr std::int64_t texture_width = 65536;
+/// Values that constant memory holds: 64 KiB.
+inline constexpr std::int64_t constant_values = 16384;
+
+// One a file, in the order of the table.
+Answer serial(const Problem& problem, Run& run);
+Answer matrix_thrust(const Problem& problem, Run& run);
+Answer matrix_reduction(const Problem& problem, Run& run);
+Answer fused(const Problem& problem, Run& run);
+Answer by_coordinate(const Problem& problem, Run& run);
+Answer texture(const Problem& problem, Run& run);
+Answer constant(const Problem& problem, Run& run);
+Answer occupancy(const Problem& problem, Run& run);
+Answer several_gpus(const Problem& problem, Run& run);
+Answer unrolled(const Problem& problem, Run& run);
+Answer insertion(const Problem& problem, Run& run);
+Answer tiled(const Problem& problem, Run& run);
+Answer merged_lists(const Problem& problem, Run& run);
+Answer tuned_lists(const Problem& problem, Run& run);
+Answer kd_tree(const Problem& problem, Run& run);
+Answer kd_tree_gpu(const Problem& problem, Run& run);
+Answer octree(const Problem& problem, Run& run);
+Answer octree_gpu(const Problem& problem, Run& run);
+Answer insertion_sort(const Problem& problem, Run& run);
+Answer engine_cpu(const Problem& problem, Run& run);
+Answer engine_kd_tree_cpu(const Problem& problem, Run& run);
+Answer engine_octree_cpu(const Problem& problem, Run& run);
+Answer engine_gpu(const Problem& problem, Run& run);
+Answer engine_kd_tree_gpu(const Problem& problem, Run& run);
+Answer engine_octree_gpu(const Problem& problem, Run& run);
+Answer engine_several_gpus(const Problem& problem, Run& run);
+
+}  // namespace kith::ladder

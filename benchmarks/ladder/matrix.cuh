@@ -1,0 +1,42 @@
+// The matrix of all distances in device memory, which rungs 2 and 3 begin with, a row a query.
+#pragma once
+
+#include "gpu.cuh"
+
+namespace kith::ladder {
+
+/// Most cells of a matrix: 4 GiB.
+inline constexpr std::int64_t matrix_cells = std::int64_t{1} << 30;
+/// Most rows: a grid's second dimension ends at 65,535.
+inline constexpr std::int64_t matrix_rows = 65535;
+
+/// How many queries' rows fit a matrix; says so where they are not all.
+inline std::int64_t rows_at_once(const Problem& problem, Run& run) {
+  const std::int64_t fit =
+      std::clamp<std::int64_t>(matrix_cells / std::max<std::int64_t>(1, problem.points), 1, matrix_rows);
+  if (fit < problem.queries) {
+    run.fallback = "the matrix is cut to " + std::to_string(fit) + " queries at a time, to stay within 4 GiB";
+  }
+  return std::min(fit, std::max<std::int64_t>(1, problem.queries));
+}
+
+/// One thread a cell. Threads of a warp read points that are `dim` values apart: of each 128-byte line that
+/// is fetched a thread uses 4 bytes at a time, and leaves it to the cache to keep the rest.
+static __global__ void fill_matrix(const float* query, const float* point, int dim, std::int64_t points,
+                                   float* matrix) {
+  const std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
+  const std::int64_t q = blockIdx.y;
+  if (i < points) matrix[q * points + i] = squared_distance(query + q * dim, point + i * dim, dim);
+}
+
+inline void launch_fill_matrix(const Gpu& gpu, const Problem& problem, const OnDevice& on, std::int64_t first,
+                               std::int64_t rows, float* matrix) {
+  constexpr int threads = 256;
+  const auto dim = static_cast<int>(problem.dim);
+  const dim3 grid(blocks_for(problem.points, threads), static_cast<unsigned>(rows));
+  fill_matrix<<<grid, threads, 0, gpu.stream()>>>(on.query.data() + first * dim, on.point.data(), dim,
+                                                  problem.points, matrix);
+  cuda::check_launch("fill_matrix");
+}
+
+}  // namespace kith::ladder

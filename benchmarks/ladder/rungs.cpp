@@ -1,0 +1,131 @@
+// The table of rungs: what each is called, where it runs, what it does not do.
+#include <string>
+
+#include "kith/execution.hpp"
+#include "ladder.hpp"
+
+namespace kith::ladder {
+namespace {
+
+std::string words(std::int64_t number) {
+  return std::to_string(number);
+}
+
+// --- why a rung cannot
+
+// Rows are counted by an int.
+std::string too_many_points(const Problem& problem) {
+  return problem.points <= std::numeric_limits<int>::max() ? "" : "counts points by 32 bits";
+}
+std::string any(const Problem& problem) {
+  return too_many_points(problem);
+}
+std::string one_neighbor(const Problem& problem) {
+  return problem.k == 1 ? any(problem) : "finds the nearest only, not k = " + words(problem.k);
+}
+std::string short_list(const Problem& problem) {
+  return problem.k <= longest_list
+             ? any(problem)
+             : "its lists hold " + words(longest_list) + " neighbours, not " + words(problem.k);
+}
+std::string fits_texture(const Problem& problem) {
+  const std::int64_t rows = (problem.points + texture_width - 1) / texture_width * problem.dim;
+  return rows <= texture_width ? one_neighbor(problem)
+                               : "needs " + words(rows) + " rows of texture, of which there are 65,536";
+}
+std::string fits_constant(const Problem& problem) {
+  return problem.dim <= constant_values ? one_neighbor(problem)
+                                        : "constant memory holds " + words(constant_values) +
+                                              " values, a query has " + words(problem.dim);
+}
+std::string space(const Problem& problem) {
+  return problem.dim == 3 ? any(problem) : "is for 3 dimensions, not " + words(problem.dim);
+}
+std::string space_short_list(const Problem& problem) {
+  return problem.dim == 3 ? short_list(problem) : space(problem);
+}
+std::string nothing(const Problem& /*problem*/) {
+  return "";
+}
+
+// --- why a rung should not
+
+std::string several_neighbors(const Problem& problem) {
+  return problem.k > 1 ? "" : "is for k > 1; rungs 2 to 10 are for k = 1";
+}
+// A thread a query, and a long walk for each.
+std::string short_walk(const Problem& problem) {
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  return problem.points <= most ? ""
+                                : "one thread walks over all " + words(problem.points) + " points: seconds";
+}
+std::string worth_a_tree(const Problem& problem) {
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  if (problem.points > most) {
+    return "one thread builds the tree: more than 1,048,576 points take longer than any search here";
+  }
+  return problem.dim <= 16 ? "" : "a tree in " + words(problem.dim) + " dimensions visits every point";
+}
+std::string worth_a_fast_tree(const Problem& problem) {
+  if (problem.queries == 1) return "a tree does not pay for one query";
+  return problem.dim <= 16 ? "" : "a tree in " + words(problem.dim) + " dimensions visits every point";
+}
+
+#ifdef KITH_CUDA_ENABLED
+#define KITH_GPU_RUNG(function) function
+#else
+#define KITH_GPU_RUNG(function) nullptr
+#endif
+
+}  // namespace
+
+const std::vector<Rung>& rungs() {
+  using enum Place;
+  static const std::vector<Rung> table = {
+      {1, "serial", "Serial loop", cpu, false, serial, any, nothing},
+      {2, "matrix-thrust", "Matrix, thrust::min_element a query", gpu, false, KITH_GPU_RUNG(matrix_thrust),
+       one_neighbor, nothing},
+      {3, "matrix-reduction", "Matrix, reduction in shared memory", gpu, false,
+       KITH_GPU_RUNG(matrix_reduction), one_neighbor, nothing},
+      {4, "fused", "Distance and reduction fused", gpu, false, KITH_GPU_RUNG(fused), one_neighbor, nothing},
+      {5, "by-coordinate", "Points coordinate by coordinate", gpu, false, KITH_GPU_RUNG(by_coordinate),
+       one_neighbor, nothing},
+      {6, "texture", "Points through texture memory", gpu, false, KITH_GPU_RUNG(texture), fits_texture,
+       nothing},
+      {7, "constant", "Queries in constant memory", gpu, false, KITH_GPU_RUNG(constant), fits_constant,
+       nothing},
+      {8, "occupancy", "Several blocks a query, by occupancy", gpu, false, KITH_GPU_RUNG(occupancy),
+       one_neighbor, nothing},
+      {9, "several-gpus", "Several GPUs", gpus, false, KITH_GPU_RUNG(several_gpus), one_neighbor, nothing},
+      {10, "unrolled", "Unrolled reduction", gpu, false, KITH_GPU_RUNG(unrolled), one_neighbor, nothing},
+      {11, "insertion", "One thread a query, insertion", gpu, false, KITH_GPU_RUNG(insertion), short_list,
+       several_neighbors},
+      {12, "tiled", "Distances by tiles in shared memory", gpu, false, KITH_GPU_RUNG(tiled), short_list,
+       several_neighbors},
+      {13, "merged-lists", "A list a thread, merged by reduction", gpu, false, KITH_GPU_RUNG(merged_lists),
+       short_list, several_neighbors},
+      {14, "tuned-lists", "The same, block size tuned", gpu, false, KITH_GPU_RUNG(tuned_lists), short_list,
+       several_neighbors},
+      {15, "kd-tree", "k-d tree", cpu, false, kd_tree, any, worth_a_tree},
+      {16, "kd-tree-gpu", "That tree on the GPU", gpu, false, KITH_GPU_RUNG(kd_tree_gpu), short_list,
+       worth_a_tree},
+      {17, "octree", "Octree", cpu, false, octree, space, worth_a_tree},
+      {18, "octree-gpu", "That octree on the GPU", gpu, false, KITH_GPU_RUNG(octree_gpu), space_short_list,
+       worth_a_tree},
+      {19, "insertion-sort", "Two kernels, modified insertion sort", gpu, false,
+       KITH_GPU_RUNG(insertion_sort), any, short_walk},
+      {20, "engine-cpu", "Kith: brute force", cpu, true, engine_cpu, nothing, nothing},
+      {21, "engine-kd-tree-cpu", "Kith: k-d tree", cpu, true, engine_kd_tree_cpu, nothing, worth_a_fast_tree},
+      {22, "engine-octree-cpu", "Kith: octree", cpu, true, engine_octree_cpu, space, worth_a_fast_tree},
+      {23, "engine", "Kith: brute force", gpu, true, KITH_GPU_RUNG(engine_gpu), nothing, nothing},
+      {24, "engine-kd-tree", "Kith: k-d tree", gpu, true, KITH_GPU_RUNG(engine_kd_tree_gpu), nothing,
+       worth_a_fast_tree},
+      {25, "engine-octree", "Kith: octree", gpu, true, KITH_GPU_RUNG(engine_octree_gpu), space,
+       worth_a_fast_tree},
+      {26, "engine-several-gpus", "Kith: brute force, several GPUs", gpus, true,
+       KITH_GPU_RUNG(engine_several_gpus), nothing, nothing},
+  };
+  return table;
+}
+
+}  // namespace kith::ladder

@@ -1,0 +1,237 @@
+// kith ladder: the searches Kith began with, rung by rung, beside the engine on this machine.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "input.hpp"
+#include "interrupt.hpp"
+#include "ladder_result.hpp"
+#include "measure.hpp"
+#include "progress.hpp"
+#include "published.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+struct LadderOptions {
+  std::vector<std::string> cases = {"published"};
+  std::vector<std::string> rungs;
+  std::string device = "auto";
+  std::int64_t repeat = 7;
+  std::uint64_t seed = 1;
+  bool copies = false;
+  bool list = false;
+  std::string output;
+};
+
+std::vector<ladder::Case> cases_of(const std::vector<std::string>& texts) {
+  std::vector<ladder::Case> out;
+  const auto add = [&](const std::vector<ladder::Case>& more) {
+    out.insert(out.end(), more.begin(), more.end());
+  };
+  for (const std::string& text : texts) {
+    if (text == "published") {
+      add(ladder::published_cases());
+    } else if (text == "all") {
+      add(ladder::all_cases());
+    } else {
+      out.push_back(ladder::parse_case(text));
+    }
+  }
+  return out;
+}
+
+// The GPUs that take part, and why there are none.
+void choose_gpus(const std::string& device, ladder::ClimbOptions& options) {
+  options.no_gpus = "--device cpu";
+  if (device == "cpu") return;
+  if (device != "auto") {
+    for (const Device& chosen : parse_devices(device)) options.gpus.push_back(chosen.ordinal);
+    return;
+  }
+  options.no_gpus = "the driver reports none";
+  for (const DeviceInfo& info : devices()) {
+    if (info.device.kind != Device::Kind::cuda) continue;
+    if (info.usable) {
+      options.gpus.push_back(info.device.ordinal);
+    } else {
+      options.no_gpus = info.note;
+    }
+  }
+  if (!options.gpus.empty()) return;
+  try {
+    (void)parse_devices("all");
+  } catch (const DeviceError& error) {  // "no CUDA device: why; use --device cpu"
+    options.no_gpus = error.what();
+    const auto why = options.no_gpus.find(": ");
+    const auto remedy = options.no_gpus.find(';');
+    if (why < remedy) options.no_gpus = options.no_gpus.substr(why + 2, remedy - why - 2);
+  }
+}
+
+void check_memory(const std::vector<ladder::Case>& cases, const Common& common) {
+  for (const ladder::Case& c : cases) {
+    MemoryPlan plan(common, "name a smaller --case");
+    const double row = 4 * static_cast<double>(c.dim);
+    plan.add("points", row * static_cast<double>(c.points));
+    plan.add("queries", row * static_cast<double>(c.queries));
+    // The engine's and a rung's, each with what the list is made from.
+    plan.add("answers", 32 * static_cast<double>(c.queries) * static_cast<double>(c.k));
+    plan.check();
+  }
+}
+
+void list_rungs(const Common& common) {
+  if (common.json) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const ladder::Rung& rung : ladder::rungs()) {
+      out.push_back(
+          {{"number", rung.number}, {"id", rung.id}, {"title", rung.title}, {"engine", rung.engine}});
+    }
+    print_ordered_json({{"rungs", out}});
+    return;
+  }
+  for (const ladder::Rung& rung : ladder::rungs()) {
+    print(fmt::format("{:>3}  {:<22}{}\n", rung.number, rung.id, rung.title));
+  }
+}
+
+void run(const LadderOptions& options, const Common& common) {
+  if (options.repeat < 1 || options.repeat > 10'000) {
+    throw InvalidArgument(fmt::format("--repeat {}: use 1 to 10000", options.repeat));
+  }
+  const std::vector<ladder::Case> cases = cases_of(options.cases);
+  ladder::ClimbOptions climbing;
+  climbing.chosen = ladder::parse_rungs(options.rungs);
+  if (options.list) return list_rungs(common);
+  check_result_folder(options.output);
+  check_memory(cases, common);
+  choose_gpus(options.device, climbing);
+  climbing.threads = resolve_threads(make_execution(common));
+  climbing.repeat = static_cast<int>(options.repeat);
+  climbing.copies = options.copies;
+  climbing.seed = options.seed;
+  climbing.cancelled = [] { return interrupted(); };
+
+  const CancellableScope scope;
+  const auto machine = ladder::gpu_machine(climbing.gpus);
+  const std::string commit = ladder::commit();
+  nlohmann::ordered_json out = {{"schema", "kith-ladder/1"},
+                                {"kith", version()},
+                                {"commit", nullptr},
+                                {"date", utc_now()},
+                                {"command", published_command_line()},
+                                {"repeat", options.repeat},
+                                {"include_copies", options.copies},
+                                {"machine", describe_machine()},
+                                {"cases", nlohmann::ordered_json::array()}};
+  if (!commit.empty()) out["commit"] = commit;
+  out["machine"]["threads"] = climbing.threads;
+  out["machine"]["gpu"] = ladder_gpu_json(machine);
+  if (!common.json) {
+    print(fmt::format(
+        "{}, {}; {}\n", out["machine"]["cpu"].get<std::string>(), plural(climbing.threads, "thread"),
+        machine ? fmt::format("{} x {}, CUDA {}", machine->count, machine->name, machine->driver)
+                : "no GPU: " + climbing.no_gpus));
+    print(fmt::format("published: {}\n", ladder::published_source));
+  }
+  std::string wrong;
+  ProgressBar bar(common);
+  const auto report = bar.callback();
+  for (std::size_t at = 0; at < cases.size(); ++at) {
+    climbing.progress = [&, at](const ladder::Rung& /*rung*/, int done, int total) {
+      if (!report) return;
+      report({"ladder", static_cast<std::int64_t>(at) * total + done,
+              static_cast<std::int64_t>(cases.size()) * total});
+    };
+    const ladder::Climb climb = ladder::climb(cases[at], climbing);
+    bar.erase();
+    out["cases"].push_back(ladder_case_json(climb, machine));
+    if (!common.json) print(ladder_case_text(climb, machine, options.copies));
+    for (const ladder::Step& step : climb.steps) {
+      if (step.wrong > 0) wrong += fmt::format(" {} at {};", step.rung->id, climb.sizes.name());
+    }
+  }
+  if (common.json) print_ordered_json(out);
+  if (!options.output.empty()) {
+    write_result(options.output, out.dump(1));
+    note(common, fmt::format("wrote {}", options.output));
+  }
+  // A search that is not exact is a fault of this program, whatever its time.
+  if (!wrong.empty()) throw std::logic_error("answers differ from the engine's:" + wrong);
+}
+
+}  // namespace
+
+void add_ladder(CLI::App& app, Common& common) {
+  auto options = std::make_shared<LadderOptions>();
+  CLI::App& command =
+      add_command(app, common, "ladder", "Time the searches Kith began with, beside the engine",
+                  [options, &common] { run(*options, common); });
+  command
+      .add_option(
+          "--case", options->cases,
+          "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), or all (all that "
+          "their sizes combine to); may be repeated")
+      ->type_name("CASE")
+      ->allow_extra_args(false)
+      ->default_str("published")
+      ->group("What runs");
+  command
+      .add_option("--rungs", options->rungs,
+                  "Only these: numbers, ranges, names, as 1,4-8,engine; they run however long they take")
+      ->type_name("RUNG,...")
+      ->delimiter(',')
+      ->group("What runs");
+  command.add_flag("--list", options->list, "List the rungs and leave")->group("What runs");
+  command.add_option("--repeat", options->repeat, "Timed runs of a rung, after one that is not timed")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("What runs");
+  command
+      .add_flag("--include-copies", options->copies,
+                "Time each rung from host memory to host memory too: memory taken, copies, build, search")
+      ->group("What runs");
+  command.add_option("--seed", options->seed, "Seed of the points")
+      ->type_name("S")
+      ->capture_default_str()
+      ->group("What runs");
+  common
+      .choice(command.add_option("--device", options->device, "GPUs that take part")->type_name("DEVICE"),
+              {{"auto", "every GPU that can be used"},
+               {"cpu", "none: the rungs on the processor alone"},
+               {"cuda", "GPU 0; cuda:1 names another, cuda:0,1 several"}},
+              false)
+      ->capture_default_str()
+      ->group("Execution");
+  command
+      .add_option("--threads", common.threads,
+                  "Threads of the engine on the processor; 0 means one per core. The rungs take one")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Execution");
+  common.file(command.add_option("-o,--output", options->output, "Write what was measured to a JSON file")
+                  ->type_name("FILE")
+                  ->group("Output"));
+  common.about(command).details = {
+      "From a serial loop over distance matrices, reductions, textures and occupancy to several GPUs, lists "
+      "and "
+      "trees: one idea a rung, the files in benchmarks/ladder. Every answer is compared with the engine's, "
+      "indices "
+      "and distances, ties too; one that differs ends the command with status 70.",
+      "A time is the median of the search alone: data where it is searched, index built. Rungs that a case "
+      "is no "
+      "good for, or that would take more than 10 s on one core, are left out, with the reason, unless "
+      "--rungs names "
+      "them. Without a GPU the rungs on the processor run."};
+  common.about(command).examples = {
+      {"kith ladder", "All rungs on the reports' cases."},
+      {"kith ladder --case 3,1024,65536 --rungs 1-10,engine --include-copies", "One case, some rungs."},
+      {"kith ladder --case all -o ladder.json", "For kith report."}};
+}
+
+}  // namespace kith::cli
