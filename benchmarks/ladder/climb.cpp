@@ -34,16 +34,6 @@ Answer truth_of(const Problem& problem, const ClimbOptions& options) {
   return answer;
 }
 
-std::int64_t cells_that_differ(const Answer& a, const Answer& b) {
-  std::int64_t wrong = 0;
-  for (std::size_t i = 0; i < a.indices.size(); ++i) {
-    const bool same =
-        a.indices[i] == b.indices[i] && std::memcmp(&a.distances[i], &b.distances[i], sizeof(float)) == 0;
-    wrong += same ? 0 : 1;
-  }
-  return wrong;
-}
-
 class Climber {
  public:
   Climber(const Problem& problem, const Answer& truth, const ClimbOptions& options)
@@ -98,7 +88,7 @@ class Climber {
     if (std::string reason = rung.refuses(problem_); !reason.empty()) return reason;
     if (asked) return "";
     const auto ask = [&](const std::string& reason) {
-      return reason.empty() ? "" : fmt::format("{}; --rungs {} runs it", reason, rung.number);
+      return reason.empty() ? "" : reason + "; --rungs runs it all the same";
     };
     if (std::string reason = rung.declines(problem_); !reason.empty()) return ask(reason);
     if (rung.engine && rung.place == Place::gpus && options_.gpus.size() == 1) {
@@ -125,6 +115,16 @@ class Climber {
 };
 
 }  // namespace
+
+std::int64_t cells_that_differ(const Answer& a, const Answer& b) {
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < a.indices.size(); ++i) {
+    const bool same =
+        a.indices[i] == b.indices[i] && std::memcmp(&a.distances[i], &b.distances[i], sizeof(float)) == 0;
+    wrong += same ? 0 : 1;
+  }
+  return wrong;
+}
 
 std::string Case::name() const {
   return fmt::format("{},{},{},{}", dim, queries, points, k);

@@ -58,6 +58,9 @@ struct Climb {
   std::vector<Step> steps;   ///< one a rung, in order
 };
 
+/// Cells whose index or whose distance's bits differ.
+std::int64_t cells_that_differ(const Answer& a, const Answer& b);
+
 /// @throws Cancelled, OutOfMemory, DeviceError
 Climb climb(const Case& sizes, const ClimbOptions& options);
 
