@@ -22,7 +22,6 @@ struct LadderOptions {
   std::vector<std::string> rungs;
   std::string device = "auto";
   std::int64_t repeat = 7;
-  std::uint64_t seed = 1;
   bool copies = false;
   bool list = false;
   std::string output;
@@ -114,7 +113,6 @@ void run(const LadderOptions& options, const Common& common) {
   climbing.threads = resolve_threads(make_execution(common));
   climbing.repeat = static_cast<int>(options.repeat);
   climbing.copies = options.copies;
-  climbing.seed = options.seed;
   climbing.cancelled = [] { return interrupted(); };
 
   const CancellableScope scope;
@@ -195,10 +193,6 @@ void add_ladder(CLI::App& app, Common& common) {
   command
       .add_flag("--include-copies", options->copies,
                 "Time each rung from host memory to host memory too: memory taken, copies, build, search")
-      ->group("What runs");
-  command.add_option("--seed", options->seed, "Seed of the points")
-      ->type_name("S")
-      ->capture_default_str()
       ->group("What runs");
   common
       .choice(command.add_option("--device", options->device, "GPUs that take part")->type_name("DEVICE"),

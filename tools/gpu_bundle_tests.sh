@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The GPU tests of this folder.
-#   ./run-tests.sh                 conformance suite, unit tests, Python tests where the package is here
-#   ./run-tests.sh TOOL...         conformance suite and unit tests, reduced, under compute-sanitizer's tools:
+#   ./run-tests.sh                 conformance suite, unit tests, rungs of the ladder, Python tests where the package is here
+#   ./run-tests.sh TOOL...         conformance suite, unit tests and rungs, reduced, under compute-sanitizer's tools:
 #                                  memcheck racecheck initcheck synccheck
 # KITH_CONFORMANCE=brief: less of it, for racecheck.
-# CONFORMANCE (default *_cuda_*) and UNIT (default *Cuda*): which tests, as --gtest_filter.
+# CONFORMANCE (default *_cuda_*), UNIT (default *Cuda*) and LADDER (default -*engine*): which tests, as
+# --gtest_filter.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 status=0
@@ -18,6 +19,7 @@ tests() {
   run "$@" bin/conformance --gtest_brief=1 --gtest_filter="${CONFORMANCE:-*_cuda_*}"
   run "$@" bin/unit_brute_force --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
   run "$@" bin/unit_point_tree --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
+  run "$@" bin/ladder --gtest_brief=1 --gtest_filter="${LADDER:--*engine*}"
 }
 
 if (($# == 0)); then

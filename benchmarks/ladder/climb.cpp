@@ -14,6 +14,10 @@
 namespace kith::ladder {
 namespace {
 
+// The same points in every run.
+constexpr std::uint64_t point_seed = 1;
+constexpr std::uint64_t query_seed = 2;
+
 constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
 
 double median(std::vector<double> values) {
@@ -221,8 +225,8 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
   Execution execution;
   execution.threads = options.threads;
   execution.cancelled = options.cancelled;
-  const Dataset points = grid(sizes.points, sizes.dim, out.largest, options.seed, execution);
-  const Dataset queries = grid(sizes.queries, sizes.dim, out.largest, options.seed + 1, execution);
+  const Dataset points = grid(sizes.points, sizes.dim, out.largest, point_seed, execution);
+  const Dataset queries = grid(sizes.queries, sizes.dim, out.largest, query_seed, execution);
   const Problem problem{sizes.dim,
                         sizes.queries,
                         sizes.points,

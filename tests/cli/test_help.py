@@ -10,7 +10,7 @@ import pytest
 
 from program import KITH, ROOT
 
-COMMANDS = ["knn", "build", "search", "all-knn", "radius", "normals", "outliers", "evaluate", "convert", "info", "generate", "devices", "bench", "report", "completion", "man", "help"]
+COMMANDS = ["knn", "build", "search", "all-knn", "radius", "normals", "outliers", "evaluate", "convert", "info", "generate", "devices", "bench", "ladder", "report", "completion", "man", "help"]
 
 
 def text(*arguments):

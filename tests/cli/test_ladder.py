@@ -1,0 +1,149 @@
+"""kith ladder: what runs, what is left out and why, what it writes. The rungs' answers are tested in tests/ladder."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from program import KITH, files_of
+
+SMALL = ["--device", "cpu", "--repeat", "2"]
+ON_CPU = {1, 15, 17, 20, 21, 22}
+RUNG_FIELDS = {
+    "number", "id", "title", "device", "engine", "devices", "ms", "min_ms", "max_ms", "runs", "ms_with_copies", "build_ms",
+    "checked", "wrong", "skipped", "fallback", "published_ms", "published_what", "published_source",
+}  # fmt: skip
+
+
+def ran(case):
+    return {rung["number"] for rung in case["rungs"] if rung["skipped"] is None}
+
+
+@pytest.mark.covers("ladder", "--case", "--device", "--json")
+def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
+    out = kith("ladder", "--case", "3,20,500", "--case", "16,5,300,4", *SMALL, "--json").json
+    assert out["schema"] == "kith-ladder/1" and out["machine"]["gpu"] is None and out["repeat"] == 2
+    assert [case["name"] for case in out["cases"]] == ["3,20,500,1", "16,5,300,4"]
+    first, second = out["cases"]
+    assert (first["dim"], first["queries"], first["points"], first["k"]) == (3, 20, 500, 1)
+    assert (second["dim"], second["queries"], second["points"], second["k"]) == (16, 5, 300, 4)
+    assert ran(first) == ON_CPU and ran(second) == ON_CPU - {17, 22}
+    for case in out["cases"]:
+        assert [rung["number"] for rung in case["rungs"]] == list(range(1, 27))
+        assert case["floor_ms"] is None and case["published"] == []
+        for rung in case["rungs"]:
+            assert set(rung) == RUNG_FIELDS
+            if rung["skipped"] is None:
+                assert rung["checked"] is True and rung["wrong"] == 0 and rung["runs"] == 2
+                assert 0 < rung["min_ms"] <= rung["ms"] <= rung["max_ms"]
+                assert (rung["build_ms"] is not None) == (rung["number"] != 1)
+            else:
+                assert rung["ms"] is None and rung["checked"] is None and rung["runs"] == 0
+    assert first["rungs"][3]["skipped"] == "no GPU: --device cpu"
+    assert second["rungs"][16]["skipped"] == "is for 3 dimensions, not 16"
+
+
+def test_published_figures_stand_beside(kith):
+    out = kith("ladder", "--case", "3,1024,65536", *SMALL, "--rungs", "15,21", "--json").json
+    (case,) = out["cases"]
+    by_number = {rung["number"]: rung for rung in case["rungs"]}
+    assert by_number[15]["published_ms"] == [1.07, 1.24] and "V100" in by_number[15]["published_source"]
+    assert by_number[18]["published_ms"] == [0.98] and by_number[1]["published_ms"] is None
+    assert {entry["rung"] for entry in case["published"]} == {15, 16, 17, 18}
+    shown = kith("ladder", "--case", "3,1024,65536", *SMALL, "--rungs", "15,21")
+    line = next(line for line in shown.out.splitlines() if line.startswith(" 15 "))
+    assert line.endswith("1.07 / 1.24") and "times as fast as" in shown.out
+
+
+@pytest.mark.covers("ladder", "--rungs")
+def test_rungs_are_chosen_by_number_range_and_name(kith):
+    case = kith("ladder", "--case", "3,9,200", *SMALL, "--rungs", "15-17,engine-cpu", "--json").json["cases"][0]
+    assert ran(case) == {15, 17, 20}
+    assert case["rungs"][0]["skipped"] == "not among --rungs"
+    # Named, a rung runs on what it is no good for.
+    assert ran(kith("ladder", "--case", "20,1,300", *SMALL, "--json").json["cases"][0]) == {1, 20}
+    assert ran(kith("ladder", "--case", "20,1,300", *SMALL, "--rungs", "15,21", "--json").json["cases"][0]) == {15, 21}
+
+
+@pytest.mark.covers("ladder", "--list", "--json")
+def test_list(kith):
+    listed = kith("ladder", "--list", "--json").json["rungs"]
+    assert [rung["number"] for rung in listed] == list(range(1, 27)) and listed[3]["id"] == "fused"
+    shown = kith("ladder", "--list").out
+    assert len(shown.splitlines()) == 26 and all(rung["id"] in shown for rung in listed)
+
+
+@pytest.mark.covers("ladder", "--repeat", "--threads")
+def test_runs_and_threads(kith):
+    def go(*more):
+        return kith("ladder", "--case", "3,400,3000", "--device", "cpu", "--rungs", "20,15", "--json", *more).json
+
+    out = go("--repeat", "5", "--threads", "1")
+    assert out["repeat"] == 5 and out["machine"]["threads"] == 1
+    assert {rung["runs"] for rung in out["cases"][0]["rungs"] if rung["skipped"] is None} == {5}
+    assert go("--threads", "2")["machine"]["threads"] == 2
+
+
+@pytest.mark.covers("ladder", "--include-copies")
+def test_copies_are_timed_when_asked(kith):
+    case = kith("ladder", "--case", "3,20,2000", *SMALL, "--include-copies", "--json").json["cases"][0]
+    for rung in case["rungs"]:
+        assert (rung["ms_with_copies"] is not None) == (rung["skipped"] is None)
+    # A tree's time with all that belongs to it has the build in it.
+    tree = case["rungs"][14]
+    assert tree["ms_with_copies"] > tree["ms"]
+    assert "with copies" in kith("ladder", "--case", "3,20,2000", *SMALL, "--include-copies").out
+    assert "with copies" not in kith("ladder", "--case", "3,20,2000", *SMALL).out
+
+
+@pytest.mark.covers("ladder", "--output", "--quiet")
+def test_file(kith, folder):
+    said = kith("ladder", "--case", "3,5,50", *SMALL, "-o", "out.json")
+    assert "wrote out.json" in said.err and "Serial loop" in said.out
+    written = json.loads(Path("out.json").read_text())
+    assert written["schema"] == "kith-ladder/1" and written["command"][:2] == ["kith", "ladder"]
+    assert kith("ladder", "--case", "3,5,50", *SMALL, "-q", "-o", "out.json").err == ""
+    assert files_of(folder) == ["out.json"]
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["--case", "3,1"], 1, "DIM,QUERIES,POINTS"),
+        (["--case", "3,0,5"], 1, "--case '3,0,5'"),
+        (["--case", "3,1,5,1,1"], 1, "--case"),
+        (["--case", "3,1,99999999999"], 1, "less than 2147483648"),
+        (["--case", "99999999,1,5"], 1, "16777216"),
+        (["--case", "16777216,1,2147483647"], 3, "this machine has"),
+        (["--case", "3,2147483647,5,2147483647"], 3, "this machine has"),
+        (["--rungs", "0"], 1, "no such rung; use 1 to 26"),
+        (["--rungs", "27"], 1, "no such rung"),
+        (["--rungs", "9-3"], 1, "the range is empty"),
+        (["--rungs", "fusd"], 1, "no rung has that name"),
+        (["--repeat", "0"], 1, "--repeat 0: use 1 to 10000"),
+        (["--repeat", "1e3"], 1, "not a whole number"),
+        (["--threads", "-1"], 1, "--threads -1"),
+        (["--device", "gpu"], 1, "'gpu'"),
+        (["--device", "cuda:99"], 4, "cuda:99 is not there"),
+        (["--rung", "3"], 1, "did you mean '--rungs'?"),
+        (["-o", "gone/x.json"], 2, "its folder does not exist"),
+        (["x"], 1, "too many"),
+    ],
+)
+def test_bad_input_is_one_line_and_no_file(kith, folder, arguments, code, message):
+    out = kith("ladder", *arguments, code=code)
+    assert out.out == "" and message in out.err, out.err
+    assert files_of(folder) == []
+
+
+def test_interruption_leaves_no_file(folder):
+    arguments = [KITH, "ladder", "--device", "cpu", "--case", "16,100000,200000", "--rungs", "1", "-o", "out.json"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and b"interrupted" in err
+    assert files_of(folder) == []
