@@ -2,10 +2,9 @@
 //
 // Idea      For every query look at every point and keep the k nearest in a sorted list.
 // Cost      queries x points x dim subtractions, multiplications and additions, one after the other.
-// Limit     One core, and of it one floating-point unit: each addition of a distance waits for the one before
-// (4
-//           cycles), so 16 coordinates take 64 cycles and more however wide the registers are. The points
-//           stream from memory once a query, but arithmetic is slower than that.
+// Limit     One core, and of it one floating-point unit: each addition of a distance waits for the one
+//           before (4 cycles), so 16 coordinates take 64 cycles and more however wide the registers are. The
+//           points stream from memory once a query, but arithmetic is slower than that.
 // Source    The definition of the problem; "serial CPU" in the reports' tables.
 #include "ladder.hpp"
 #include "list_answer.hpp"

@@ -1,14 +1,12 @@
 // Rung 2: the matrix of distances, then thrust::min_element for each query.
 //
 // Idea      The first step onto a GPU: one thread computes one distance and stores it; a library finds the
-// smallest of
-//           each row.
+//           smallest of each row.
 // Cost      queries x points x dim operations, and 4 bytes a pair written and read again.
 // Limit     The library: each call takes temporary memory, launches its kernels and waits for the answer,
-// some
-//           20 us however short the row. With 1024 queries that is all one sees; with one query it is the
-//           best part of the rung.
-// Source    Thrust (Bell, Hoberock 2011); the reports' first GPU version.
+//           some 20 us however short the row. With 1024 queries that is all one sees; with one query it is
+//           the best part of the rung.
+// Source    Thrust (Bell, Hoberock 2011); a rung of the reports.
 #include <thrust/device_ptr.h>
 #include <thrust/execution_policy.h>
 #include <thrust/extrema.h>

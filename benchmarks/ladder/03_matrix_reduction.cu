@@ -1,12 +1,10 @@
 // Rung 3: the matrix of distances, then one block a query reduces its row.
 //
 // Idea      All rows are reduced at once, by a kernel of our own: a block's threads stride over a row, each
-// keeping its
-//           nearest in a register; a tree in shared memory finds the nearest of these.
+//           keeping its nearest in a register; a tree in shared memory finds the nearest of these.
 // Cost      As rung 2, with two launches in all instead of some for every query.
 // Limit     Memory: the matrix is written and read, 8 bytes a pair, where the points themselves are 4 dim
-// bytes
-//           and fit the cache. With one query one block does all the reading, and 131 of 132
+//           bytes and fit the cache. With one query one block does all the reading, and 131 of 132
 //           multiprocessors wait for it.
 // Source    Harris, Optimizing Parallel Reduction in CUDA (2007): sequential addressing.
 #include "matrix.cuh"

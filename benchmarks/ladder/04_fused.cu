@@ -1,13 +1,12 @@
 // Rung 4: distance and reduction in one kernel.
 //
-// Idea      A distance is used once: compare it where it was computed, in a register, and there is no matrix.
-// One
-//           block a query.
+// Idea      A distance is used once: compare it where it was computed, in a register, and there is no
+//           matrix. One block a query.
 // Cost      queries x points x dim operations; the points are read once a query, mostly from the cache.
 // Limit     How the points lie. Stored row by row, the 32 threads of a warp read values that are 4 dim bytes
 //           apart: with 16 coordinates one load touches 16 lines of 128 bytes, and the load unit serves them
 //           one after the other. With one query there is still one block only.
-// Source    Kernel fusion; the reports' second GPU version.
+// Source    Kernel fusion; a rung of the reports.
 #include "gpu.cuh"
 #include "reduce.cuh"
 

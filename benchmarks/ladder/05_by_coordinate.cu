@@ -1,8 +1,8 @@
 // Rung 5: points coordinate by coordinate.
 //
 // Idea      From an array of structures to a structure of arrays: all first coordinates, then all second
-// ones. The 32
-//           threads of a warp, which own 32 adjacent points, then read 128 adjacent bytes: one line a load.
+//           ones. The 32 threads of a warp, which own 32 adjacent points, then read 128 adjacent bytes: one
+//           line a load.
 // Cost      One pass over the points to transpose them, once for all searches (`build`); then as rung 4.
 // Limit     With many queries the loads themselves: each value is loaded, used by one subtraction and one
 //           multiply-add, and forgotten. With one query, the one block.

@@ -1,18 +1,15 @@
 // Rung 6: points through texture memory.
 //
-// Idea      Texture units have caches and address arithmetic of their own. On the GPUs of 2008 ordinary loads
-// were not
-//           cached at all, and reading points as a texture was the way to a cache.
+// Idea      Texture units have caches and address arithmetic of their own. On the GPUs of 2008 ordinary
+//           loads were not cached at all, and reading points as a texture was the way to a cache.
 // Cost      As rung 5, plus a copy of the points into a texture (`build`).
 // Limit     A texture is at most 65,536 texels wide here, a point a texel, a row a coordinate. More points
-// are folded:
-//           each coordinate takes several rows of 65,536, and a fetch pays for the division of its index (a
-//           shift and a mask). Loads have been cached since Fermi (2010), in the very memory that serves
-//           textures since Volta; a texture unit delivers a quarter of the values a cycle, so today this rung
-//           loses.
+//           are folded: each coordinate takes several rows of 65,536, and a fetch pays for the division of
+//           its index (a shift and a mask). Loads have been cached since Fermi (2010), in the very memory
+//           that serves textures since Volta; a texture unit delivers a quarter of the values a cycle, so
+//           today this rung loses.
 // Source    Garcia, Debreuve, Barlaud, Fast k nearest neighbor search using GPU (2008); texture objects,
-// which
-//           replaced the texture references of that time in CUDA 12.
+//           which replaced the texture references of that time in CUDA 12.
 #include <memory>
 
 #include "reduce.cuh"

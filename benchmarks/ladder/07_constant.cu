@@ -1,14 +1,12 @@
 // Rung 7: queries in constant memory.
 //
 // Idea      All threads of a block read the same query: a broadcast, which is what constant memory is for. A
-// value of it is an
-//           operand of the instruction that uses it, no load at all.
+//           value of it is an operand of the instruction that uses it, no load at all.
 // Cost      As rung 5.
 // Limit     64 KiB: 16,384 values, 1024 queries of 16 coordinates and not one more. Further queries go in
-// further
-//           batches, each a copy and a launch. And it saves only the query's loads, which hit the first
-//           cache anyway; those of the points remain. An index that is not known when the kernel is compiled
-//           (here: the query's number) goes through a load of its own after all.
+//           further batches, each a copy and a launch. And it saves only the query's loads, which hit the
+//           first cache anyway; those of the points remain. An index that is not known when the kernel is
+//           compiled (here: the query's number) goes through a load of its own after all.
 // Source    CUDA C++ Programming Guide, constant memory; the reports' constant-memory version.
 #include "reduce.cuh"
 #include "transpose.cuh"

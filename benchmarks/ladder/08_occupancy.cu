@@ -1,14 +1,13 @@
 // Rung 8: several blocks a query, as many as the occupancy calculator says.
 //
 // Idea      A GPU is full when every multiprocessor holds as many blocks as its registers and shared memory
-// allow. The
-//           runtime knows that number for a kernel; dealing the points of a query to several blocks
-//           reaches it also with one query. A second kernel reduces the blocks' answers.
+//           allow. The runtime knows that number for a kernel; dealing the points of a query to several
+//           blocks reaches it also with one query. A second kernel reduces the blocks' answers.
 // Cost      As rung 5, and a second launch over queries x parts candidates.
 // Limit     One query: memory, which is now read as fast as it goes. Many queries: two loads' worth of
 //           arithmetic a load (a subtraction and a multiply-add), so the load units, long before the
 //           floating-point units are busy.
-// Source    cudaOccupancyMaxActiveBlocksPerMultiprocessor (CUDA 6.5, 2014); the reports' tuned version.
+// Source    cudaOccupancyMaxActiveBlocksPerMultiprocessor (CUDA 6.5, 2014); a rung of the reports.
 #include "parts.cuh"
 #include "transpose.cuh"
 

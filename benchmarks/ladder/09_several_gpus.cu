@@ -1,8 +1,7 @@
 // Rung 9: several GPUs.
 //
 // Idea      Each GPU holds an even share of the points and answers all queries for it, as rung 8 does; the
-// host takes
-//           the nearest of the GPUs' answers. No GPU needs to know of another.
+//           host takes the nearest of the GPUs' answers. No GPU needs to know of another.
 // Cost      points / GPUs for each; queries x GPUs candidates of 8 bytes to the host.
 // Limit     What does not shrink with the share: launches, the copy of the answers, and the host waiting for
 //           one GPU after the other. Case by case that is more than the search of one GPU, and then one is

@@ -1,14 +1,12 @@
 // Rung 10: an unrolled reduction.
 //
 // Idea      The tree in shared memory needs a barrier after each of its 8 steps. The last five, within a
-// warp, need neither
-//           barrier nor memory: threads of a warp hand each other registers by shuffles, and the loop of
-//           known length is unrolled. One barrier in all: each warp reduces by five shuffles, then one warp
-//           reduces the warps' answers.
+//           warp, need neither barrier nor memory: threads of a warp hand each other registers by shuffles,
+//           and the loop of known length is unrolled. One barrier in all: each warp reduces by five
+//           shuffles, then one warp reduces the warps' answers.
 // Cost      As rung 8; the reduction of a block in some 20 instructions a thread.
 // Limit     What rung 8 is limited by. A block reduces once, after thousands of points: the tree was never
-// the
-//           cost, except where each block sees only a few hundred points.
+//           the cost, except where each block sees only a few hundred points.
 // Source    Harris (2007), unrolling the last warp; shuffles since Kepler (2012), _sync since Volta (2017).
 #include "parts.cuh"
 #include "transpose.cuh"

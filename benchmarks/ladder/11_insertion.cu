@@ -1,16 +1,13 @@
 // Rung 11: k > 1, one thread a query with insertion.
 //
 // Idea      The serial loop, once per thread: each thread owns a query, walks over all points and inserts
-// into its sorted
-//           list of k.
+//           into its sorted list of k.
 // Cost      queries x points x dim operations; an insertion moves up to k entries, but most points fail the
-// first
-//           comparison: about k ln(points / k) of them enter.
+//           first comparison: about k ln(points / k) of them enter.
 // Limit     Threads: 512 queries are 16 warps, and the chip holds 8448. Each waits for its own loads, and
-// nothing
-//           hides the wait. The lists are indexed by a variable, so they live in local memory, not in
-//           registers, and when one thread of a warp inserts, the other 31 wait.
-// Source    The reports' first version for k > 1.
+//           nothing hides the wait. The lists are indexed by a variable, so they live in local memory, not
+//           in registers, and when one thread of a warp inserts, the other 31 wait.
+// Source    A rung of the reports.
 #include "gpu.cuh"
 
 namespace kith::ladder {

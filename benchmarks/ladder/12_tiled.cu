@@ -1,9 +1,8 @@
 // Rung 12: k > 1, distances by tiles in shared memory.
 //
 // Idea      The matrix of distances is computed as a matrix product is: a block of 16 x 16 threads loads 16
-// coordinates of
-//           16 queries and of 16 points into shared memory once, and each value serves 16 pairs. Then rung
-//           11's insertion over the finished distances.
+//           coordinates of 16 queries and of 16 points into shared memory once, and each value serves 16
+//           pairs. Then rung 11's insertion over the finished distances.
 // Cost      queries x points x dim operations, loads cut by 16; the matrix written and read once.
 // Limit     The second kernel: still one thread a query, 512 threads on the whole chip, each reading 8192
 //           distances one after the other. The first is limited by shared memory: two loads of it for each

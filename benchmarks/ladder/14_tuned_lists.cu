@@ -1,15 +1,13 @@
 // Rung 14: rung 13 with the block size tuned.
 //
 // Idea      More threads a block mean shorter walks and longer merges, and lists that keep other blocks off
-// the
-//           multiprocessor. The occupancy calculator says how many blocks of a size fit; we take the size
-//           with which the most threads are at work at once.
+//           the multiprocessor. The occupancy calculator says how many blocks of a size fit; we take the
+//           size with which the most threads are at work at once.
 // Cost      As rung 13.
 // Limit     As rung 13. Threads at work are a proxy: the calculator knows nothing of merges, banks and
-// insertions. The
-//           engine avoids the lists instead: it finds a bound first, and collects the few points below it.
-// Source    cudaOccupancyMaxActiveBlocksPerMultiprocessor (CUDA 6.5, 2014); the reports' tuned version for k
-// > 1.
+//           insertions. The engine avoids the lists instead: it finds a bound first, and collects the few
+//           points below it.
+// Source    cudaOccupancyMaxActiveBlocksPerMultiprocessor (CUDA 6.5, 2014); a rung of the reports.
 #include "cuda/launch.hpp"
 #include "merged_lists.cuh"
 

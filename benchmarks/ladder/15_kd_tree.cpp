@@ -1,15 +1,14 @@
 // Rung 15: a k-d tree on the CPU.
 //
 // Idea      Halve the points at the median of the coordinate that varies most, and again each half. A query
-// descends to its
-//           own side first; the other side is visited only if the dividing plane is not farther than the k-th
-//           neighbour so far.
+//           descends to its own side first; the other side is visited only if the dividing plane is not
+//           farther than the k-th neighbour so far.
 // Cost      Build O(n log n dim). A query O(log n) in few dimensions.
 // Limit     Dimensions: in 16 of them the plane is nearly always near enough, and a query visits most of the
 //           points, in an order that no cache likes. Memory: each visited node is a line or more from
 //           anywhere in the heap.
 // Source    Bentley (1975), Friedman, Bentley, Finkel (1977): variance and the bound; the reports' recursive
-// CPU tree.
+//           CPU tree.
 #include "heap_tree.hpp"
 #include "list_answer.hpp"
 

@@ -1,16 +1,14 @@
 // Rung 17: an octree on the CPU.
 //
 // Idea      Halve a cube of points along all three axes at once, into up to eight cells. A query visits the
-// cells of a node
-//           from the nearest to the farthest, and none that is farther than its k-th neighbour so far.
+//           cells of a node from the nearest to the farthest, and none that is farther than its k-th
+//           neighbour so far.
 // Cost      Build O(n levels). A query O(log n), where the points fill space evenly.
 // Limit     Memory, as with the k-d tree; the depth depends on the data, since cells are halved where space
-// is, not
-//           where the points are.
-// Source    Meagher (1980); the reports' octree. Theirs took a node's other cells only in part and compared a
-// squared
-//           with a linear distance, so that some of its answers were not the nearest; this one visits
-//           every cell that can hold one.
+//           is, not where the points are.
+// Source    Meagher (1980); the reports' octree. Theirs took a node's other cells only in part and compared
+//           a squared with a linear distance, so that some of its answers were not the nearest; this one
+//           visits every cell that can hold one.
 #include <array>
 
 #include "cell_tree.hpp"

@@ -1,14 +1,11 @@
 // Rung 18: that octree on the GPU, one thread a query.
 //
-// Idea      As rung 16: the arrays are copied, each thread walks for its own query with a stack of its own. A
-// node's
-//           children are put on the stack with the nearest on top.
+// Idea      As rung 16: the arrays are copied, each thread walks for its own query with a stack of its own.
+//           A node's children are put on the stack with the nearest on top.
 // Cost      Build and copy as on the CPU; then each thread the cells of its query. The stack has room for
-// seven
-//           siblings a level.
-// Limit     As rung 16: the build, and the threads of a warp, which part ways. Sorting eight children is work
-// that
-//           the CPU's branch predictor hides and a warp does not.
+//           seven siblings a level.
+// Limit     As rung 16: the build, and the threads of a warp, which part ways. Sorting eight children is
+//           work that the CPU's branch predictor hides and a warp does not.
 // Source    The reports' GPU octree, made exact: see rung 17.
 #include "cell_tree.hpp"
 #include "gpu.cuh"

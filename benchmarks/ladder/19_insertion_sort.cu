@@ -1,12 +1,12 @@
 // Rung 19: two kernels, distances and a modified insertion sort.
 //
 // Idea      The classic brute force for point clouds: one kernel writes all distances, the other sorts each
-// query's, and
-//           since only the first k matter, the sorted part is never longer than k. One thread a query.
+//           query's, and since only the first k matter, the sorted part is never longer than k. One thread a
+//           query.
 // Cost      queries x points x dim operations, the matrix written and read; an insertion moves up to k
-// entries. Limit     Lists lie in device memory, a column a query as the matrix is, so that threads in step
-// touch adjacent
-//           words. k has no limit, and each insertion is a chain of loads and stores with the whole
+//           entries.
+// Limit     Lists lie in device memory, a column a query as the matrix is, so that threads in step touch
+//           adjacent words. k has no limit, and each insertion is a chain of loads and stores with the whole
 //           latency of memory. One query is one thread.
 // Source    Garcia, Debreuve, Barlaud (2008), kNN-CUDA; the point-cloud report.
 #include "matrix.cuh"

@@ -1,11 +1,11 @@
 // Rungs 20 to 22: Kith's own searches on the CPU, all cores.
 //
 // Idea      Brute force: compare rows coded to a byte a value first, with a proven bound, and evaluate the
-// few that remain.
-//           Trees: 16-wide nodes of boxes, tested as one vector register.
+//           few that remain. Trees: 16-wide nodes of boxes, tested as one vector register.
 // Cost      Brute force: a byte and an integer multiply-add a value. Trees: O(log n) a query in few
-// dimensions. Limit     docs/which-index.md, docs/benchmarks.md. Source    ARCHITECTURE.md, "The life of a
-// search".
+//           dimensions.
+// Limit     docs/which-index.md, docs/benchmarks.md.
+// Source    ARCHITECTURE.md, "The life of a search".
 #include <memory>
 
 #include "engine.hpp"

@@ -1,12 +1,12 @@
 // Rungs 23 to 26: Kith's own searches on GPUs.
 //
 // Idea      Brute force: integer products of coded rows on the tensor cores, compared in registers, and the
-// exact distance
-//           of what passes. Trees: built on the GPU, a warp or a thread a query, queries sorted along a
-//           curve.
+//           exact distance of what passes. Trees: built on the GPU, a warp or a thread a query, queries
+//           sorted along a curve.
 // Cost      Brute force: a byte of memory and an integer multiply-add of the tensor cores a value. Trees:
-// O(log n). Limit     Few queries: memory, of which codes need a quarter. Few points: the latency of
-// launches. Source    docs/gpu.md.
+//           O(log n).
+// Limit     Few queries: memory, of which codes need a quarter. Few points: the latency of launches.
+// Source    docs/gpu.md.
 #include <memory>
 
 #include "engine.hpp"

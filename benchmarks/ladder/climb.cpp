@@ -2,9 +2,9 @@
 #include "climb.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -123,8 +123,8 @@ class Climber {
 std::int64_t cells_that_differ(const Answer& a, const Answer& b) {
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < a.indices.size(); ++i) {
-    const bool same =
-        a.indices[i] == b.indices[i] && std::memcmp(&a.distances[i], &b.distances[i], sizeof(float)) == 0;
+    const bool same = a.indices[i] == b.indices[i] && std::bit_cast<std::uint32_t>(a.distances[i]) ==
+                                                          std::bit_cast<std::uint32_t>(b.distances[i]);
     wrong += same ? 0 : 1;
   }
   return wrong;

@@ -10,11 +10,11 @@ namespace {
 
 // Nodes of the left subtree of a left-balanced tree of `nodes`.
 std::int64_t left_size(std::int64_t nodes) {
-  const auto levels =
-      static_cast<int>(std::bit_width(static_cast<std::uint64_t>(nodes)));  // the last one may be partly full
-  if (levels == 1) return 0;
-  const std::int64_t above = (std::int64_t{1} << (levels - 1)) - 1;  // nodes of the full levels
-  const std::int64_t half_of_last = std::int64_t{1} << (levels - 2);
+  if (nodes == 1) return 0;
+  // The last level, which may be partly full, begins after the largest power of two less one.
+  const auto last = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(nodes)));
+  const std::int64_t above = last - 1;  // nodes of the full levels
+  const std::int64_t half_of_last = last / 2;
   return (above - 1) / 2 + std::min(nodes - above, half_of_last);
 }
 
