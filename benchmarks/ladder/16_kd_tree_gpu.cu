@@ -3,10 +3,10 @@
 // Idea      A heap has no pointers, so it is copied as it is. Each thread walks for its own query; what the
 //           recursion kept on the processor's stack is an array of the thread's own.
 // Cost      Build and copy as on the CPU; then each thread the nodes of its query.
-// Limit     The build, which takes far longer than the search. Threads of a warp part at the first node where they turn
-//           differently, and from then on take turns; their loads meet in no line. Stack and list are in
-//           local memory. With 1024 queries there are 32 warps, and one query takes one thread of one of
-//           them.
+// Limit     The build, which takes far longer than the search. Threads of a warp part at the first node
+//           where they turn differently, and from then on take turns; their loads meet in no line. Stack and
+//           list are in local memory. With 1024 queries there are 32 warps, and one query takes one thread
+//           of one of them.
 // Source    The reports' GPU tree; Wald, A Stack-Free Traversal Algorithm for Left-Balanced k-d Trees (2022)
 //           shows what the heap's layout allows beyond this.
 #include "gpu.cuh"
