@@ -5,7 +5,9 @@
 //           line a load.
 // Cost      One pass over the points to transpose them, once for all searches (`build`); then as rung 4.
 // Limit     With many queries the loads themselves: each value is loaded, used by one subtraction and one
-//           multiply-add, and forgotten. With one query, the one block.
+//           multiply-add, and forgotten. With one query, the one block: it waits for memory, not for lines,
+//           and now a point's coordinates come from dim places far apart where a row was one or two lines.
+//           There it loses to rung 4.
 // Source    Coalescing, CUDA C++ Best Practices Guide; the reports' transposition.
 #include "reduce.cuh"
 #include "transpose.cuh"
