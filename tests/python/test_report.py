@@ -419,6 +419,16 @@ def test_pictures_stand_alone(report):
         assert (folder / "images" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_fonts_of_older_drawings_keep_their_size():
+    """matplotlib before 3.8 writes the whole font at once, and its family is not the page's."""
+    for old, new in (
+        ("font: 11.5px 'DejaVu Sans', sans-serif; text-anchor: middle", "font-size: 11.5px; text-anchor: middle"),
+        ("font: bold 12px 'DejaVu Sans'", "font-size: 12px; font-weight: bold"),
+        ("font-size: 12px; font-family: 'DejaVu Sans', sans-serif; text-anchor: end", "font-size: 12px; text-anchor: end"),
+    ):
+        assert _draw._plain_fonts(old) == new
+
+
 def luminance(colour):
     values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]

@@ -133,8 +133,7 @@ def svg(draw: Drawing, name: str, *, narrow: bool = False) -> str:
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
     text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>\s*", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.S)
-    text = re.sub(r" font-family: [^;\"]*;?|font-family: [^;\"]*;?", "", text)
-    text = re.sub(r"(font: [^;\"]*?\d+(?:\.\d+)?px) [^;\"]*", r"\1 inherit", text)
+    text = _plain_fonts(text)
     # Several drawings share a page: their ids must not meet.
     prefix = f"{name}-narrow" if narrow else name
     text = re.sub(r' id="([^"]+)"', rf' id="{prefix}-\1"', text)
@@ -146,6 +145,17 @@ def svg(draw: Drawing, name: str, *, narrow: bool = False) -> str:
     box = re.search(r'viewBox="([^"]+)"', head)
     assert box is not None
     return f'<svg viewBox="{box[1]}">{_thinner(body)}'.rstrip()
+
+
+def _plain_fonts(text: str) -> str:
+    """Size and weight only: the family is the page's."""
+
+    def size_and_weight(font: re.Match[str]) -> str:
+        return f"font-size: {font[2]}" + (f"; font-weight: {font[1]}" if font[1] else "")
+
+    text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
+    # matplotlib before 3.8 writes one declaration for all of the font.
+    return re.sub(r"font: ([^;\"]*?) ?(\d+(?:\.\d+)?px) [^;\"]*", size_and_weight, text)
 
 
 def _thinner(body: str) -> str:
