@@ -125,15 +125,15 @@ def _chart_html(chart: Chart, heading: bool) -> str:
 
 def glance_table(ladder: Ladder) -> Table:
     """A row a case: the fastest of the rungs, Kith's fastest, the one beside the other."""
+    floors = any(case.floor is not None for case in ladder.cases)
     rows = []
     for case in ladder.cases:
         own, other, ratio = compared(case)
-        rows.append((
-            case.short, f"{other.rung.number}. {other.rung.name}" if other else "", duration(seconds_of(other)) if other else "",
-            own.rung.name if own else "", duration(seconds_of(own)) if own else "", faster_words(ratio) if ratio else "",
-            duration(case.floor) if case.floor is not None else "",
-        ))  # fmt: skip
-    return Table(("case", "fastest other rung", "time", "Kith's fastest", "its time", "Kith is", "the floor"), tuple(rows), frozenset({0, 1, 3, 5}))
+        row = [case.short, f"{other.rung.number}. {other.rung.name}" if other else "", duration(seconds_of(other)) if other else "",
+               own.rung.name if own else "", duration(seconds_of(own)) if own else "", faster_words(ratio) if ratio else ""]  # fmt: skip
+        rows.append(tuple(row + ([duration(case.floor) if case.floor is not None else ""] if floors else [])))
+    head = ("case", "fastest other rung", "time", "Kith's fastest", "its time", "Kith is", *(["the floor"] if floors else []))
+    return Table(head, tuple(rows), frozenset({0, 1, 3, 5}))
 
 
 def _glance(ladder: Ladder, named: bool) -> list[str]:
@@ -164,8 +164,8 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
     if wrong:
         names = ", ".join(dict.fromkeys(f"{t.rung.number} ({t.rung.name})" for t in wrong))
         parts.append(f"<p><strong>Wrong answers</strong> were given by rung {escape(names)}; such a rung counts nowhere as the fastest.</p>")
-    copies = "; with the copies to and from the GPU in a column of its own" if ladder.include_copies else ""
-    parts.append(f'<p class="note">Medians of {plural(ladder.repeat, "run")}, data where the rung works on it{copies}.'
+    copies = "; “with copies” is from host memory to host memory: copies, building and search" if ladder.include_copies else ""
+    parts.append(f'<p class="note">Medians of up to {plural(ladder.repeat, "run")}, data where the rung works on it{copies}.'
                  + (f" Made by <code>{escape(ladder.command)}</code>." if ladder.command else "") + "</p>")  # fmt: skip
     return parts
 
