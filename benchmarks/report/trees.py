@@ -7,7 +7,8 @@ from .text import duration, figure, table
 INTRODUCTION = """Kith's `KdTree` and `Octree` beside other trees on the same float32 points (the peers of Python on their float64
 copies where that is what they take), with the same number of threads. nanoflann and Kith run in one process and take
 turns (`tree_bench`): one round is not timed (unless one alone takes long), then the median of the rounds counts, memory
-for the answer included.
+for the answer included. Before each turn as much memory is touched and given back: where a virtual machine's host has
+taken it away, whoever came first would wait for it, and alone.
 nanoflann has no batch search, so its queries are dealt out to threads, in the order given; it is compiled for this very
 processor (`-O3 -march=native`) and measured with leaves of 10 points, its default, 16 and 32, of which the table shows
 the default and the quickest. SciPy's `cKDTree` (`workers`) and pykdtree (OpenMP) follow in processes of their own.
