@@ -72,11 +72,14 @@ class Builder {
     ProgressCounter progress(execution_, "build", 2 * points_.count);
     code(rows.rows);
     progress.advance(points_.count / 2);
-    radix_sort(items_, static_cast<int>(dim_ == 3 ? 63 : 62), threads_);
+    sort_from_top(items_, threads_);
     progress.advance(points_.count / 2);
 
     const auto cut = [&](const Range& range, bool /*together*/) { return divide(range); };
     const auto write = [&](Branch<T>& branch, std::int64_t child, const Range& range) {
+      // The rows of the next leaf are on their way while this one is written.
+      const std::int64_t end = range.begin + range.count;
+      for (std::int64_t i = end; i < std::min(points_.count, end + leaf_); ++i) __builtin_prefetch(row(i));
       arrays_.write_leaf(branch, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
         return std::pair<const T*, Id>(row(range.begin + i), items_[range.begin + i].value);
       });
