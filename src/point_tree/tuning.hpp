@@ -32,8 +32,9 @@ inline constexpr std::int64_t largest_task = 1 << 17;
 /// Points that are worth more than one thread in a build.
 inline constexpr std::int64_t parallel_build = 1 << 14;
 
-/// Above this many points a node of a k-d tree is split at medians of a sample of `sample` of them.
-inline constexpr std::int64_t split_by_sample = 4096;
+/// Above this many points a node of a k-d tree is split at medians of a sample of `sample` of them, or a
+/// quarter as many below 16 times that.
+inline constexpr std::int64_t split_by_sample = 1024;
 inline constexpr std::int64_t sample = 1024;
 
 /// Points a task of a build; larger nodes are split by all threads together.

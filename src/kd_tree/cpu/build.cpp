@@ -6,6 +6,9 @@
 // in cache, at places that fill the leaves. So the expected cost is O(n log n) with a small constant, and
 // equal values cannot make it worse: where a sample divides badly, exact medians, which divide by count, take
 // over.
+//
+// The root is divided straight from the caller's rows. What one thread divides moves between its records and
+// a buffer of the thread's, which stays in its cache; fresh memory costs more than the work on it.
 #include "kd_tree/cpu/build.hpp"
 
 #include <algorithm>
@@ -13,6 +16,8 @@
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include <oneapi/tbb/enumerable_thread_specific.h>
 
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
@@ -100,8 +105,13 @@ class Builder {
   struct Range {
     std::int64_t begin;
     std::int64_t count;
-    bool moved = false;  // its records are in other_
+    R* records = nullptr;  // null: still the caller's rows
+    R* other = nullptr;    // where they can be moved to; null: nowhere yet
     bool identical = false;
+
+    Range part(std::int64_t first, std::int64_t size) const {
+      return {begin + first, size, records + first, other == nullptr ? nullptr : other + first};
+    }
   };
   using Ranges = std::vector<Range>;
 
@@ -114,12 +124,12 @@ class Builder {
         threads_(points.count < tuning::parallel_build ? 1 : resolve_threads(execution)),
         arrays_(points.count, points.dim),
         records_(points.count),
-        other_(points.count),
         buckets_(points.count) {}
 
   point_tree::Tree run(const DatasetView& rows) {
-    load(rows.rows);
     if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
+    Range all{0, points_.count};
+    if (!points_.left_out.empty() || sampled(points_.count) == 0) all.records = load(rows.rows);
     ProgressCounter progress(execution_, "build", points_.count);
     progress_ = &progress;
     const auto cut = [this](const Range& range, bool together) { return divide(range, together); };
@@ -128,7 +138,7 @@ class Builder {
     };
     const auto root =
         Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
-            .grow({0, points_.count});
+            .grow(all);
     progress.finish();
     return arrays_.finish(root.get(), points_, rows);
   }
@@ -142,18 +152,21 @@ class Builder {
     }
   }
 
-  R* records_of(const Range& range) { return (range.moved ? other_ : records_).data() + range.begin; }
+  R record(std::int64_t row) const {
+    R made;
+    made.row = static_cast<Id>(row);
+    if constexpr (D > 0) std::copy_n(points_.row(row), D, made.x);
+    return made;
+  }
 
-  void load(std::int64_t rows) {
-    for_each_point(points_, rows, threads_, [&](std::int64_t i, std::int64_t to) {
-      R& record = records_[to];
-      record.row = static_cast<Id>(i);
-      if constexpr (D > 0) std::copy_n(points_.row(i), D, record.x);
-    });
+  R* load(std::int64_t rows) {
+    for_each_point(points_, rows, threads_,
+                   [&](std::int64_t i, std::int64_t to) { records_[to] = record(i); });
+    return records_.data();
   }
 
   void write_leaf(Branch<T>& branch, std::int64_t child, const Range& range) {
-    const R* records = records_of(range);
+    const R* records = range.records;
     arrays_.write_leaf(branch, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
       const R& record = records[i];
       if constexpr (D > 0) {
@@ -164,15 +177,55 @@ class Builder {
     });
   }
 
+  // Points that a node of leaves takes.
+  std::int64_t full() const { return node_width * leaf_; }
+
+  // Into how many parts to divide a node of more: so many that the nodes below are nearly full.
+  std::int64_t parts_of(double count) const {
+    std::int64_t parts = 2;
+    while (parts < node_width && static_cast<double>(parts * full()) < count) parts *= 2;
+    return parts;
+  }
+
+  // How many points to sample for the division of a node; 0: exact medians.
+  std::int64_t sampled(std::int64_t count) const {
+    if (count <= std::max(tuning::split_by_sample, full())) return 0;
+    return count < 16 * tuning::sample ? tuning::sample / 4 : tuning::sample;
+  }
+
   // Cuts a range that is too large for a leaf into 1 to 16 parts, moving its records.
   Ranges divide(const Range& range, bool together) {
     Ranges ranges;
-    if (range.count > std::max(tuning::split_by_sample, node_width * leaf_) &&
-        divide_by_sample(range, together, ranges)) {
-      return ranges;
+    if (sampled(range.count) > 0) {
+      if (range.records != nullptr) {
+        if (divide_by_sample(range, together, ranges, [&](std::int64_t i) { return range.records[i]; })) {
+          return ranges;
+        }
+      } else {
+        if (divide_by_sample(range, together, ranges, [&](std::int64_t i) { return record(i); })) {
+          return ranges;
+        }
+      }
     }
-    divide_exactly(range, node_width, ranges);
+    Range loaded = range;
+    if (range.records == nullptr) loaded.records = load(range.count);
+    const std::int64_t parts =
+        range.count <= full() ? node_width : parts_of(static_cast<double>(range.count));
+    divide_exactly(loaded, parts, ranges);
     return ranges;
+  }
+
+  // A place for the records of a range: memory of this thread, which finishes what it begins, or of all.
+  R* place_for(const Range& range, bool together) {
+    if (range.records == nullptr) return records_.data();
+    if (range.other != nullptr) return range.other;
+    if (together) {
+      if (other_.empty()) other_ = AlignedBuffer<R>(points_.count);
+      return other_.data() + range.begin;
+    }
+    AlignedBuffer<R>& own = own_.local();
+    if (own.size() < range.count) own = AlignedBuffer<R>(range.count);
+    return own.data();
   }
 
   // The axis along which some points spread the most, and whether they are all one point.
@@ -245,31 +298,33 @@ class Builder {
 
   // Medians of the widest axis, until `parts` parts are there or all are leaves.
   void divide_exactly(const Range& range, std::int64_t parts, Ranges& ranges) {
-    R* records = records_of(range);
+    R* records = range.records;
     if (range.count <= leaf_ || parts == 1) {
       ranges.push_back(range);
       return;
     }
     const Spread spread = spread_of(records, range.count);
     if (spread.point) {
-      ranges.push_back({range.begin, range.count, range.moved, true});
+      ranges.push_back(range);
+      ranges.back().identical = true;
       return;
     }
     std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
     if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
     nth_element(records, middle, range.count, [&](const R& r) { return value(r, spread.widest); });
-    divide_exactly({range.begin, middle, range.moved}, parts / 2, ranges);
-    divide_exactly({range.begin + middle, range.count - middle, range.moved}, parts / 2, ranges);
+    divide_exactly(range.part(0, middle), parts / 2, ranges);
+    divide_exactly(range.part(middle, range.count - middle), parts / 2, ranges);
   }
 
-  // 15 comparisons as a heap: node i has children 2i and 2i + 1.
+  // 15 comparisons (or 7, 3, 1) as a heap: node i has children 2i and 2i + 1.
   struct Sieve {
+    std::int64_t parts = node_width;
     std::array<std::int64_t, node_width> axis{};
     std::array<T, node_width> value{};
   };
 
   void fill(Sieve& sieve, std::int64_t node, R* sample, std::int64_t count) const {
-    if (node >= node_width) return;
+    if (node >= sieve.parts) return;
     if (count == 0) {
       fill(sieve, 2 * node, sample, 0);
       fill(sieve, 2 * node + 1, sample, 0);
@@ -284,52 +339,78 @@ class Builder {
     fill(sieve, 2 * node + 1, sample + middle, count - middle);
   }
 
-  // False when the sample divides badly; nothing has moved then.
-  bool divide_by_sample(const Range& range, bool together, Ranges& ranges) {
-    R* from = records_of(range);
-    R* to = (range.moved ? records_ : other_).data() + range.begin;
-    unsigned char* bucket = buckets_.data() + range.begin;
-    std::vector<R> sample;
-    sample.reserve(static_cast<std::size_t>(tuning::sample));
-    for (const std::int64_t i : sample_rows(range.count, tuning::sample)) sample.push_back(from[i]);
-    if (spread_of(sample.data(), tuning::sample).point) return false;
-    Sieve sieve;
-    fill(sieve, 1, sample.data(), tuning::sample);
+  // The part that a point falls to.
+  template <int levels>
+  static std::size_t sift(const Sieve& sieve, const T* x) {
+    std::size_t node = 1;
+    for (int level = 0; level < levels; ++level) {
+      node = 2 * node + (x[sieve.axis[node]] >= sieve.value[node] ? 1U : 0U);
+    }
+    return node - (std::size_t{1} << static_cast<unsigned>(levels));
+  }
 
+  // False when the sample divides badly; nothing has moved then. at(i): the record of the i-th point.
+  template <class At>
+  bool divide_by_sample(const Range& range, bool together, Ranges& ranges, const At& at) {
+    std::vector<R> sample;
+    const std::int64_t samples = sampled(range.count);
+    sample.reserve(static_cast<std::size_t>(samples));
+    for (const std::int64_t i : sample_rows(range.count, samples)) sample.push_back(at(i));
+    if (spread_of(sample.data(), samples).point) return false;
+    Sieve sieve;
+    // Parts are a tenth larger or smaller than others.
+    sieve.parts = parts_of(1.1 * static_cast<double>(range.count));
+    fill(sieve, 1, sample.data(), samples);
+    switch (sieve.parts) {
+      case 2: return deal<1>(range, together, ranges, sieve, at);
+      case 4: return deal<2>(range, together, ranges, sieve, at);
+      case 8: return deal<3>(range, together, ranges, sieve, at);
+      default: return deal<4>(range, together, ranges, sieve, at);
+    }
+  }
+
+  template <int levels, class At>
+  bool deal(const Range& range, bool together, Ranges& ranges, const Sieve& sieve, const At& at) {
+    constexpr std::size_t parts = std::size_t{1} << static_cast<unsigned>(levels);
+    unsigned char* bucket = buckets_.data() + range.begin;
     const int threads = together ? threads_ : 1;
     const std::int64_t blocks = threads == 1 ? 1 : 4 * threads;
-    std::vector<std::array<std::int64_t, node_width>> counts(static_cast<std::size_t>(blocks));
-    const auto part = [&](std::int64_t b) { return range.count * b / blocks; };
+    std::vector<std::array<std::int64_t, parts>> counts(static_cast<std::size_t>(blocks));
+    const auto first_of = [&](std::int64_t b) { return range.count * b / blocks; };
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      std::array<std::int64_t, node_width> seen{};
-      for (std::int64_t i = part(b); i < part(b + 1); ++i) {
-        std::size_t node = 1;
-        for (int step = 0; step < 4; ++step) {
-          node = 2 * node + (value(from[i], sieve.axis[node]) >= sieve.value[node] ? 1U : 0U);
+      std::array<std::int64_t, parts> seen{};
+      for (std::int64_t i = first_of(b); i < first_of(b + 1); ++i) {
+        std::size_t part;
+        if constexpr (D > 0) {
+          const R r = at(i);
+          part = sift<levels>(sieve, r.x);
+        } else {
+          part = sift<levels>(sieve, points_.row(static_cast<std::int64_t>(at(i).row)));
         }
-        node -= node_width;
-        bucket[i] = static_cast<unsigned char>(node);
-        ++seen[node];
+        bucket[i] = static_cast<unsigned char>(part);
+        ++seen[part];
       }
       counts[static_cast<std::size_t>(b)] = seen;
       progress_->advance(0);
     });
-    std::int64_t at = 0;
-    for (std::size_t c = 0; c < node_width; ++c) {
-      const std::int64_t first = at;
-      for (auto& block : counts) at += std::exchange(block[c], at);
-      if (at > first) ranges.push_back({range.begin + first, at - first, !range.moved});
+    std::int64_t place = 0;
+    std::int64_t most = 0;
+    std::array<std::int64_t, parts + 1> begins{};
+    for (std::size_t c = 0; c < parts; ++c) {
+      for (auto& block : counts) place += std::exchange(block[c], place);
+      begins[c + 1] = place;
+      most = std::max(most, place - begins[c]);
     }
-    const auto most = std::max_element(ranges.begin(), ranges.end(),
-                                       [](const Range& a, const Range& b) { return a.count < b.count; });
-    if (most->count > range.count / 2) {
-      ranges.clear();
-      return false;
-    }
+    if (most > range.count / 4 * (parts == 2 ? 3 : 2)) return false;
+    R* to = place_for(range, together);
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      auto place = counts[static_cast<std::size_t>(b)];
-      for (std::int64_t i = part(b); i < part(b + 1); ++i) to[place[bucket[i]]++] = from[i];
+      auto next = counts[static_cast<std::size_t>(b)];
+      for (std::int64_t i = first_of(b); i < first_of(b + 1); ++i) to[next[bucket[i]]++] = at(i);
     });
+    const Range moved{range.begin, range.count, to, range.records};
+    for (std::size_t c = 0; c < parts; ++c) {
+      if (begins[c + 1] > begins[c]) ranges.push_back(moved.part(begins[c], begins[c + 1] - begins[c]));
+    }
     return true;
   }
 
@@ -340,7 +421,9 @@ class Builder {
   int threads_;
   ProgressCounter* progress_ = nullptr;
   Arrays<T, Id> arrays_;
-  AlignedBuffer<R> records_, other_;
+  AlignedBuffer<R> records_;
+  AlignedBuffer<R> other_;                                 // only where all threads divide a second time
+  tbb::enumerable_thread_specific<AlignedBuffer<R>> own_;  // of each thread
   AlignedBuffer<unsigned char> buckets_;
 };
 
