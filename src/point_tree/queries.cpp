@@ -49,13 +49,15 @@ struct HostRows {
   ~HostRows() = default;
 };
 
-// The CPU's answers of some queries, by their numbers in `out`, which hold -1 and +inf: what is past the last
-// row stays so.
+// The CPU's answers of some queries, by their numbers in `out`. What no part reaches holds -1 and +inf: rows
+// with a NaN, and whatever is past the last row.
 template <class T>
 SearchStatistics walk(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
                       std::int64_t* indices, T* distances, const Execution& execution, const char* stage) {
-  std::fill_n(indices, asked.count(tree) * k, -1);
-  std::fill_n(distances, asked.count(tree) * k, std::numeric_limits<T>::infinity());
+  if (k > tree.rows || (asked.queries == nullptr && tree.nan_rows > 0)) {
+    std::fill_n(indices, asked.count(tree) * k, -1);
+    std::fill_n(distances, asked.count(tree) * k, std::numeric_limits<T>::infinity());
+  }
   return run<T>(tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
     for (std::int64_t i = 0; i < part.count; ++i) {
       std::copy_n(part.rows + i * part.k, part.k, indices + part.queries[i] * k);

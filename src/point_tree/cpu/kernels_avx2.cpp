@@ -135,6 +135,7 @@ class PackedList {
   std::int64_t k_;
   alignas(32) std::uint64_t keys_[K];
 };
+using NearestOne = PackedList<4>;
 constexpr bool has_packed_lists = true;
 
 #include "point_tree/cpu/kernels_body.inc"

@@ -109,10 +109,71 @@ inline __m512i sort8(__m512i a) {
   return merge_bitonic(a);
 }
 
-// Up to K entries as integers, the distance's bits above the row: their order is the contract's. They fill
-// the upper k lanes of K / 8 registers, zeros the lower ones, so that the worst is always the last lane.
-// Candidates wait until there are eight; these are sorted and merged register by register, without a branch
-// that depends on the data.
+// An entry as an integer, the distance's bits above the row: their order is the contract's.
+inline std::uint64_t key_of(float distance, std::uint32_t row) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &distance, sizeof bits);
+  return static_cast<std::uint64_t>(bits) << 32U | row;
+}
+inline float distance_of(std::uint64_t key) {
+  const auto bits = static_cast<std::uint32_t>(key >> 32U);
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Eight distances as keys.
+inline __m512i keys_of(Doubles distances, __m512i rows) {
+  const __m512i bits = _mm512_cvtepu32_epi64(_mm256_castps_si256(_mm512_cvtpd_ps(distances)));
+  return _mm512_or_si512(_mm512_slli_epi64(bits, 32), rows);
+}
+inline __m512i load_rows(const std::uint32_t* rows) {
+  return _mm512_cvtepu32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows)));
+}
+
+// The nearest of all: the smallest key of a register at once, so that the next box meets the new bound.
+class NearestOne {
+ public:
+  static constexpr bool takes_batches = true;
+
+  explicit NearestOne(const Task<float>& /*task*/) {}
+  void start(float bound) { best_ = key_of(bound, UINT32_MAX); }
+  float bound() const { return distance_of(best_); }
+  bool full() const { return static_cast<std::uint32_t>(best_) != UINT32_MAX; }
+
+  bool take(unsigned mask, Doubles low, Doubles high, const std::uint32_t* rows, std::int64_t exclude) {
+    const __m512i excluded = _mm512_set1_epi64(exclude);
+    const __m512i none = _mm512_set1_epi64(-1);
+    const auto wanted = [&](Doubles distances, const std::uint32_t* at, unsigned half) {
+      const __m512i row = load_rows(at);
+      const __mmask8 kept = _mm512_mask_cmpneq_epi64_mask(static_cast<__mmask8>(half), row, excluded);
+      return _mm512_mask_mov_epi64(none, kept, keys_of(distances, row));
+    };
+    const __m512i all = _mm512_min_epu64(wanted(low, rows, mask & 255U), wanted(high, rows + 8, mask >> 8U));
+    const std::uint64_t best = _mm512_reduce_min_epu64(all);
+    best_ = best < best_ ? best : best_;
+    return true;
+  }
+
+  bool offer(float distance, std::int64_t row) {
+    const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row));
+    if (key >= best_) return false;
+    best_ = key;
+    return true;
+  }
+
+  void finish(Task<float>& task, std::int64_t query) const {
+    task.out_rows[query] = full() ? static_cast<std::int64_t>(static_cast<std::uint32_t>(best_)) : -1;
+    task.out_distances[query] = full() ? distance_of(best_) : __builtin_inff();
+  }
+
+ private:
+  std::uint64_t best_ = 0;
+};
+
+// Up to K entries as keys. They fill the upper k lanes of K / 8 registers, zeros the lower ones, so that the
+// worst is always the last lane. Candidates wait until there are eight; these are sorted and merged register
+// by register, without a branch that depends on the data.
 template <int K>
 class PackedList {
  public:
@@ -130,12 +191,7 @@ class PackedList {
     worst_ = static_cast<std::uint64_t>(empty);
     waiting_ = 0;
   }
-  float bound() const {
-    const auto bits = static_cast<std::uint32_t>(worst_ >> 32U);
-    float value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
-  }
+  float bound() const { return distance_of(worst_); }
   bool full() const { return static_cast<std::uint32_t>(worst_) != UINT32_MAX; }
 
   // The distances of the 16 points of which `mask` has a bit. True when the bound may have changed.
@@ -143,9 +199,8 @@ class PackedList {
     const __m512i worst = _mm512_set1_epi64(static_cast<long long>(worst_));
     const __m512i excluded = _mm512_set1_epi64(exclude);
     const auto add_half = [&](Doubles distances, const std::uint32_t* at, unsigned wanted) {
-      const __m512i row = _mm512_cvtepu32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-      const __m512i bits = _mm512_cvtepu32_epi64(_mm256_castps_si256(_mm512_cvtpd_ps(distances)));
-      const __m512i keys = _mm512_or_si512(_mm512_slli_epi64(bits, 32), row);
+      const __m512i row = load_rows(at);
+      const __m512i keys = keys_of(distances, row);
       auto kept = static_cast<__mmask8>(wanted);
       kept = _mm512_mask_cmplt_epu64_mask(kept, keys, worst);
       kept = _mm512_mask_cmpneq_epi64_mask(kept, row, excluded);
@@ -186,12 +241,6 @@ class PackedList {
 
  private:
   static constexpr int registers = K / 8;
-  static std::uint64_t key_of(float distance, std::uint32_t row) {
-    std::uint32_t bits;
-    __builtin_memcpy(&bits, &distance, sizeof bits);
-    return static_cast<std::uint64_t>(bits) << 32U | row;
-  }
-
   void flush() {
     if (waiting_ == 0) return;
     const auto used = static_cast<__mmask8>((1U << waiting_) - 1U);

@@ -98,6 +98,7 @@ inline unsigned at_most(R a, R b) {
 
 template <int K>
 class PackedList;  // plain C++ has none
+class NearestOne;
 constexpr bool has_packed_lists = false;
 
 #include "point_tree/cpu/kernels_body.inc"

@@ -71,17 +71,24 @@ struct Leaf {
 };
 
 template <class T, class Id>
-std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
-  std::vector<Leaf> leaves;
-  for (std::int64_t n = 0; n < tree.nodes; ++n) {
-    const auto* links =
-        reinterpret_cast<const NodeLinks*>(tree.node_data + n * tree.node_stride +
-                                           2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
-    for (std::int64_t c = 0; c < links->count; ++c) {
-      if (links->child[c] < 0) leaves.push_back({links->begin[c], links->begin[c + 1] - links->begin[c]});
+void add_leaves(const TreeView<T, Id>& tree, std::int64_t node, std::vector<Leaf>& leaves) {
+  const auto* links =
+      reinterpret_cast<const NodeLinks*>(tree.node_data + node * tree.node_stride +
+                                         2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
+  for (std::int64_t c = 0; c < links->count; ++c) {
+    if (links->child[c] < 0) {
+      leaves.push_back({links->begin[c], links->begin[c + 1] - links->begin[c]});
+    } else {
+      add_leaves(tree, links->child[c], leaves);
     }
   }
-  std::sort(leaves.begin(), leaves.end(), [](const Leaf& a, const Leaf& b) { return a.begin < b.begin; });
+}
+
+// In the order of their points.
+template <class T, class Id>
+std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
+  std::vector<Leaf> leaves;
+  if (tree.nodes > 0) add_leaves(tree, 0, leaves);
   return leaves;
 }
 
@@ -111,8 +118,7 @@ class Batch {
       leaves_ = leaves_of(view_);
       sorted_ = true;
     }
-    const std::int64_t count =
-        asked_.queries != nullptr ? static_cast<std::int64_t>(order_.size()) : tree_.points;
+    const std::int64_t count = asked_.queries != nullptr ? order_.size() : tree_.points;
     // At most what a task's results may take, at least what is worth a task.
     const std::int64_t most =
         tree_.dim <= tuning::easy_dim ? tuning::queries_a_task : tuning::hard_queries_a_task;
@@ -130,6 +136,7 @@ class Batch {
       progress.advance(queries);
     });
     answer_endless(progress);
+    answer_nan();
     progress.finish();
 
     SearchStatistics s;
@@ -139,7 +146,7 @@ class Batch {
     s.pairs = tested_;
     s.candidates = candidates_;
     s.nan_rows = tree_.nan_rows;
-    s.nan_queries = nan_queries_;
+    s.nan_queries = static_cast<std::int64_t>(nan_.size());
     s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return s;
   }
@@ -147,6 +154,10 @@ class Batch {
  private:
   // A query's coordinates as T.
   void read_query(std::int64_t i, T* to) const {
+    if (asked_.queries->dtype == dtype_of<T>) {
+      std::copy_n(static_cast<const T*>(asked_.queries->row(i)), tree_.dim, to);
+      return;
+    }
     visit_dtype(asked_.queries->dtype, [&]<class From>(From /*tag*/) {
       const auto* from = static_cast<const From*>(asked_.queries->row(i));
       for (std::int64_t j = 0; j < tree_.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
@@ -188,14 +199,25 @@ class Batch {
         const double at = (static_cast<double>(values[widest_[a]]) - lower_[a]) * scale_[a];
         const auto cell =
             static_cast<std::uint32_t>(std::clamp(at, 0.0, static_cast<double>((1 << bits_) - 1)));
-        for (std::int64_t b = 0; b < bits_; ++b) {
-          code |= ((cell >> b) & 1U) << (static_cast<std::size_t>(b) * lower_.size() + a);
-        }
+        code |= spread(cell) << a;
       }
       return code;
     }
 
    private:
+    // The bits of a cell's number, each as many places from the next as there are axes.
+    std::uint32_t spread(std::uint32_t v) const {
+      if (axes_ == 3) {
+        v = (v | v << 16U) & 0x030000FFU;
+        v = (v | v << 8U) & 0x0300F00FU;
+        v = (v | v << 4U) & 0x030C30C3U;
+        return (v | v << 2U) & 0x09249249U;
+      }
+      std::uint32_t spread = 0;
+      for (std::int64_t b = 0; b < bits_; ++b) spread |= ((v >> b) & 1U) << (b * axes_);
+      return spread;
+    }
+
     std::int64_t axes_, bits_;
     std::vector<std::int64_t> widest_;
     std::vector<double> lower_, scale_;
@@ -223,10 +245,7 @@ class Batch {
         const std::uint32_t key = kind == Sort::finite ? curve.place(values.data()) : 1U << 31U;
         if (kind != Sort::finite) {
           const std::scoped_lock lock(mutex);
-          if (kind == Sort::nan)
-            ++nan_queries_;
-          else
-            endless_.push_back(i);
+          (kind == Sort::nan ? nan_ : endless_).push_back(i);
         }
         if (is_narrow)
           narrow[i] = {key, static_cast<std::uint32_t>(i)};
@@ -240,16 +259,27 @@ class Batch {
     else
       keep_order(wide);
     std::sort(endless_.begin(), endless_.end());
+    std::sort(nan_.begin(), nan_.end());
   }
 
   template <class Key, class Value>
   void keep_order(AlignedBuffer<Keyed<Key, Value>>& items) {
-    const std::int64_t kept = items.size() - static_cast<std::int64_t>(endless_.size()) - nan_queries_;
-    if (sorted_) radix_sort(items, 32, threads_);
-    order_.reserve(static_cast<std::size_t>(kept));
-    for (std::int64_t i = 0; i < items.size(); ++i) {
-      if (items[i].key < (Key{1} << 31U)) order_.push_back(static_cast<std::int64_t>(items[i].value));
+    const std::int64_t kept = items.size() - static_cast<std::int64_t>(endless_.size() + nan_.size());
+    order_ = AlignedBuffer<std::int64_t>(kept);
+    if (!sorted_) {
+      std::int64_t to = 0;
+      for (std::int64_t i = 0; i < items.size(); ++i) {
+        if (items[i].key < (Key{1} << 31U)) order_[to++] = static_cast<std::int64_t>(items[i].value);
+      }
+      return;
     }
+    radix_sort(items, 32, threads_);  // the finite ones first
+    constexpr std::int64_t block = 1 << 16;
+    parallel_for(threads_, (kept + block - 1) / block, [&](std::int64_t b) {
+      for (std::int64_t i = b * block; i < std::min(kept, (b + 1) * block); ++i) {
+        order_[i] = static_cast<std::int64_t>(items[i].value);
+      }
+    });
   }
 
   // Scratch memory of one task.
@@ -269,8 +299,8 @@ class Batch {
     T* values = scratch.values.data();
     if (asked_.queries != nullptr) {
       for (std::int64_t i = 0; i < count; ++i) {
-        scratch.numbers[static_cast<std::size_t>(i)] = order_[static_cast<std::size_t>(first + i)];
-        read_query(order_[static_cast<std::size_t>(first + i)], values + i * tree_.dim);
+        scratch.numbers[static_cast<std::size_t>(i)] = order_[first + i];
+        read_query(order_[first + i], values + i * tree_.dim);
       }
       return;
     }
@@ -295,7 +325,7 @@ class Batch {
     task.exclude = excludes() ? scratch.numbers.data() : nullptr;
     task.rooted = tree_.metric == Metric::euclidean;
     task.radius = round_down<T>(radius_);
-    task.chained = sorted_;
+    task.chained = sorted_ && kind_ == Kind::nearest;
     task.stack = scratch.stack.data();
     task.k = list_k_;
     task.select = select<T>;
@@ -379,6 +409,18 @@ class Batch {
     }
   }
 
+  // Queries with a NaN have no neighbours.
+  void answer_nan() {
+    if (kind_ != Kind::nearest) return;  // counts and ends are zero before anything is found
+    for (const std::int64_t query : nan_) {
+      Scratch scratch;
+      scratch.numbers = {query};
+      scratch.rows.assign(static_cast<std::size_t>(list_k_), -1);
+      scratch.distances.assign(static_cast<std::size_t>(list_k_), std::numeric_limits<T>::infinity());
+      deliver(1, scratch);
+    }
+  }
+
   // Queries with an infinity: every row is at +inf, or at NaN where both have the same infinity.
   void answer_endless(ProgressCounter& progress) {
     if (asked_.queries == nullptr) endless_.assign(tree_.infinite.begin(), tree_.infinite.end());
@@ -457,10 +499,10 @@ class Batch {
   TreeFunction<T, Id> function_;
   const char* stage_;
   const std::function<void(const Part<T>&)>& take_;
-  std::vector<std::int64_t> order_, endless_;
+  AlignedBuffer<std::int64_t> order_;
+  std::vector<std::int64_t> endless_, nan_;
   std::vector<Leaf> leaves_;
   bool sorted_ = false;
-  std::int64_t nan_queries_ = 0;
   std::atomic<std::int64_t> tested_{0}, candidates_{0};
 };
 
