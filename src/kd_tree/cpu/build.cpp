@@ -84,12 +84,17 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key)
       count = less;
       continue;
     }
-    const std::int64_t equal =
-        partition(items + less, count - less, [&](const R& item) { return !(pivot < key(item)); });
-    if (nth < less + equal) return;
-    items += less + equal;
-    nth -= less + equal;
-    count -= less + equal;
+    if (less > 0) {  // equal ones are looked for when nothing else is left of the pivot
+      items += less;
+      nth -= less;
+      count -= less;
+      continue;
+    }
+    const std::int64_t equal = partition(items, count, [&](const R& item) { return !(pivot < key(item)); });
+    if (nth < equal) return;
+    items += equal;
+    nth -= equal;
+    count -= equal;
   }
   for (std::int64_t i = 1; i < count; ++i) {
     const R item = items[i];
