@@ -232,6 +232,17 @@ def test_without_a_gpu(tmp_path, changed):
     assert not re.search("floor:", page.words)
 
 
+def test_two_results_of_one_name(tmp_path):
+    """Of two machines, say: every chart has a name of its own, and says which file it is of."""
+    (tmp_path / "there").mkdir()
+    shutil.copy(DATA / "ladder.json", tmp_path / "there/ladder.json")
+    made = make_report([DATA / "ladder.json", tmp_path / "there/ladder.json"], tmp_path / "page.html")
+    assert len(set(made.charts)) == len(made.charts) == 10
+    page = Page((tmp_path / "page.html").read_text())
+    assert len(page.ids) == len(set(page.ids))
+    assert len(re.findall(r"<h3>ladder.json: Invented GPU</h3>", page.text)) == 4  # at a glance, and over the ladders
+
+
 def test_one_thread_count_does_not_scale(tmp_path, changed):
     path = changed("bench", lambda value: value.update(runs=value["runs"][:1]))
     made = make_report([path], tmp_path / "page.html")
