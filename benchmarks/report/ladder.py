@@ -10,8 +10,8 @@ import textwrap
 from html import escape
 from pathlib import Path
 
-from .story import CHAPTERS, FOOT, HEAD, SPEED_UP
-from .text import duration, figure, table
+from .story import CHAPTERS, FLOOR, FOOT, HEAD, SPEED_UP
+from .text import table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
@@ -30,7 +30,7 @@ def report_package():
         spec.loader.exec_module(sys.modules[name])
     import kith_report._charts
     import kith_report._inputs
-    import kith_report._page
+    import kith_report._text
 
     return kith_report
 
@@ -43,6 +43,19 @@ def read(path):
 def times_of(case):
     """Rungs that ran, by id."""
     return {t.rung.id: t for t in case.measured}
+
+
+def duration(seconds):
+    return report_package()._text.duration(seconds)
+
+
+def figure(value):
+    return report_package()._text.figure(value)
+
+
+def main_cases(ladder):
+    """The cases that the story is told of: those that have published figures, where any has."""
+    return [case for case in ladder.cases if case.published] or list(ladder.cases)
 
 
 def short(case):
@@ -69,7 +82,7 @@ def words(ratio):
 def gain(ladder, name, before):
     """What one rung is worth beside another, in a sentence; nothing where no case has both."""
     found = []
-    for case in ladder.cases:
+    for case in main_cases(ladder):
         times = times_of(case)
         if name in times and before in times:
             found.append((times[before].seconds / times[name].seconds, case))
@@ -88,7 +101,7 @@ def gain(ladder, name, before):
 
 def chapter_table(ladder, ids):
     """Rungs of a chapter by cases; only cases in which one of them ran."""
-    cases = [c for c in ladder.cases if any(name in times_of(c) for name in ids)]
+    cases = [c for c in main_cases(ladder) if any(name in times_of(c) for name in ids)]
     if not cases:
         return "None of these rungs was measured.\n"
     rungs = numbered(ladder)
@@ -99,15 +112,21 @@ def chapter_table(ladder, ids):
         row = [f"{rungs[name].number} {rungs[name].name}"]
         for case in cases:
             timing = times_of(case).get(name)
-            row.append("" if timing is None else duration(timing.seconds) + ("" if timing.right else " (wrong)"))
+            row.append("" if timing is None else time_of(timing))
         rows.append(row)
-    return table(rows)
+    built = any(rungs[name].tree for name in ids if name in rungs)
+    return table(rows) + ("\n\n*In brackets: building the tree, once for all searches, which is not in the time.*" if built else "")
+
+
+def time_of(timing):
+    words = duration(timing.seconds) + ("" if timing.right else " (wrong)")
+    return words + (f" ({duration(timing.build)})" if timing.rung.tree and timing.build is not None else "")
 
 
 def fallbacks(ladder, ids):
     """What rungs did otherwise than they are called, each said once."""
     said = {}
-    for case in ladder.cases:
+    for case in main_cases(ladder):
         for name, timing in times_of(case).items():
             if name in ids and timing.fallback:
                 said.setdefault((timing.rung.number, timing.fallback), []).append(short(case))
@@ -131,7 +150,7 @@ def best(ladder):
     """The table of who is fastest, and in words where Kith is not."""
     compared = report_package()._charts.compared
     rows = [["d; q; n; k", "best other rung", "its time", "Kith's best", "its time", "Kith is", "floor", "floor / time"]]
-    slower, without = [], []
+    slower, without, trees = [], [], {}
     for case in ladder.cases:
         own, other, ratio = compared(case)
         if ratio is None:
@@ -140,15 +159,19 @@ def best(ladder):
         rows.append([
             short(case), f"{other.rung.number} {other.rung.name}", duration(other.seconds), own.rung.name, duration(own.seconds),
             f"**{words(ratio)}**", "" if case.floor is None else duration(case.floor),
-            "" if case.floor is None else f"{100 * case.floor / own.seconds:.0f} %",
+            "" if case.floor is None else report_package()._text.percent(case.floor / own.seconds),
         ])  # fmt: skip
         if ratio < 0.95:
             slower.append(f"{short(case)} ({words(ratio)} than rung {other.rung.number})")
-    out = [table(rows) + "\n"]
+            if reason := report_package()._charts.trees_left_out(case):
+                trees.setdefault(reason, []).append(short(case))
+    out = [table(rows) + "\n", FLOOR]
     if slower:
         out.append(wrapped(f"**Kith is not the fastest at {'; at '.join(slower)}.**"))
     else:
         out.append("In each of these cases the fastest rung is one of Kith's.\n")
+    for reason, cases in trees.items():
+        out.append(wrapped(f"A tree is the fastest, and Kith's trees did not run, at {'; at '.join(cases)}: {reason}."))
     if without:
         out.append(f"Not compared, for want of a rung of either kind: {'; '.join(map(short, without))}.\n")
     return out

@@ -21,6 +21,11 @@ SPEED_UP = """*How many times longer each rung takes than the fastest of its cas
 its marks to the left of those above it.*
 """
 
+FLOOR = """*Floor* is the least time that brute force in float32 can take on one such GPU, by its memory or its
+arithmetic. Trees look at few of the pairs, and a filter of one byte a coordinate reads a quarter of the bytes and
+multiplies on the tensor cores: both may take less. For a small case it is far below what a launch and its end take.
+"""
+
 # A chapter: its title and parts; a part: the rung's id ("" for words between rungs), its text, and the rungs to measure
 # it against.
 CHAPTERS = (
@@ -162,8 +167,7 @@ neighbours; this one is exact.
 What Kith does differently, rung by rung:
 
 - *The loaded value serves many pairs.* With many queries distances are products of tiles, as in rung 12, on the tensor
-  cores, which do many times as many multiply-adds a second. In few dimensions it
-  stays with float32 differences.
+  cores, which do many times as many multiply-adds a second. In few dimensions it stays with float32 differences.
 - *Fewer bytes.* A filter reads one byte a coordinate in place of four. It carries a proof that it never drops a
   neighbour ([exact-contract.md](exact-contract.md)), so that the answer is still the exact one.
 - *No lists while looking.* A bound comes first, from a few points; then each product is compared with an integer

@@ -42,7 +42,7 @@ def test_every_rung_is_told():
 
 
 def test_the_words_hold_no_measured_figure():
-    text = story.HEAD + story.SPEED_UP + "".join(part[1] for _, parts in story.CHAPTERS for part in parts)
+    text = story.HEAD + story.SPEED_UP + story.FLOOR + "".join(part[1] for _, parts in story.CHAPTERS for part in parts)
     assert not re.search(r"\d (ms|s|µs|times|%|×)|[Mm]easured:", text)
 
 
@@ -58,8 +58,8 @@ def test_figures_and_comparisons(results):
     assert many["unrolled"]["ms"] > many["occupancy"]["ms"]
     worse = many["unrolled"]["ms"] / many["occupancy"]["ms"]
     assert f"rung 10, beside rung 8, is from {worse:.2f} times slower (3; 1,024; 65,536; 1) to" in text
-    assert "| 4 Distance and reduction fused | 3.82 ms | 0.202 ms |" in page
-    assert re.search(r"\n\| 11 One thread a query, insertion \|[ |]* 0.174 ms \(wrong\) \|\n", page)
+    assert "| 4 Distance and reduction fused | 3.82 ms | 202 µs |" in page
+    assert re.search(r"\n\| 11 One thread a query, insertion \|[ |]* 174 µs \(wrong\) \|\n", page)
     assert "**1 of them differ.**" in text
     assert "wider than a texture of 65,536" in text
 
@@ -78,6 +78,19 @@ def test_it_says_where_kith_is_not_the_fastest_and_what_was_not_reached(results)
 
     who = re.sub(r"\s+", " ", section(ladder.render(results(fast)), "Who is fastest"))
     assert "fastest rung is one of Kith's" in who and "That is so in all of them." in who and "not the fastest" not in who
+
+
+def test_a_tree_without_a_peer_is_said(results):
+    def lone(value):
+        for id_, rung in rungs(value, 2).items():
+            if rung["engine"] and "tree" in id_:
+                rung.update(ms=None, build_ms=None, skipped="nobody asked")
+            if id_ == "kd-tree":
+                rung["ms"] = 0.001
+
+    who = re.sub(r"\s+", " ", section(ladder.render(results(lone)), "Who is fastest"))
+    assert "Kith's trees did not run, at 128; 512; 8,192; 16: nobody asked." in who
+    assert "did not run" not in section(ladder.render(results()), "Who is fastest")
 
 
 def test_then_and_now(results):
@@ -99,7 +112,7 @@ def test_several_gpus_come_from_another_file(results):
     page = ladder.render(results(four, "ladder-h200-x4.json"))
     rows = [line for line in section(page, "Several GPUs").splitlines() if line.startswith("| 16; 1;")]
     assert [row.split(" | ")[1] for row in rows] == ["4", "4"]
-    assert "0.5 ms | 3.89 times faster |" in rows[0] and "0.07 ms | 2.50 times faster |" in rows[1]
+    assert "500 µs | 3.89 times faster |" in rows[0] and "70.0 µs | 2.50 times faster |" in rows[1]
 
 
 def test_pictures_of_the_page(results, tmp_path):

@@ -497,6 +497,18 @@ def test_the_module_is_a_command(tmp_path):
     assert "<h1>Mine</h1>" in (tmp_path / "y.html").read_text()
 
 
+def test_a_tree_without_a_peer_is_said(tmp_path, changed):
+    def lone(value):
+        for rung in value["cases"][2]["rungs"]:
+            if rung["engine"] and "tree" in rung["id"]:
+                rung.update(ms=None, ms_with_copies=None, build_ms=None, skipped="nobody asked")
+            if rung["id"] == "kd-tree":
+                rung["ms"] = 0.001
+
+    words = re.sub(r"\s+", " ", page_of(tmp_path, changed("ladder", lone)).words)
+    assert "A tree is the fastest, and Kith’s trees did not run, at d 128, q 512, n 8,192, k 16: nobody asked." in words
+
+
 def test_what_it_makes_is_documented():
     for name in kith.report.__all__:
         assert getattr(kith.report, name).__doc__, name

@@ -153,9 +153,10 @@ def _draw_ladder(case: Case) -> Drawing:
                 markerfacecolor=paint["surface"] if hollow else paint[role], zorder=4,
             )  # fmt: skip
             if timing.published:
-                axes.hlines(index, *_ends(timing.published), color=paint["published"], linewidth=1.6, zorder=3)
+                below = index + 0.3  # out of the way of the number beside the mark
+                axes.hlines(below, *_ends(timing.published), color=paint["published"], linewidth=1.6, zorder=3)
                 axes.plot(
-                    timing.published, [index] * len(timing.published), "D", markersize=6, color=paint["published"],
+                    timing.published, [below] * len(timing.published), "D", markersize=6, color=paint["published"],
                     markerfacecolor=paint["surface"], markeredgewidth=1.5, zorder=3,
                 )  # fmt: skip
             axes.annotate(
@@ -185,6 +186,15 @@ def compared(case: Case) -> tuple[Timing | None, Timing | None, float | None]:
     own, other = case.fastest(True), case.fastest(False)
     ratio = seconds_of(other) / seconds_of(own) if own is not None and other is not None else None
     return own, other, ratio
+
+
+def trees_left_out(case: Case) -> str:
+    """Why a tree of the ladder has none of Kith's beside it: the reason that Kith's were skipped for; "" where it has."""
+    other = case.fastest(False)
+    own = [t for t in case.timings if t.rung.engine and t.rung.tree]
+    if other is None or not other.rung.tree or any(t.seconds is not None for t in own):
+        return ""
+    return next((t.skipped for t in own), "")
 
 
 def faster_words(ratio: float) -> str:
