@@ -23,7 +23,7 @@ Answer matrix_thrust(const Problem& problem, Run& run) {
   std::vector<Neighbor> nearest(static_cast<std::size_t>(problem.queries), nobody());
   run.search([&] {
     for (std::int64_t first = 0; first < problem.queries && problem.points > 0; first += rows) {
-      const std::int64_t some = std::min(rows, problem.queries - first);
+      const std::int64_t some = smaller(rows, problem.queries - first);
       launch_fill_matrix(gpu, problem, on, first, some, matrix.data());
       for (std::int64_t q = 0; q < some; ++q) {
         run.stop_if_cancelled();

@@ -35,7 +35,7 @@ Answer matrix_reduction(const Problem& problem, Run& run) {
   const auto nearest = gpu.room<Neighbor>(problem.queries);
   run.search([&] {
     for (std::int64_t first = 0; first < problem.queries; first += rows) {
-      const std::int64_t some = std::min(rows, problem.queries - first);
+      const std::int64_t some = smaller(rows, problem.queries - first);
       launch_fill_matrix(gpu, problem, on, first, some, matrix.data());
       reduce_rows<<<static_cast<unsigned>(some), threads, 0, gpu.stream()>>>(matrix.data(), problem.points,
                                                                              nearest.data() + first);

@@ -79,7 +79,7 @@ __global__ void nearest_of_texture(const float* query, cudaTextureObject_t point
 Answer texture(const Problem& problem, Run& run) {
   const Gpu gpu(run);
   const std::int64_t folds = blocks_for(problem.points, texture_width);
-  const std::int64_t width = folds > 1 ? texture_width : std::max<std::int64_t>(1, problem.points);
+  const std::int64_t width = folds > 1 ? texture_width : (problem.points > 0 ? problem.points : 1);
   if (folds > 1) {
     run.fallback = std::to_string(problem.points) +
                    " points are wider than a texture of 65,536: each coordinate is "

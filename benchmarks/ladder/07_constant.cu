@@ -41,7 +41,7 @@ Answer constant(const Problem& problem, Run& run) {
   }
   run.search([&] {
     for (std::int64_t first = 0; first < problem.queries; first += batch) {
-      const std::int64_t some = std::min(batch, problem.queries - first);
+      const std::int64_t some = smaller(batch, problem.queries - first);
       KITH_CUDA(cudaMemcpyToSymbolAsync(some_queries, on.query.data() + first * problem.dim,
                                         static_cast<std::size_t>(some * problem.dim) * sizeof(float), 0,
                                         cudaMemcpyDeviceToDevice, gpu.stream()));

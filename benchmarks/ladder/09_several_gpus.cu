@@ -48,7 +48,7 @@ Answer several_gpus(const Problem& problem, Run& run) {
     part.points = problem.points * (g + 1) / count - first;
     part.point += first * problem.dim;
     shares.push_back(std::make_unique<Share>(run.gpus[static_cast<std::size_t>(g)], first, part, run));
-    build_ms = std::max(build_ms, run.build_ms);
+    if (run.build_ms > build_ms) build_ms = run.build_ms;
   }
   run.build_ms = build_ms;  // the shares need not wait for each other
 

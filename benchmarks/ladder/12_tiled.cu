@@ -70,7 +70,7 @@ Answer tiled(const Problem& problem, Run& run) {
   const auto k = static_cast<int>(problem.k);
   run.search([&] {
     for (std::int64_t first = 0; first < problem.queries; first += at_once) {
-      const std::int64_t some = std::min(at_once, problem.queries - first);
+      const std::int64_t some = smaller(at_once, problem.queries - first);
       const dim3 grid(blocks_for(problem.points, tile), blocks_for(some, tile));
       fill_tile<<<grid, dim3(tile, tile), 0, gpu.stream()>>>(on.query.data() + first * dim, on.point.data(),
                                                              dim, some, problem.points, matrix.data());

@@ -8,7 +8,6 @@
 //           insertions. The engine avoids the lists instead: it finds a bound first, and collects the few
 //           points below it.
 // Source    cudaOccupancyMaxActiveBlocksPerMultiprocessor (CUDA 6.5, 2014); a rung of the reports.
-#include "cuda/launch.hpp"
 #include "merged_lists.cuh"
 
 namespace kith::ladder {
@@ -24,7 +23,7 @@ int best_block(const Problem& problem, int device) {
     KITH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_multiprocessor, nearest_by_lists, threads,
                                                             list_bytes(threads, problem.k)));
     const std::int64_t blocks =
-        std::min<std::int64_t>(problem.queries, std::int64_t{a_multiprocessor} * cuda::processors(device));
+        smaller(problem.queries, std::int64_t{a_multiprocessor} * multiprocessors(device));
     if (blocks * threads > most) {  // not >=: the smaller block has fewer merges
       most = blocks * threads;
       best = threads;

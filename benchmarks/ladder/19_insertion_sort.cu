@@ -63,7 +63,7 @@ Answer insertion_sort(const Problem& problem, Run& run) {
   const auto dim = static_cast<int>(problem.dim);
   run.search([&] {
     for (std::int64_t first = 0; first < problem.queries; first += at_once) {
-      const std::int64_t some = std::min(at_once, problem.queries - first);
+      const std::int64_t some = smaller(at_once, problem.queries - first);
       fill_columns<<<blocks_for(some * problem.points, threads), threads, 0, gpu.stream()>>>(
           on.query.data() + first * dim, on.point.data(), dim, some, problem.points, matrix.data());
       cuda::check_launch("fill_columns");
@@ -79,7 +79,7 @@ Answer insertion_sort(const Problem& problem, Run& run) {
   std::vector<Neighbor> lists(distances.size());
   for (std::int64_t q = 0; q < problem.queries; ++q) {
     const std::int64_t first = q / at_once * at_once;
-    const std::int64_t some = std::min(at_once, problem.queries - first);
+    const std::int64_t some = smaller(at_once, problem.queries - first);
     for (std::int64_t rank = 0; rank < problem.k; ++rank) {
       const auto from = static_cast<std::size_t>(first * problem.k + rank * some + q - first);
       lists[static_cast<std::size_t>(q * problem.k + rank)] = {distances[from], indices[from]};

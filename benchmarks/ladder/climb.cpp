@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -119,6 +120,11 @@ class Climber {
 };
 
 }  // namespace
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 std::int64_t cells_that_differ(const Answer& a, const Answer& b) {
   std::int64_t wrong = 0;

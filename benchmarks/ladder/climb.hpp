@@ -36,7 +36,7 @@ struct ClimbOptions {
   int repeat = 7;         ///< timed runs
   bool copies = false;    ///< time from host memory to host memory too
   double most_seconds = 10;  ///< a rung on the CPU that would take longer is left out unless it is chosen
-  std::function<bool()> cancelled;
+  bool (*cancelled)() = nullptr;
   std::function<void(const Rung&, int done, int total)> progress;
 };
 

@@ -1,7 +1,6 @@
 // What rungs on a GPU share: the device and a stream, copies to it and back, the problem as a kernel sees it.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "cuda/pool.hpp"
@@ -58,8 +57,19 @@ struct OnDevice {
   cuda::Buffer<float> query, point;
 };
 
+inline std::int64_t smaller(std::int64_t a, std::int64_t b) {
+  return b < a ? b : a;
+}
+
+inline int multiprocessors(int device) {
+  int count = 0;
+  KITH_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+/// Blocks for so much work, one at least.
 inline unsigned blocks_for(std::int64_t work, std::int64_t a_block) {
-  return static_cast<unsigned>(std::max<std::int64_t>(1, (work + a_block - 1) / a_block));
+  return work <= a_block ? 1U : static_cast<unsigned>((work + a_block - 1) / a_block);
 }
 
 }  // namespace kith::ladder

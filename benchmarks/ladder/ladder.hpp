@@ -6,9 +6,7 @@
 // it decides by the Run how often these run and what is timed. The engine uses none of the rungs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -36,15 +34,18 @@ struct Answer {
   std::vector<float> distances;       ///< [queries, k]
 };
 
+/// A clock that never goes back. Apart, since each rung on a GPU is compiled with what stands here.
+double now_ms();
+
 /// How a rung runs, and what it says about its run.
 class Run {
  public:
-  std::vector<int> gpus;  ///< ordinals; rungs for one GPU take the first
-  int threads = 0;        ///< of the engine on the CPU; 0: one a core. The rungs take one.
-  int repeat = 1;         ///< timed runs of search(), after one that is not; 1: that one alone
-  double seconds = 1;     ///< and no further run once they have taken so long together
-  bool whole = false;     ///< the caller times the whole call, from host memory to host memory
-  std::function<bool()> cancelled;
+  std::vector<int> gpus;          ///< ordinals; rungs for one GPU take the first
+  int threads = 0;                ///< of the engine on the CPU; 0: one a core. The rungs take one.
+  int repeat = 1;                 ///< timed runs of search(), after one that is not; 1: that one alone
+  double seconds = 1;             ///< and no further run once they have taken so long together
+  bool whole = false;             ///< the caller times the whole call, from host memory to host memory
+  bool (*cancelled)() = nullptr;  ///< polled; true: stop
 
   std::vector<double> times;  ///< ms of each timed run
   double build_ms = -1;       ///< -1: nothing was built
@@ -72,16 +73,16 @@ class Run {
 
   /// @throws Cancelled; long loops on the CPU call it
   void stop_if_cancelled() const {
-    if (cancelled && cancelled()) throw Cancelled("the ladder was cancelled");
+    if (cancelled != nullptr && cancelled()) throw Cancelled("the ladder was cancelled");
   }
 
  private:
   template <class Work>
   double time(Work& work) const {
     stop_if_cancelled();
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now_ms();
     work();
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return now_ms() - start;
   }
 };
 

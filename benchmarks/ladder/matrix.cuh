@@ -12,12 +12,12 @@ inline constexpr std::int64_t matrix_rows = 65535;
 
 /// How many queries' rows fit a matrix; says so where they are not all.
 inline std::int64_t rows_at_once(const Problem& problem, Run& run) {
-  const std::int64_t fit =
-      std::clamp<std::int64_t>(matrix_cells / std::max<std::int64_t>(1, problem.points), 1, matrix_rows);
+  std::int64_t fit = problem.points > 0 ? smaller(matrix_cells / problem.points, matrix_rows) : matrix_rows;
+  if (fit < 1) fit = 1;
   if (fit < problem.queries) {
     run.fallback = "the matrix is cut to " + std::to_string(fit) + " queries at a time, to stay within 4 GiB";
   }
-  return std::min(fit, std::max<std::int64_t>(1, problem.queries));
+  return smaller(fit, problem.queries);
 }
 
 /// One thread a cell. Threads of a warp read points that are `dim` values apart: of each 128-byte line that

@@ -2,7 +2,6 @@
 // kernel the nearest of the parts.
 #pragma once
 
-#include "cuda/launch.hpp"
 #include "gpu.cuh"
 #include "reduce.cuh"
 
@@ -38,9 +37,9 @@ template <class Kernel>
 int parts_to_fill(Kernel kernel, int threads, std::int64_t queries, std::int64_t points, int device) {
   int a_multiprocessor = 0;
   KITH_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&a_multiprocessor, kernel, threads, 0));
-  const std::int64_t at_once = static_cast<std::int64_t>(a_multiprocessor) * cuda::processors(device);
+  const std::int64_t at_once = static_cast<std::int64_t>(a_multiprocessor) * multiprocessors(device);
   const std::int64_t parts = (at_once + queries - 1) / queries;
-  return static_cast<int>(std::clamp<std::int64_t>(parts, 1, blocks_for(points, threads)));
+  return static_cast<int>(smaller(parts > 1 ? parts : 1, blocks_for(points, threads)));
 }
 
 inline void launch_parts(const Gpu& gpu, const cuda::Buffer<float>& query, const cuda::Buffer<float>& point,
