@@ -43,7 +43,7 @@ class Run {
   std::vector<int> gpus;          ///< ordinals; rungs for one GPU take the first
   int threads = 0;                ///< of the engine on the CPU; 0: one a core. The rungs take one.
   int repeat = 1;                 ///< timed runs of search(), after one that is not; 1: that one alone
-  double seconds = 1;             ///< and no further run once they have taken so long together
+  double seconds = 0.5;           ///< and no further run once they have taken so long together
   bool whole = false;             ///< the caller times the whole call, from host memory to host memory
   bool (*cancelled)() = nullptr;  ///< polled; true: stop
 

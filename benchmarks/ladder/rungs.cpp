@@ -67,7 +67,8 @@ std::string worth_a_tree(const Problem& problem) {
   return problem.dim <= 16 ? "" : "a tree in " + words(problem.dim) + " dimensions visits every point";
 }
 std::string worth_a_fast_tree(const Problem& problem) {
-  if (problem.queries == 1) return "a tree does not pay for one query";
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  if (problem.queries == 1 && problem.points > most) return "a tree does not pay for one query";
   return problem.dim <= 16 ? "" : "a tree in " + words(problem.dim) + " dimensions visits every point";
 }
 

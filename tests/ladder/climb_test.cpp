@@ -177,10 +177,14 @@ TEST(Climbing, LeavesOutWhatTakesTooLongUnlessChosen) {
 }
 
 TEST(Climbing, LeavesOutWhatACaseIsNoGoodFor) {
-  const Climb one = climb({20, 1, 3000, 1}, on_cpu());
-  EXPECT_NE(one.steps.at(14).skipped.find("visits every point"), std::string::npos);
+  const Climb one = climb({20, 1, (std::int64_t{1} << 20) + 1, 1}, on_cpu());
+  EXPECT_NE(one.steps.at(14).skipped.find("one thread builds the tree"), std::string::npos);
   EXPECT_NE(one.steps.at(16).skipped.find("3 dimensions"), std::string::npos);
   EXPECT_NE(one.steps.at(20).skipped.find("one query"), std::string::npos);
+  const Climb wide = climb({20, 1, 3000, 1}, on_cpu());
+  for (const std::size_t tree : {14, 20}) {
+    EXPECT_NE(wide.steps.at(tree).skipped.find("visits every point"), std::string::npos);
+  }
   ClimbOptions options = on_cpu();
   options.chosen = {15, 17, 21};
   const Climb asked = climb({20, 1, 3000, 1}, options);
