@@ -19,8 +19,10 @@
 
 #include <oneapi/tbb/enumerable_thread_specific.h>
 
+#include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
+#include "kd_tree/cpu/partition.hpp"
 #include "point_tree/builder.hpp"
 #include "point_tree/tuning.hpp"
 
@@ -64,8 +66,9 @@ std::int64_t partition(R* items, std::int64_t count, const Before& before) {
 }
 
 // As std::nth_element by key(item): for medians of many small ranges a branch a comparison costs most.
-template <class R, class Key>
-void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key) {
+// below(items, count, pivot) moves the items whose keys are below to the front and counts them.
+template <class R, class Key, class Below>
+void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key, const Below& below) {
   constexpr std::int64_t small = 24;
   for (int round = 0; count > small; ++round) {
     if (round == 64) {  // pivots that divide badly again and again
@@ -79,7 +82,7 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key)
     const auto place = std::clamp<std::int64_t>(nth * 9 / count, 1, 7);
     std::nth_element(sample, sample + place, sample + 9);
     const auto pivot = sample[place];
-    const std::int64_t less = partition(items, count, [&](const R& item) { return key(item) < pivot; });
+    const std::int64_t less = below(items, count, pivot);
     if (nth < less) {
       count = less;
       continue;
@@ -102,6 +105,14 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key)
     for (; j > 0 && key(item) < key(items[j - 1]); --j) items[j] = items[j - 1];
     items[j] = item;
   }
+}
+
+// Null: nothing quicker than plain code.
+PartitionRecords partition_records() {
+#if defined(__x86_64__)
+  if (active_instruction_set() == InstructionSet::avx512_vnni) return partition_records_avx512;
+#endif
+  return nullptr;
 }
 
 template <class T, class Id, int D>
@@ -301,6 +312,20 @@ class Builder {
     return spread;
   }
 
+  // The nth of some records by an axis goes to its place, what is smaller before it.
+  void select(R* records, std::int64_t nth, std::int64_t count, std::int64_t axis) const {
+    nth_element(
+        records, nth, count, [&](const R& r) { return value(r, axis); },
+        [&](R* items, std::int64_t of, T pivot) {
+          if constexpr (D == 3 && sizeof(R) == 16) {
+            if (partition_records_ != nullptr && of <= most_partitioned) {
+              return partition_records_(items, of, axis, pivot);
+            }
+          }
+          return partition(items, of, [&](const R& r) { return value(r, axis) < pivot; });
+        });
+  }
+
   // Medians of the widest axis, until `parts` parts are there or all are leaves.
   void divide_exactly(const Range& range, std::int64_t parts, Ranges& ranges) {
     R* records = range.records;
@@ -316,7 +341,7 @@ class Builder {
     }
     std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
     if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
-    nth_element(records, middle, range.count, [&](const R& r) { return value(r, spread.widest); });
+    select(records, middle, range.count, spread.widest);
     divide_exactly(range.part(0, middle), parts / 2, ranges);
     divide_exactly(range.part(middle, range.count - middle), parts / 2, ranges);
   }
@@ -337,7 +362,7 @@ class Builder {
     }
     const Spread spread = spread_of(sample, count);
     const std::int64_t middle = count / 2;
-    nth_element(sample, middle, count, [&](const R& r) { return value(r, spread.widest); });
+    select(sample, middle, count, spread.widest);
     sieve.axis[static_cast<std::size_t>(node)] = spread.widest;
     sieve.value[static_cast<std::size_t>(node)] = value(sample[middle], spread.widest);
     fill(sieve, 2 * node, sample, middle);
@@ -425,6 +450,7 @@ class Builder {
   const Execution& execution_;
   int threads_;
   ProgressCounter* progress_ = nullptr;
+  PartitionRecords partition_records_ = partition_records();
   Arrays<T, Id> arrays_;
   AlignedBuffer<R> records_;
   AlignedBuffer<R> other_;                                 // only where all threads divide a second time
