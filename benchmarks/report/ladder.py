@@ -261,8 +261,8 @@ def render(results=RESULTS):
             + ("all of them are the same." if right == len(checked) else f"**{len(checked) - right} of them differ.**")
         ),
         wrapped(
-            f"Measured on {setting}; {facts['measured'][:10]}, with `{ladder.command}`: medians of up to {ladder.repeat} runs, "
-            "data where they are searched."
+            f"Measured on {setting}; {facts['measured'][:10]}. A time is the median of up to {ladder.repeat} searches, the data "
+            "being where they are searched."
         ),
     ]
     if "ladder-speed-up" in found:
@@ -287,7 +287,8 @@ def render(results=RESULTS):
         name = f"ladder-{case.name.replace(',', '-')}"
         if name in found:
             out += [f"### {found[name].title}\n", picture(name, found[name].title)]
-    out.append(FOOT)
+    commands = "\n".join(ladder_.command for ladder_ in [ladder, *others] if ladder_.command)
+    out.append(FOOT.format(commands=commands))
     return "\n".join(out)
 
 

@@ -193,4 +193,10 @@ FOOT = """## Climb it yourself
 kith ladder --include-copies -o ladder.json     # your machine; without a GPU the rungs on the processor
 kith report ladder.json -o ladder.html          # these charts and all numbers, as one page
 ```
+
+The figures of this page were made by:
+
+```sh
+{commands}
+```
 """

@@ -50,7 +50,7 @@ def test_figures_and_comparisons(results):
     value = json.loads(FIXTURE.read_text())
     page = ladder.render(results())
     text = re.sub(r"\s+", " ", page)
-    assert "Invented GPU" in page and "`kith ladder --include-copies --json`" in text and "None" not in page
+    assert "Invented GPU" in page and "```sh kith ladder --include-copies --json ```" in text and "None" not in page
     one, many = rungs(value, 0), rungs(value, 1)
     low, high = sorted(c["matrix-thrust"]["ms"] / c["matrix-reduction"]["ms"] for c in (one, many))
     assert f"rung 3, beside rung 2, is from {low:.2f} times faster (16; 1; 16.7M; 1) to {high:.2f} times faster (3; 1,024; 65,536; 1)." in text
