@@ -31,10 +31,10 @@ def merge(results):
             if any(case["name"] == other["name"] for other in out["cases"]):
                 raise ValueError(f"case {case['name']} is in two results")
             out["cases"].append(case)
-    # One command that would have made it: the first one's, with the cases of all. The date is the first run's.
+    # One command that would have measured it: the first one's, with the cases of all. The date is the first run's.
     command, words = [], iter(results[0]["command"])
     for word in words:
-        if word == "--case":
+        if word in ("--case", "-o", "--output"):
             next(words)
         else:
             command.append(word)

@@ -31,10 +31,8 @@ static __global__ void nearest_part(const Neighbor* of_part, int parts, Neighbor
   if (threadIdx.x == 0) nearest[blockIdx.x] = mine;
 }
 
-/// How many blocks a query fill the device: as many as it can hold at once, by the occupancy calculator, and
-/// no block with less than one round of points. Rounded down: two rounds of blocks, which no longer read the
-/// same points at the same time, took half as long again as one (H200; 16 dimensions, 1024 queries, 2^20
-/// points).
+/// How many blocks a query fill the device: as many as it can hold at once, by the occupancy calculator,
+/// rounded down so that all run in one round; and no block with less than one round of points.
 template <class Kernel>
 int parts_to_fill(Kernel kernel, int threads, std::int64_t queries, std::int64_t points, int device) {
   int a_multiprocessor = 0;

@@ -31,7 +31,7 @@ def test_cases_are_joined():
     out = ladder_merge.merge([first, second])
     assert [case["name"] for case in out["cases"]] == ["a", "b", "c"]
     assert out["date"] == "2026-01-01T00:00:00Z" and out["commit"] == "abc"
-    assert out["command"] == ["kith", "ladder", "--repeat", "5", "-o", "x.json", "--case", "a", "--case", "b", "--case", "c"]
+    assert out["command"] == ["kith", "ladder", "--repeat", "5", "--case", "a", "--case", "b", "--case", "c"]
     assert [first, second] == before
 
 
