@@ -4,7 +4,7 @@
 //           smallest of each row.
 // Cost      queries x points x dim operations, and 4 bytes a pair written and read again.
 // Limit     The library: each call takes temporary memory, launches its kernels and waits for the answer,
-//           some 20 us however short the row. With 1024 queries that is all one sees; with one query it is
+//           some 100 us however short the row. With 1024 queries that is all one sees; with one query it is
 //           the best part of the rung.
 // Source    Thrust (Bell, Hoberock 2011); a rung of the reports.
 #include <thrust/device_ptr.h>
