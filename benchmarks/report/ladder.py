@@ -5,6 +5,7 @@ from the results.
 """
 
 import importlib.util
+import re
 import sys
 import textwrap
 from html import escape
@@ -68,8 +69,9 @@ def numbered(ladder):
 
 
 def wrapped(text):
-    """A paragraph in the lines of the other pages."""
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+    """A paragraph in the lines of the other pages; the four numbers of a case stay together."""
+    text = re.sub(r"\d+; [\d,]+; [\d,.M]+; \d+", lambda case: case[0].replace(" ", "\0"), text)
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
 
 
 def words(ratio):
@@ -81,6 +83,8 @@ def words(ratio):
 
 def gain(ladder, name, before):
     """What one rung is worth beside another, in a sentence; nothing where no case has both."""
+    if name == "several-gpus" and ladder.gpus < 2:
+        return ""  # it did the work of the rung before; what it is worth has a section of its own
     found = []
     for case in main_cases(ladder):
         times = times_of(case)

@@ -93,7 +93,7 @@ so that more queries go in batches. It saves the queries' loads, which hit the c
             ("occupancy", """
 One block a query leaves a GPU idle when there are few queries. **Rung 8** asks the runtime how many blocks fit the
 device, deals out the points of each query to as many, and reduces their answers by a second kernel. It is made for one
-query, which now has the whole chip and reads as fast as memory goes; with a thousand queries the chip was full before.
+query, which now has the whole chip and its memory; with a thousand queries the chip was full before.
 """, ("by-coordinate",)),
             ("unrolled", """
 **Rung 10** does the last steps of each reduction by shuffles, in registers and without barriers. It is a classic lesson
@@ -172,7 +172,8 @@ What Kith does differently, rung by rung:
   neighbour ([exact-contract.md](exact-contract.md)), so that the answer is still the exact one.
 - *No lists while looking.* A bound comes first, from a few points; then each product is compared with an integer
   threshold in a register, and only the few that pass are written, evaluated exactly and sorted.
-- *One query fills the chip too*, by a single look at every pair with three overlapping launches.
+- *One query fills the chip too*, by a single look at every pair with three overlapping launches. Among few points the
+  launches are most of the time, and a program with fewer is quicker.
 - *Trees are built where they are searched*, and a warp walks together: for one query with its 32 lanes, or once for 32
   neighbouring queries ([gpu.md](gpu.md#trees)).
 
