@@ -380,11 +380,7 @@ def roofline_chart(ladder: Ladder) -> Chart | None:
     def roof(x: float) -> float:
         return min(peak, bandwidth * x)
 
-    # Cases of the same intensity stand side by side.
-    shift: dict[str, float] = {}
-    for case, _ in points:
-        near = sum(abs(math.log10(intensity[case.name] / intensity[o])) < 0.25 for o in shift)
-        shift[case.name] = 1.24**near
+    shift = _side_by_side(intensity)
 
     def draw(frame: Frame) -> Any:
         from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -456,6 +452,22 @@ def roofline_chart(ladder: Ladder) -> Chart | None:
         "second. " + " ".join(f"{row[0]}: Kith {row[5]}, {row[6]} of the roof." for row in rows if row[5]),
         draw, Table(head, tuple(rows), frozenset({0, 3})), tuple(notes),
     )  # fmt: skip
+
+
+def _side_by_side(intensity: dict[str, float]) -> dict[str, float]:
+    """Factors that set cases of much the same intensity next to each other, around where they all belong."""
+    groups: list[list[str]] = []
+    for name in sorted(intensity, key=lambda n: intensity[n]):
+        if groups and intensity[name] < 1.2 * intensity[groups[-1][0]]:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    shift = {}
+    for group in groups:
+        step = min(1.24, 2.0 ** (1 / len(group)))
+        for at, name in enumerate(group):
+            shift[name] = step ** (at - (len(group) - 1) / 2)
+    return shift
 
 
 # ---------------------------------------------------------------------------------------------- searches
