@@ -167,15 +167,15 @@ def best(ladder):
         ])  # fmt: skip
         if ratio < 0.95:
             slower.append(f"{short(case)} ({words(ratio)} than rung {other.rung.number})")
-            if reason := report_package()._charts.trees_left_out(case):
-                trees.setdefault(reason, []).append(short(case))
+        if uneven := report_package()._charts.trees_left_out(case):
+            trees.setdefault(uneven, []).append(short(case))
     out = [table(rows) + "\n", FLOOR]
     if slower:
         out.append(wrapped(f"**Kith is not the fastest at {'; at '.join(slower)}.**"))
     else:
         out.append("In each of these cases the fastest rung is one of Kith's.\n")
-    for reason, cases in trees.items():
-        out.append(wrapped(f"A tree is the fastest, and Kith's trees did not run, at {'; at '.join(cases)}: {reason}."))
+    for (whose, reason), cases in trees.items():
+        out.append(wrapped(f"A tree is the fastest, and {whose} did not run, at {'; at '.join(cases)}: {reason}."))
     if without:
         out.append(f"Not compared, for want of a rung of either kind: {'; '.join(map(short, without))}.\n")
     return out

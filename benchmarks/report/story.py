@@ -9,7 +9,7 @@ Of many points, which is nearest to this one? Two nested loops answer that, and 
 answer sooner. This page climbs from these loops to what the hardware allows, one idea a rung. The first nineteen rungs
 are the searches of the reports that Kith grew from, rewritten as short, complete programs
 ([benchmarks/ladder](../benchmarks/ladder), how they are run: [ladder.md](ladder.md)); the last ones are Kith. Every
-figure was measured in one run, and every word on who is faster was written by the program that read the figures.
+figure was measured, and every word on who is faster was written by the program that read the figures.
 
 A case is *d; q; n; k*: q queries among n points in d dimensions, k neighbours each. There are two kinds. With **one
 query** each coordinate is used once, and a search can be no faster than memory delivers the points. With **many

@@ -92,6 +92,15 @@ def test_a_tree_without_a_peer_is_said(results):
     assert "Kith's trees did not run, at 128; 512; 8,192; 16: nobody asked." in who
     assert "did not run" not in section(ladder.render(results()), "Who is fastest")
 
+    def ours(value):
+        for id_, rung in rungs(value, 1).items():
+            if not rung["engine"] and "tree" in id_:
+                rung.update(ms=None, build_ms=None, skipped="too long")
+        rungs(value, 1)["engine-octree"]["ms"] = 0.001
+
+    who = re.sub(r"\s+", " ", section(ladder.render(results(ours)), "Who is fastest"))
+    assert "A tree is the fastest, and the ladder's trees did not run, at 3; 1,024; 65,536; 1: too long." in who
+
 
 def test_then_and_now(results):
     then = section(ladder.render(results()), "Then and now")

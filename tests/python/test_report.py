@@ -506,7 +506,7 @@ def test_a_tree_without_a_peer_is_said(tmp_path, changed):
                 rung["ms"] = 0.001
 
     words = re.sub(r"\s+", " ", page_of(tmp_path, changed("ladder", lone)).words)
-    assert "A tree is the fastest, and Kith’s trees did not run, at d 128, q 512, n 8,192, k 16: nobody asked." in words
+    assert "A tree is the fastest, and Kith's trees did not run, at d 128, q 512, n 8,192, k 16: nobody asked." in words
 
 
 def test_what_it_makes_is_documented():

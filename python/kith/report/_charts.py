@@ -188,13 +188,16 @@ def compared(case: Case) -> tuple[Timing | None, Timing | None, float | None]:
     return own, other, ratio
 
 
-def trees_left_out(case: Case) -> str:
-    """Why a tree of the ladder has none of Kith's beside it: the reason that Kith's were skipped for; "" where it has."""
-    other = case.fastest(False)
-    own = [t for t in case.timings if t.rung.engine and t.rung.tree]
-    if other is None or not other.rung.tree or any(t.seconds is not None for t in own):
-        return ""
-    return next((t.skipped for t in own), "")
+def trees_left_out(case: Case) -> tuple[str, str] | None:
+    """Where the fastest is a tree and the other side's trees did not run: whose these are, and why. Not like with like."""
+    right = [t for t in case.measured if t.right]
+    first = min(right, key=seconds_of, default=None)
+    if first is None or not first.rung.tree:
+        return None
+    theirs = [t for t in case.timings if t.rung.engine != first.rung.engine and t.rung.tree]
+    if not theirs or any(t.seconds is not None for t in theirs):
+        return None
+    return "the ladder's trees" if first.rung.engine else "Kith's trees", theirs[0].skipped
 
 
 def faster_words(ratio: float) -> str:

@@ -161,10 +161,10 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
     slower = [case for ratio, case in ratios if ratio < 0.995]
     if slower:
         parts.append(f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>")
-        for reason in dict.fromkeys(_charts.trees_left_out(case) for case in slower):
-            if reason:
-                names = "; ".join(case.short for case in slower if _charts.trees_left_out(case) == reason)
-                parts.append(f"<p>A tree is the fastest, and Kith’s trees did not run, at {escape(names)}: {escape(reason)}.</p>")
+    uneven = {case.short: found for case in ladder.cases if (found := _charts.trees_left_out(case))}
+    for whose, reason in dict.fromkeys(uneven.values()):
+        names = "; ".join(name for name, found in uneven.items() if found == (whose, reason))
+        parts.append(f"<p>A tree is the fastest, and {escape(whose)} did not run, at {escape(names)}: {escape(reason)}.</p>")
     if wrong:
         names = ", ".join(dict.fromkeys(f"{t.rung.number} ({t.rung.name})" for t in wrong))
         parts.append(f"<p><strong>Wrong answers</strong> were given by rung {escape(names)}; such a rung counts nowhere as the fastest.</p>")
