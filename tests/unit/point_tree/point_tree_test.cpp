@@ -11,6 +11,7 @@
 
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
+#include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "kith/kd_tree.hpp"
 #include "kith/octree.hpp"
@@ -216,6 +217,26 @@ TEST_P(Trees, AllKnnLeavesOutTheRowItselfUnlessAsked) {
           ASSERT_EQ(found.distance(i, j), there ? want.distances[at] : infinity);
         }
       }
+    }
+  }
+}
+
+// Squares of such values leave their type at both ends: distances become 0 and infinite while the rows are
+// still apart. What a query's neighbours tell the next query about its own must know of that.
+TEST_P(Trees, ValuesOfEveryMagnitude) {
+  if (GetParam().dtype == Dtype::u8) GTEST_SKIP() << "integers have few magnitudes";
+  const int octaves = GetParam().dtype == Dtype::f32 ? 100 : 700;
+  for (const std::int64_t dim : {2, 3}) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      Random random(seed);
+      Matrix m{700, dim, std::vector<double>(static_cast<std::size_t>(700 * dim))};
+      for (double& v : m.values)
+        v = random.sign() * std::ldexp(1.0, static_cast<int>(random.below(2 * octaves)) - octaves);
+      const Rows rows(m, GetParam().dtype);
+      const Neighbors want = BruteForce::build(rows.view(), {GetParam().metric}).search(rows.view(), 5);
+      const PointTree tree = build(GetParam(), rows.view(), 8);
+      ASSERT_EQ(tree.all_knn(5, true, how_).indices, want.indices) << "dim " << dim << " seed " << seed;
+      ASSERT_EQ(tree.search(rows.view(), 5, how_).indices, want.indices) << "dim " << dim << " seed " << seed;
     }
   }
 }
