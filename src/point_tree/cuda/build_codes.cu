@@ -5,6 +5,7 @@
 
 #include "cuda/visit_element.cuh"
 #include "point_tree/cuda/build_common.cuh"
+#include "point_tree/cuda/hilbert.cuh"
 
 namespace kith::point_tree::build_steps {
 namespace {
@@ -209,6 +210,15 @@ __global__ void __launch_bounds__(block_threads)
   constexpr int held = D > 0 ? D : 1;
   Axis mine[held];
   for (int j = 0; j < D; ++j) mine[j] = axes[j];
+  // Digits of three axes, where they are regular, follow a Hilbert curve: leaves that follow each other then
+  // lie side by side, and with them the queries of a group.
+  [[maybe_unused]] __shared__ std::uint8_t table[cuda::HilbertTable::size];
+  [[maybe_unused]] int digits = 0;
+  if constexpr (D == 3) {
+    cuda::load_hilbert(table);
+    if ((1ULL << mine[0].first | 1ULL << mine[1].first | 1ULL << mine[2].first) == 7)
+      digits = min(mine[0].regular, min(mine[1].regular, mine[2].regular));
+  }
   for (std::int64_t i = this_thread(); i < rows.rows; i += all_threads()) {
     const T* row = rows.data + i * rows.stride;
     bool nan = false;
@@ -224,6 +234,7 @@ __global__ void __launch_bounds__(block_threads)
         infinite = infinite || isinf(value[j]);
         key |= code_of(static_cast<double>(value[j]), mine[j], D);
       }
+      if constexpr (D == 3) key = cuda::along_hilbert(key, digits, table);
     } else {
       for (std::int64_t j = 0; j < rows.dim; ++j) {
         nan = nan || isnan(row[j]);

@@ -1,10 +1,11 @@
-// Queries in the order of a Morton curve (Morton 1966): neighbours in the order are neighbours in space, so a
-// warp of 32 walks the tree once, and single walks find their nodes in cache.
+// Queries in the order of a curve, of three axes Hilbert's, else Morton's (1966): neighbours in the order are
+// neighbours in space, so a warp of 32 walks the tree once, and single walks find their nodes in cache.
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
+#include "point_tree/cuda/hilbert.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
 
 namespace kith::cuda {
@@ -22,6 +23,8 @@ __global__ void __launch_bounds__(threads)
     place_kernel(const E* queries, std::int64_t stride, std::int64_t dim, std::int64_t count,
                  const CurveBox box, double plain_limit, std::uint32_t* keys, std::uint32_t* order,
                  unsigned long long* usable, const HandedOn others) {
+  __shared__ std::uint8_t table[HilbertTable::size];
+  load_hilbert(table);
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   bool plain = i < count;
   if (plain) {
@@ -36,6 +39,7 @@ __global__ void __launch_bounds__(threads)
       const auto cell = static_cast<std::uint32_t>(fmin(fmax(at, 0.0), most));
       for (int b = 0; b < box.bits; ++b) code |= (cell >> b & 1U) << (b * box.axes + a);
     }
+    if (box.axes == 3) code = along_hilbert(code, box.bits, table);
     keys[i] = plain ? code : last_place;
     order[i] = static_cast<std::uint32_t>(i);
     if (!plain && others.count != nullptr) others.queries[atomicAdd(others.count, 1ULL)] = i;
