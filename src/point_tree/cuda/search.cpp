@@ -6,6 +6,7 @@
 #include "point_tree/cuda/search.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -39,33 +40,34 @@ constexpr std::int64_t most_at_once = std::int64_t{1} << 24;  // queries between
 constexpr std::int64_t small_list = std::int64_t{1} << 14;    // queries whose lists a workspace keeps
 
 // Counters of a search: [count_slots][2] of pairs and candidates, and some more. The last kernel of a search
-// brings them to the host and sets them to 0.
+// brings the sums of the former and the latter to the host and sets all to 0.
 constexpr int slots = 2 * cuda::count_slots;
 enum Counter : int { unanswered = slots, left_over, nan_query, usable, counters };
+constexpr int more_counters = counters - slots;
+constexpr int seen_pairs = 0;
+constexpr int seen_candidates = 1;
+constexpr int seen = 2 + more_counters;
+constexpr int seen_of(Counter counter) {
+  return 2 + static_cast<int>(counter) - slots;
+}
+constexpr unsigned long long not_seen = ~0ULL;  // no counter counts so far
 
 struct Workspace {
   explicit Workspace(int ordinal)
       : device(ordinal), counts(counters, stream), arrived(1, stream), lists(2 * small_list, stream) {
     cuda::keep_some_memory(ordinal);
-    seen.reserve(counters);
+    report.reserve(seen);
     KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
     KITH_CUDA(cudaMemsetAsync(arrived.data(), 0, arrived.bytes(), stream));
   }
   int device;
   cuda::Stream stream;
   cuda::Buffer<unsigned long long> counts;
-  cuda::Buffer<unsigned> arrived;               ///< blocks of the last kernel
-  cuda::PinnedBuffer<unsigned long long> seen;  ///< the counters, where the host reads them
+  cuda::Buffer<unsigned> arrived;                 ///< blocks of the last kernel
+  cuda::PinnedBuffer<unsigned long long> report;  ///< what the host sees of them
   cuda::Buffer<std::int64_t> lists;
   cuda::Uploader uploader;
 };
-
-// Of one of the two that are spread.
-std::int64_t sum(const unsigned long long* seen) {
-  unsigned long long total = 0;
-  for (int i = 0; i < cuda::count_slots; ++i) total += seen[2 * i];
-  return static_cast<std::int64_t>(total);
-}
 
 // A workspace for the length of a search.
 class Borrowed {
@@ -342,7 +344,8 @@ class NearestSearch {
 
   void search_batch(std::int64_t first, std::int64_t count) {
     auto* counts = w_->counts.data();
-    const auto* seen = w_->seen.data();
+    unsigned long long* report = w_->report.data();
+    std::fill_n(report, seen, not_seen);
     std::int64_t* lists = w_->lists.data();
     if (count > small_list) lists = lists_.reserve(2 * count, stream_);
     const cuda::HandedOn unanswered_list{lists, counts + unanswered};
@@ -370,8 +373,8 @@ class NearestSearch {
     warps.endless = left_list;
     warps.nan_queries = counts + nan_query;
     warps.counts = counts;
-    warps.report = w_->seen.data();
-    warps.reported = counters;
+    warps.report = report;
+    warps.others = more_counters;
     warps.arrived = w_->arrived.data();
     if (!self()) warps.queries = place_queries(first, count);
     if (regime_ == Regime::groups) {
@@ -388,12 +391,16 @@ class NearestSearch {
       }
       launch(warps);
     }
-    KITH_CUDA(cudaStreamSynchronize(stream_));
-    statistics_.pairs += sum(seen);
-    statistics_.candidates += sum(seen + 1);
-    statistics_.fallbacks += static_cast<std::int64_t>(seen[unanswered]);
-    statistics_.nan_queries += static_cast<std::int64_t>(seen[nan_query]);
-    take_left(left_list, static_cast<std::int64_t>(seen[left_over]), self() ? 0 : first);
+    if (count <= small_list) {
+      wait_for_report();
+    } else {
+      KITH_CUDA(cudaStreamSynchronize(stream_));
+    }
+    statistics_.pairs += static_cast<std::int64_t>(report[seen_pairs]);
+    statistics_.candidates += static_cast<std::int64_t>(report[seen_candidates]);
+    statistics_.fallbacks += static_cast<std::int64_t>(report[seen_of(unanswered)]);
+    statistics_.nan_queries += static_cast<std::int64_t>(report[seen_of(nan_query)]);
+    take_left(left_list, static_cast<std::int64_t>(report[seen_of(left_over)]), self() ? 0 : first);
     if (!in_place() && whole_.indices == nullptr) {
       if (scatter_) {
         scatter(first, count, answer);
@@ -402,6 +409,23 @@ class NearestSearch {
       }
     }
     progress_.advance(count);
+  }
+
+  // Until the last kernel has written what happened, and before it the answers: sooner than the driver says
+  // so.
+  void wait_for_report() const {
+    const volatile unsigned long long* report = w_->report.data();
+    const auto here = [&] {
+      return std::all_of(report, report + seen, [](unsigned long long value) { return value != not_seen; });
+    };
+    for (std::int64_t looks = 1; !here(); ++looks) {
+      if (looks % 8192 != 0) continue;
+      const cudaError_t status = cudaStreamQuery(stream_);
+      if (status == cudaErrorNotReady) continue;
+      cuda::check(status, "cudaStreamQuery");
+      break;  // done, hence written
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
 
   const std::uint32_t* order(const cuda::DeviceRows& queries, std::int64_t count, double limit,
@@ -438,9 +462,6 @@ class NearestSearch {
       const float tiny = static_cast<float>(tree_.dim + 8) * 0x1p-147F;
       g.limit = radius_ * scale + tiny;
       if (g.rooted) g.limit = g.limit * g.limit * scale + tiny;
-      // Of a sum that bounds a distance, not of a distance: twice the room.
-      g.scale = 1 + static_cast<float>(tree_.dim + 8) * 0x1p-21F;
-      g.tiny = 2 * tiny;
       g.stack = cuda::group_stack(tree_.levels);
       g.answer = warps.answer;
       g.answer.first = first;
@@ -612,7 +633,7 @@ class RadiusSearch {
       KITH_CUDA(cudaMemcpyAsync(counts + first, found_.data(), static_cast<std::size_t>(count) * 8,
                                 cudaMemcpyDeviceToHost, stream_));
       look();
-      statistics_.nan_queries += static_cast<std::int64_t>(w_->seen.data()[nan_query]);
+      statistics_.nan_queries += static_cast<std::int64_t>(w_->report.data()[seen_of(nan_query)]);
       progress_.advance(count / 2);
     }
   }
@@ -705,8 +726,8 @@ class RadiusSearch {
     const auto placed = cuda::place(rows, device_, uploaded_, w_->uploader, stream_, execution_);
     s.queries = {placed.data, rows.dtype, placed.stride};
     s.counts = w_->counts.data();
-    s.report = w_->seen.data();
-    s.reported = counters;
+    s.report = w_->report.data();
+    s.others = more_counters;
     s.arrived = w_->arrived.data();
     s.nan_queries = w_->counts.data() + nan_query;
     if (count >= least_sorted) {
@@ -730,8 +751,8 @@ class RadiusSearch {
 
   void look() {
     KITH_CUDA(cudaStreamSynchronize(stream_));
-    statistics_.pairs += sum(w_->seen.data());
-    statistics_.candidates += sum(w_->seen.data() + 1);
+    statistics_.pairs += static_cast<std::int64_t>(w_->report.data()[seen_pairs]);
+    statistics_.candidates += static_cast<std::int64_t>(w_->report.data()[seen_candidates]);
   }
 
   const Tree& tree_;

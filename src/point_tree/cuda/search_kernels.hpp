@@ -58,9 +58,9 @@ struct GroupSearch {
   std::int64_t first, count;         ///< which of them
   bool manhattan, rooted, include_self;
   float radius;
-  float limit;        ///< of the radius, see Limit
-  float scale, tiny;  ///< limit of a k-th approximate sum: sum * scale + tiny
-  int stack;          ///< entries, of group_stack()
+  float limit;                 ///< of the radius, see Limit
+  int stack;                   ///< entries, of group_stack()
+  std::int64_t groups_a_warp;  ///< set by search_groups()
   Answer<float> answer;
   HandedOn unanswered;         ///< those that kept more than there is room for: numbers, or places of points
   unsigned long long* counts;  ///< [count_slots][2]: pairs tested, candidates kept
@@ -70,7 +70,7 @@ struct GroupSearch {
 int group_stack(std::int64_t levels);
 
 /// 32 neighbouring queries a warp, k up to largest_group_k.
-void search_groups(const GroupSearch& search, int device, cudaStream_t stream);
+void search_groups(GroupSearch search, int device, cudaStream_t stream);
 
 void pack_tree(const point_tree::TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
                cudaStream_t stream);
@@ -111,10 +111,10 @@ struct WarpSearch {
   HandedOn endless;                 ///< queries with an infinity
   unsigned long long* nan_queries;  ///< a counter
   unsigned long long* counts;       ///< as in GroupSearch; may be null
-  // With `report`, host memory: the last block copies `reported` counters there, from `counts` on, and sets
-  // them to 0. `arrived` is 0 before and after.
+  // With `report`, host memory: the last block writes the sums of `counts`, pairs and candidates, and the
+  // `others` counters behind them there, and sets all to 0. `arrived` is 0 before and after.
   unsigned long long* report;
-  int reported;
+  int others;
   unsigned* arrived;
   // Radius search: how many of each query, or from offsets[i] on which.
   std::int64_t* found;
@@ -166,7 +166,7 @@ template <class T>
 void unpack_points(const AnyTree<T>& tree, std::int64_t first, std::int64_t last, T* values,
                    cudaStream_t stream);
 
-/// A place of each query on a Morton curve through a box; those with a NaN, an infinity or (`plain_limit`)
+/// A place of each query on a curve through a box; those with a NaN, an infinity or (`plain_limit`)
 /// a larger magnitude come last.
 struct CurveBox {
   static constexpr int most_axes = 10;

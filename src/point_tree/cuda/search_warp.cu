@@ -195,6 +195,15 @@ class PackedList {
     Key key = has ? pack(distance, static_cast<std::uint32_t>(row)) : ~Key{0};
     unsigned mask = __ballot_sync(everyone, key < worst_);
     if (mask == 0) return false;
+    if (M == 1 && k_ == 1) {
+      // The least distance, and of those the least row.
+      const bool in = mask >> lane_ & 1U;
+      const unsigned least = __reduce_min_sync(everyone, in ? static_cast<unsigned>(key >> 32U) : ~0U);
+      const bool best = in && static_cast<unsigned>(key >> 32U) == least;
+      const unsigned its = __reduce_min_sync(everyone, best ? static_cast<unsigned>(key) : ~0U);
+      keys_[0] = worst_ = static_cast<Key>(least) << 32U | its;
+      return true;
+    }
     if (__popc(mask) <= 3) {
       for (; mask != 0; mask &= mask - 1)
         insert(__shfl_sync(everyone, key, __ffs(static_cast<int>(mask)) - 1));
@@ -680,9 +689,21 @@ __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_c
   __syncthreads();
   if (!last) return;
   __threadfence();
-  for (int i = static_cast<int>(threadIdx.x); i < s.reported; i += warps_a_block * 32) {
-    s.report[i] = __ldcg(s.counts + i);
-    s.counts[i] = 0;
+  if (threadIdx.x >= 32) return;
+  const int lane = static_cast<int>(threadIdx.x);
+  volatile unsigned long long* report = s.report;
+  for (int i = 0; i < 2; ++i) {
+    unsigned long long sum = 0;
+    for (int slot = lane; slot < count_slots; slot += 32) {
+      sum += __ldcg(s.counts + 2 * slot + i);
+      s.counts[2 * slot + i] = 0;
+    }
+    for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(everyone, sum, apart);
+    if (lane == 0) report[i] = sum;
+  }
+  for (int i = lane; i < s.others; i += 32) {
+    report[2 + i] = __ldcg(s.counts + 2 * count_slots + i);
+    s.counts[2 * count_slots + i] = 0;
   }
 }
 
