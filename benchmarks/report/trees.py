@@ -114,7 +114,7 @@ def render_case(name, case):
     ]
     text = (
         f"{what.text} {differing(case)} Bytes a point, its own {4 * case['dim']} included: {', '.join(memory)}. "
-        f"Kith {case['commit']}, {case['date'][:10]}.{blurred(case)}"
+        f"Kith {case['commit']}, {case['date'][:10]}.{blurred(case)}{case.get('note', '')}"
     )
     return f"### {what.title}\n\n{text}\n\n{table(rows)}\n"
 
