@@ -2,6 +2,7 @@
 // or empty, since the driver's own copy from pageable memory uses one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -34,6 +35,20 @@ class Uploader {
 /// What the caller's stream has been given comes before what `stream` is given later.
 /// @throws DeviceError
 void wait_for(const Execution& execution, cudaStream_t stream);
+
+/// Waits until `written` says that the last kernel on a stream has written to page-locked memory that its
+/// answers are there: sooner than the driver says so. @throws DeviceError
+template <class Written>
+void wait_until(Written&& written, cudaStream_t stream) {
+  for (std::int64_t looks = 1; !written(); ++looks) {
+    if (looks % 8192 != 0) continue;
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status == cudaErrorNotReady) continue;
+    check(status, "cudaStreamQuery");
+    break;  // done, hence written
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+}
 
 /// Rows on a device; the stride is in elements.
 struct PlacedRows {

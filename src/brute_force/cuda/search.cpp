@@ -274,7 +274,8 @@ class PartSearch {
     cuda::settle_lists<R>(batch, lists,
                           {part_.base, indices, distances, w_.totals.data(), w_.seen.data(), ticket},
                           part_.device, stream_);
-    wait_for_ticket(ticket);
+    const volatile unsigned long long* seen = w_.seen.data() + 3;
+    cuda::wait_until([&] { return *seen == ticket; }, stream_);
     w_.seen.data()[3] = 0;  // queries answered without a filter: none
     return w_.seen.data()[1] == 0;
   }
@@ -314,19 +315,6 @@ class PartSearch {
     scan.count = count;
     scan.out = lists;
     return scan;
-  }
-
-  // Until the last kernel says that the answers are there: sooner than the driver says so.
-  void wait_for_ticket(unsigned long long ticket) const {
-    const volatile unsigned long long* seen = w_.seen.data() + 3;
-    for (std::int64_t looks = 1; *seen != ticket; ++looks) {
-      if (looks % 8192 != 0) continue;
-      const cudaError_t status = cudaStreamQuery(stream_);
-      if (status == cudaErrorNotReady) continue;
-      cuda::check(status, "cudaStreamQuery");
-      break;  // done, hence written
-    }
-    std::atomic_thread_fence(std::memory_order_acquire);
   }
 
   // The answers as they are; with `exact` also which queries are not answered yet.

@@ -6,7 +6,6 @@
 #include "point_tree/cuda/search.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -418,14 +417,7 @@ class NearestSearch {
     const auto here = [&] {
       return std::all_of(report, report + seen, [](unsigned long long value) { return value != not_seen; });
     };
-    for (std::int64_t looks = 1; !here(); ++looks) {
-      if (looks % 8192 != 0) continue;
-      const cudaError_t status = cudaStreamQuery(stream_);
-      if (status == cudaErrorNotReady) continue;
-      cuda::check(status, "cudaStreamQuery");
-      break;  // done, hence written
-    }
-    std::atomic_thread_fence(std::memory_order_acquire);
+    cuda::wait_until(here, stream_);
   }
 
   const std::uint32_t* order(const cuda::DeviceRows& queries, std::int64_t count, double limit,

@@ -500,11 +500,36 @@ class Walk {
     if (lane_ == 0) stack_[0] = {0, 0, node_waits};
     __syncwarp();
     while (top > 0) {
-      const Waiting<T> one = stack_[--top];
-      if (!(one.low <= limit_)) continue;
+      // Most of what waits is left out in the end: 32 entries are looked at together.
+      const unsigned near = __ballot_sync(everyone, lane_ < top && stack_[top - 1 - lane_].low <= limit_);
+      if (near == 0) {
+        top = top > 32 ? top - 32 : 0;
+        continue;
+      }
+      const unsigned behind = near & (near - 1);
+      const int next = top - __ffs(static_cast<int>(behind));  // where one more is
+      top -= __ffs(static_cast<int>(near));
+      const Waiting<T> one = stack_[top];
       if (one.count != node_waits) {
-        if (one.count >= 0) {
-          scan(one.begin, one.count);
+        if (one.count > 32) {
+          for (std::int64_t at = 0; at < one.count; at += 32) scan(one.begin, one.count, at + lane_);
+        } else if (one.count >= 0) {
+          // A second leaf for the lanes that the first leaves over.
+          std::int64_t begin = one.begin;
+          std::int64_t count = one.count;
+          std::int64_t point = lane_;
+          if (behind != 0) {
+            const Waiting<T> other = stack_[next];
+            if (other.count >= 0 && other.count <= 32 - one.count) {
+              top = next;
+              if (lane_ >= one.count) {
+                begin = other.begin;
+                count = other.count;
+                point -= one.count;
+              }
+            }
+          }
+          scan(begin, count, point);
         } else {
           take_identical(one.begin, -2 - one.count);
         }
@@ -512,10 +537,10 @@ class Walk {
       }
       bool both = false;
       Waiting<T> other{};
-      if (top > 0 && top < 40) {
-        other = stack_[top - 1];
-        both = other.count == node_waits && other.low <= limit_;
-        top -= both ? 1 : 0;
+      if (behind != 0 && top < 40) {
+        other = stack_[next];
+        both = other.count == node_waits;
+        if (both) top = next;
       }
       __syncwarp();
       visit(one.begin, other.begin, both, top);
@@ -603,40 +628,38 @@ class Walk {
     return sum;
   }
 
-  __device__ void scan(std::int64_t begin, std::int64_t count) {
+  // Each lane its point of a leaf, if that has so many.
+  __device__ void scan(std::int64_t begin, std::int64_t count, std::int64_t i) {
     const T* leaf = s_.tree.coordinates + begin * dim();
-    tested_ += static_cast<unsigned long long>(count);
-    for (std::int64_t at = 0; at < count; at += 32) {
-      const std::int64_t i = at + lane_;
-      bool has = false;
-      T distance = 0;
-      std::int64_t row = most;
-      if (i < count) {
-        row = row_at(begin + i);  // on its way with the coordinates
-        const T* x = leaf + i;
-        if constexpr (sizeof(T) == 4) {
-          T sum = 0;
+    tested_ += static_cast<unsigned long long>(__popc(__ballot_sync(everyone, i < count)));
+    bool has = false;
+    T distance = 0;
+    std::int64_t row = most;
+    if (i < count) {
+      row = row_at(begin + i);  // on its way with the coordinates
+      const T* x = leaf + i;
+      if constexpr (sizeof(T) == 4) {
+        T sum = 0;
 #pragma unroll
-          for (std::int64_t j = 0; j < dim(); ++j) {
-            const T d = less(x[j * count], query_[j]);
-            sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
-          }
-          has = sum <= limit_;
-        } else {
-          has = true;
+        for (std::int64_t j = 0; j < dim(); ++j) {
+          const T d = less(x[j * count], query_[j]);
+          sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
         }
-        if (has) {
-          distance = canonical(x, count);
-          has = distance <= list_.bound();
-        }
-        if (has) {
-          has = row != own_;
-          candidates_ += has;
-        }
+        has = sum <= limit_;
+      } else {
+        has = true;
       }
-      __syncwarp();
-      if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+      if (has) {
+        distance = canonical(x, count);
+        has = distance <= list_.bound();
+      }
+      if (has) {
+        has = row != own_;
+        candidates_ += has;
+      }
     }
+    __syncwarp();
+    if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
   }
 
   // One distance for all; rows ascend, so of a list's k none lies behind the first k and the query itself.
