@@ -12,12 +12,12 @@
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/atomic_file.hpp"
 #include "kith/kith.hpp"
 
 namespace kith::cli {
@@ -84,18 +84,10 @@ void check_result_folder(const std::string& path) {
 }
 
 void write_result(const std::string& path, const std::string& text) {
-  const fs::path temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  std::ofstream stream(temporary);
-  stream << text << '\n';
-  stream.close();
-  std::error_code error;
-  if (stream) fs::rename(temporary, path, error);
-  if (!stream || error) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw IoError(fmt::format("cannot write '{}': {}", path,
-                              error ? error.message() : "the disk is full or the folder read-only"));
-  }
+  AtomicFile file(path);
+  file.write(text);
+  file.write("\n");
+  file.commit();
 }
 
 }  // namespace kith::cli
