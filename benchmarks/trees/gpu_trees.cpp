@@ -1,9 +1,9 @@
-// Trees on GPUs, medians of whole calls: builds of rows in GPU memory; the neighbours of all rows, of the
-// same rows as shuffled queries, and of 1024 others, answers in GPU memory, some of them compared with brute
-// force; and from page-locked host memory to answers there.
+// Trees on GPUs, medians of whole calls: builds of rows in GPU memory; the neighbours of all rows, their
+// normals from k = 8 on, the neighbours of the same rows as shuffled queries, and of 1024 others, answers in
+// GPU memory, some of them compared with brute force; and from page-locked host memory to answers there.
 //   gpu_trees [--repeat N] [--device cuda:0] [--json FILE] [--rows N]... [--index kd_tree|octree]... [--k
 //   K]...
-//             [--leaf-size N] [--only build|search|host]
+//             [--leaf-size N] [--queries N] [--only build|search|host]
 // Points: uniform in a cube; coast, walks of short steps with noise, most of space empty; coast twice, half
 // of its rows copies of others; flood, half of the uniform rows one point; outlier, one of them far away.
 #include <algorithm>
@@ -221,6 +221,7 @@ class Report {
 struct Options {
   int repeat = 15;
   std::int64_t leaf_size = 0;
+  std::int64_t queries = 1024;
   std::string device = "cuda:0";
   std::string json, only;
   std::vector<std::int64_t> sizes, ks;
@@ -254,6 +255,44 @@ void measure_builds(const Options& options, const kith::Execution& execution, Re
   }
 }
 
+// Room for normals in GPU memory.
+struct NormalsThere {
+  kith::NormalsView view;
+  NormalsThere(std::int64_t rows, int device) {
+    view = {nullptr, nullptr, rows, 3, kith::MemorySpace::cuda, device};
+    check(cudaMalloc(reinterpret_cast<void**>(&view.normals), static_cast<std::size_t>(rows) * 24));
+    check(cudaMalloc(reinterpret_cast<void**>(&view.curvature), static_cast<std::size_t>(rows) * 8));
+  }
+  NormalsThere(const NormalsThere&) = delete;
+  NormalsThere& operator=(const NormalsThere&) = delete;
+  ~NormalsThere() {
+    (void)cudaFree(view.normals);
+    (void)cudaFree(view.curvature);
+  }
+};
+
+// Normals of all points, left in GPU memory; of small clouds all of them are compared with the CPU's.
+void add_normals(const Options& options, const kith::PointTree& tree, const std::string& index,
+                 const char* kind, std::int64_t k, const kith::Execution& execution, Report& report) {
+  const std::int64_t n = tree.rows();
+  const NormalsThere there(n, execution.devices.front().ordinal);
+  const Times times = time_of(n > 1000000 ? std::min(options.repeat, 5) : options.repeat,
+                              [&] { tree.normals_into(there.view, {k}, {}, execution); });
+  std::int64_t wrong = -1;
+  if (n <= 1000000) {
+    std::vector<double> found(static_cast<std::size_t>(n) * 3);
+    check(cudaMemcpy(found.data(), there.view.normals, found.size() * sizeof(double), cudaMemcpyDefault));
+    const std::vector<double> expected = tree.normals({k}).normals;
+    wrong = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (std::memcmp(&found[i], &expected[i], sizeof(double)) != 0) ++wrong;
+    }
+  }
+  report.add("normals", index, kind, n, times,
+             ", \"k\": " + std::to_string(k) + ", \"wrong\": " + std::to_string(wrong),
+             "k = " + std::to_string(k) + (wrong < 0 ? "" : ", " + std::to_string(wrong) + " wrong"));
+}
+
 void measure_searches(const Options& options, const kith::Execution& execution, Report& report) {
   const int device = execution.devices.front().ordinal;
   for (const std::int64_t n : options.sizes) {
@@ -275,11 +314,12 @@ void measure_searches(const Options& options, const kith::Execution& execution, 
           const int repeat = n > 1000000 ? std::min(options.repeat, 5) : options.repeat;
           add("all neighbours", rows, answer,
               time_of(repeat, [&] { (void)tree.all_knn_into(answer.view, true, execution); }));
+          if (k >= 8) add_normals(options, tree, index, kind, k, execution, report);
           add("shuffled", rows, answer,
               time_of(repeat, [&] { (void)tree.search_into(rows.view, answer.view, execution); }));
-          const DeviceRows few(points("uniform", 1024), device);
-          const Answer small(1024, k, kith::MemorySpace::cuda, device);
-          add("1024 queries", few, small,
+          const DeviceRows few(points("uniform", options.queries), device);
+          const Answer small(options.queries, k, kith::MemorySpace::cuda, device);
+          add((std::to_string(options.queries) + " queries").c_str(), few, small,
               time_of(5 * options.repeat, [&] { (void)tree.search_into(few.view, small.view, execution); }));
         }
       }
@@ -340,6 +380,8 @@ int run(int argc, char** argv) {
       options.indexes.emplace_back(argv[++i]);
     } else if (text == "--k" && more) {
       options.ks.push_back(std::atoll(argv[++i]));
+    } else if (text == "--queries" && more) {
+      options.queries = std::max<std::int64_t>(1, std::atoll(argv[++i]));
     } else if (text == "--leaf-size" && more) {
       options.leaf_size = std::atoll(argv[++i]);
     } else if (text == "--only" && more) {

@@ -69,6 +69,16 @@ struct Normals {
       curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
 };
 
+/// Memory that takes normals, row-major and contiguous, on the host or on one CUDA device.
+struct NormalsView {
+  double* normals = nullptr;    ///< [rows, dim]
+  double* curvature = nullptr;  ///< [rows]; null: not asked for
+  std::int64_t rows = 0;
+  std::int64_t dim = 0;
+  MemorySpace space = MemorySpace::host;
+  int device = 0;  ///< ordinal when space is cuda
+};
+
 /// Distances of a point's neighbours, itself excluded.
 struct Outliers {
   std::vector<double> mean_distance;  ///< [rows], in units of the metric's distance; NaN without neighbours
@@ -125,6 +135,13 @@ class PointTree {
   /// @throws InvalidArgument when dim is not 2 or 3, or the metric is manhattan
   Normals normals(const Neighborhood& neighborhood, const std::optional<std::vector<double>>& viewpoint = {},
                   const Execution& execution = {}) const;
+
+  /// The same into memory of the caller's, on the host or the device that searches; complete when the call
+  /// returns.
+  /// @throws InvalidArgument where the view is not [rows(), dim()], too
+  void normals_into(const NormalsView& out, const Neighborhood& neighborhood,
+                    const std::optional<std::vector<double>>& viewpoint = {},
+                    const Execution& execution = {}) const;
 
   /// Statistical outlier removal (Rusu et al. 2008): points whose mean distance to their neighbours is more
   /// than `ratio` standard deviations above the mean of all points. Points without a neighbour are outliers.

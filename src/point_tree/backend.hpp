@@ -36,10 +36,9 @@ struct DeviceBackend {
   /// counts[i]: how many are within the radius of query i; host memory.
   void (*count)(const Tree& tree, const DatasetView& queries, double radius, std::int64_t* counts,
                 const Execution& execution);
-  /// PointTree::normals where k is given: [rows, dim] and [rows] in host memory, which hold NaN. `viewpoint`
-  /// may be null.
+  /// PointTree::normals_into where k is given; every cell is written. `viewpoint` may be null.
   void (*normals)(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                  double* normals, double* curvature, const Execution& execution);
+                  const NormalsView& out, const Execution& execution);
   /// Distances of each row to its neighbours, itself excluded, where k is given.
   void (*distances)(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
                     const NeighborDistances& out, const Execution& execution);

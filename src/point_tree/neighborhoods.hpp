@@ -32,12 +32,20 @@ KITH_HOST_DEVICE inline void smallest_eigenvector(double (&a)[dim][dim], double*
     for (int p = 0; p < dim; ++p) {
       KITH_UNROLL
       for (int q = p + 1; q < dim; ++q) {
-        if (a[p][q] == 0) continue;
-        const double theta = (a[q][q] - a[p][p]) / (2 * a[p][q]);
-        const double t = (theta >= 0 ? 1.0 : -1.0) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
+        const double before = a[p][q];
+        // So little that a rotation would change nothing, in relative terms of the least eigenvalue, too
+        // (Demmel and Veselic 1992).
+        if (before * before <= 0x1p-106 * std::fabs(a[p][p] * a[q][q])) {
+          a[p][q] = a[q][p] = 0;
+          continue;
+        }
+        // The smaller angle's tangent.
+        const double apart = a[q][q] - a[p][p];
+        const double twice = 2 * before;
+        const double tangent = twice / (std::fabs(apart) + std::sqrt(apart * apart + twice * twice));
+        const double t = apart < 0 ? -tangent : tangent;
         const double c = 1 / std::sqrt(t * t + 1);
         const double s = t * c;
-        const double before = a[p][q];
         a[p][p] -= t * before;
         a[q][q] += t * before;
         a[p][q] = a[q][p] = 0;
@@ -106,12 +114,12 @@ class PlaneFit {
     double covariance[dim][dim];
     double largest = 0;
     bool finite = true;
-    const auto n = static_cast<double>(count_);
+    const double share = 1 / static_cast<double>(count_);
     KITH_UNROLL
     for (int i = 0; i < dim; ++i) {
       KITH_UNROLL
       for (int j = i; j < dim; ++j) {
-        const double value = square_[i][j] / n - (sum_[i] / n) * (sum_[j] / n);
+        const double value = square_[i][j] * share - (sum_[i] * share) * (sum_[j] * share);
         finite = finite && std::isfinite(value);
         covariance[i][j] = covariance[j][i] = value;
         if (largest < std::fabs(value)) largest = std::fabs(value);

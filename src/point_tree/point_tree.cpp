@@ -79,6 +79,22 @@ void check_neighborhood(const Neighborhood& how) {
   }
 }
 
+void check_normals(const Tree& tree, const Neighborhood& how,
+                   const std::optional<std::vector<double>>& viewpoint) {
+  check_neighborhood(how);
+  if (tree.dim != 2 && tree.dim != 3) {
+    throw InvalidArgument(fmt::format("normals are for points of dimension 2 or 3, these have {}", tree.dim));
+  }
+  if (tree.metric == Metric::manhattan) {
+    throw InvalidArgument(
+        "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
+  }
+  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != tree.dim) {
+    throw InvalidArgument(
+        fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), tree.dim));
+  }
+}
+
 }  // namespace
 
 Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Execution& asked,
@@ -140,21 +156,29 @@ Normals PointTree::normals(const Neighborhood& neighborhood,
                            const std::optional<std::vector<double>>& viewpoint,
                            const Execution& asked) const {
   const Execution execution = on_one_device(asked);
-  check_neighborhood(neighborhood);
-  const std::int64_t dim = tree_->dim;
-  if (dim != 2 && dim != 3) {
-    throw InvalidArgument(fmt::format("normals are for points of dimension 2 or 3, these have {}", dim));
-  }
-  if (tree_->metric == Metric::manhattan) {
-    throw InvalidArgument(
-        "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
-  }
-  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != dim) {
-    throw InvalidArgument(
-        fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), dim));
-  }
+  check_normals(*tree_, neighborhood, viewpoint);
   return point_tree::neighbors_or_out_of_memory(
       tree_->rows, [&] { return point_tree::normals(*tree_, neighborhood, viewpoint, execution); });
+}
+
+void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighborhood,
+                             const std::optional<std::vector<double>>& viewpoint,
+                             const Execution& asked) const {
+  const Execution execution = on_one_device(asked);
+  check_normals(*tree_, neighborhood, viewpoint);
+  if (out.rows != tree_->rows || out.dim != tree_->dim) {
+    throw InvalidArgument(
+        fmt::format("the normals have room for [{}, {}], the tree's rows are [{}, {}]; "
+                    "they must be the same",
+                    out.rows, out.dim, tree_->rows, tree_->dim));
+  }
+  if (out.rows > 0 && out.normals == nullptr) {
+    throw InvalidArgument("the normals are a null pointer; give memory for them");
+  }
+  check_space(out.space, out.device, "normals are to lie", execution);
+  point_tree::neighbors_or_out_of_memory(tree_->rows, [&] {
+    point_tree::normals_into(*tree_, neighborhood, viewpoint ? viewpoint->data() : nullptr, out, execution);
+  });
 }
 
 Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio, const Execution& asked) const {

@@ -5,6 +5,7 @@
 
 #include "core/large_vector.hpp"
 #include "core/parallel.hpp"
+#include "cuda/device_memory.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cpu/search.hpp"
 #include "point_tree/neighborhoods.hpp"
@@ -116,7 +117,7 @@ void count_around_rows(const Tree& tree, double radius, const Execution& executi
 
 template <int dim, class T>
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                const Execution& execution, Normals& out) {
+                const Execution& execution, const NormalsView& out) {
   const std::vector<T> points = by_row<T>(tree, execution);
   for_each_neighborhood<T>(
       tree, neighborhood, true, execution, "normals",
@@ -129,34 +130,63 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
         double curvature = 0;
         if (!fit.solve(normal, curvature)) return;
         orient<dim>(normal, center, viewpoint);
-        std::copy_n(normal, dim, out.normals.data() + row * dim);
-        out.curvature[static_cast<std::size_t>(row)] = curvature;
+        std::copy_n(normal, dim, out.normals + row * dim);
+        if (out.curvature != nullptr) out.curvature[row] = curvature;
       });
+}
+
+Normals room_for_normals(const Tree& tree, const Execution& execution) {
+  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 16 : 12) + 8,
+               "the normals", tree.rows, execution);
+  Normals out;
+  out.normals = large_vector<double>(tree.rows * tree.dim, execution);
+  out.curvature = large_vector<double>(tree.rows, execution);
+  return out;
+}
+
+NormalsView view_of(Normals& of, const Tree& tree) {
+  return {of.normals.data(), of.curvature.data(), tree.rows, tree.dim};
 }
 
 }  // namespace
 
-Normals normals(const Tree& tree, const Neighborhood& neighborhood,
-                const std::optional<std::vector<double>>& viewpoint, const Execution& execution) {
-  const std::int64_t dim = tree.dim;
-  check_memory(tree.rows, static_cast<std::size_t>(dim) * (tree.is_double() ? 16 : 12) + 8, "the normals",
-               tree.rows, execution);
-  Normals out;
-  out.normals = large_vector<double>(tree.rows * dim, execution, std::numeric_limits<double>::quiet_NaN());
-  out.curvature = large_vector<double>(tree.rows, execution, std::numeric_limits<double>::quiet_NaN());
-  const double* from = viewpoint ? viewpoint->data() : nullptr;
+void normals_into(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                  const NormalsView& out, const Execution& execution) {
   const DeviceBackend* device = backend_of(execution);
   if (device != nullptr && neighborhood.k > 0) {
-    device->normals(tree, neighborhood, from, out.normals.data(), out.curvature.data(), execution);
-    return out;
+    device->normals(tree, neighborhood, viewpoint, out, execution);
+    return;
   }
+  if (out.space != MemorySpace::host) {  // what is within a radius the device finds and the host reduces
+    Normals found = room_for_normals(tree, execution);
+    normals_into(tree, neighborhood, viewpoint, view_of(found, tree), execution);
+    if (execution.stream != nullptr) cuda::wait_for_stream(execution.stream);
+    cuda::copy_to_device(found.normals.data(), out.normals, out.device,
+                         found.normals.size() * sizeof(double));
+    if (out.curvature != nullptr) {
+      cuda::copy_to_device(found.curvature.data(), out.curvature, out.device,
+                           found.curvature.size() * sizeof(double));
+    }
+    return;
+  }
+  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 8 : 4),
+               "the points by row", tree.rows, execution);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  std::fill_n(out.normals, tree.rows * tree.dim, nan);
+  if (out.curvature != nullptr) std::fill_n(out.curvature, tree.rows, nan);
   visit_distances(tree, [&]<class T>() {
-    if (dim == 2) {
-      fit_planes<2, T>(tree, neighborhood, from, execution, out);
+    if (tree.dim == 2) {
+      fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out);
     } else {
-      fit_planes<3, T>(tree, neighborhood, from, execution, out);
+      fit_planes<3, T>(tree, neighborhood, viewpoint, execution, out);
     }
   });
+}
+
+Normals normals(const Tree& tree, const Neighborhood& neighborhood,
+                const std::optional<std::vector<double>>& viewpoint, const Execution& execution) {
+  Normals out = room_for_normals(tree, execution);
+  normals_into(tree, neighborhood, viewpoint ? viewpoint->data() : nullptr, view_of(out, tree), execution);
   return out;
 }
 

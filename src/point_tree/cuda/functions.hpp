@@ -9,7 +9,7 @@
 namespace kith::point_tree {
 
 void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                       double* normals, double* curvature, const Execution& execution);
+                       const NormalsView& out, const Execution& execution);
 void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
                          const NeighborDistances& out, const Execution& execution);
 

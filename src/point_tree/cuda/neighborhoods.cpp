@@ -1,5 +1,6 @@
 // Normals and mean distances on a device: lists of neighbours in its memory, all at once where there is room,
-// else in batches of rows in the tree's order, and kernels that reduce them.
+// else in batches of rows in the tree's order, and kernels that reduce them. Where groups of queries do the
+// search, lists are of places in the tree or of distances, in columns, 4 bytes an entry.
 #include "point_tree/cuda/neighborhoods.hpp"
 
 #include <algorithm>
@@ -8,11 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/functions.hpp"
+#include "point_tree/cuda/search.hpp"
 #include "point_tree/queries.hpp"
 
 namespace kith::point_tree {
@@ -24,34 +27,55 @@ std::uint64_t bytes_of(std::int64_t count) {
   return static_cast<std::uint64_t>(count) * sizeof(T);
 }
 
-// The lists of every row of a tree that is no NaN, batch by batch, and the coordinates by row.
+// What may be taken on the current device beside what is there: the caller's limit, or what is free.
+std::uint64_t memory_for(const Execution& execution) {
+  if (execution.memory_limit > 0) return execution.memory_limit;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  KITH_CUDA(cudaMemGetInfo(&free, &total));
+  return free;  // batches are a little slower, and others may use the device
+}
+
+// Some rows of a tree: their numbers, on the device.
+struct SomeRows {
+  cuda::Buffer<std::int64_t> numbers;
+  std::int64_t count = 0;
+};
+
+// The lists of every row of a tree that is no NaN, or of some, batch by batch, and the coordinates by row.
 template <class T>
 class Neighborhoods {
  public:
   // `kept_bytes`: what the caller keeps on the device meanwhile.
   Neighborhoods(const Tree& tree, const Neighborhood& how, bool include_self, bool with_table,
-                std::uint64_t kept_bytes, const Execution& execution)
+                std::uint64_t kept_bytes, const Execution& execution, SomeRows* some = nullptr)
       : tree_(tree),
         how_(how),
         include_self_(include_self),
         execution_(execution),
         device_(execution.devices.front().ordinal),
         guard_(device_),
-        rows_(tree.points + static_cast<std::int64_t>(tree.infinite.size())),
+        rows_(some != nullptr ? some->count : tree.points + static_cast<std::int64_t>(tree.infinite.size())),
+        at_once_(some == nullptr),
         k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))) {
     budget(with_table, kept_bytes);
     const auto there = on_device(tree, device_);
-    numbers_ = cuda::Buffer<std::int64_t>(rows_, stream_);
+    if (some != nullptr) {
+      numbers_ = std::move(some->numbers);
+    } else {
+      numbers_ = cuda::Buffer<std::int64_t>(rows_, stream_);
+    }
     if (with_table || !at_once_) {
       table_values_ = cuda::Buffer<T>(tree.rows * stride(), stream_);
       table_ = {table_values_.data(), stride()};
     }
     visit_tree(tree, [&]<class Held, class Id>() {
       if constexpr (std::is_same_v<Held, T>) {
-        scatter_points(there->view<T, Id>(tree), table_, numbers_.data(), stream_);
+        scatter_points(there->view<T, Id>(tree), table_, some != nullptr ? nullptr : numbers_.data(),
+                       stream_);
       }
     });
-    place_infinite();
+    place_infinite(some == nullptr);
     stream_.synchronize();  // searches have streams of their own
   }
 
@@ -103,17 +127,10 @@ class Neighborhoods {
     const std::uint64_t a_query = a_list + bytes_of<T>(tree_.dim);
     const std::uint64_t table = bytes_of<T>(tree_.rows * stride());
     const std::uint64_t held = kept_bytes + bytes_of<std::int64_t>(rows_);
-    const std::uint64_t limit = execution_.memory_limit;
-    std::uint64_t room = limit;
-    if (limit == 0) {
-      std::size_t free = 0;
-      std::size_t total = 0;
-      KITH_CUDA(cudaMemGetInfo(&free, &total));
-      room = free;  // batches are a little slower, and others may use the device
-    }
+    const std::uint64_t room = memory_for(execution_);
     const std::uint64_t all = static_cast<std::uint64_t>(tree_.rows) * a_list;
     // Half of what is left is for the search itself.
-    at_once_ = held + (with_table ? table : 0) + 2 * all <= room;
+    at_once_ = at_once_ && held + (with_table ? table : 0) + 2 * all <= room;
     held_ = held + (with_table || !at_once_ ? table : 0);
     if (at_once_) {
       held_ += all;
@@ -127,6 +144,7 @@ class Neighborhoods {
                       tree_.rows, how_.k, least, room));
     }
     batch_ = static_cast<std::int64_t>(std::min<std::uint64_t>((room - held_) / (2 * a_query), 1U << 24U));
+    batch_ = std::min(batch_, std::max<std::int64_t>(1, rows_));
     held_ += static_cast<std::uint64_t>(batch_) * a_query;
   }
 
@@ -154,11 +172,13 @@ class Neighborhoods {
   }
 
   // Rows with an infinity are in no leaf: they come last.
-  void place_infinite() {
+  void place_infinite(bool numbered) {
     const auto count = static_cast<std::int64_t>(tree_.infinite.size());
     if (count == 0) return;
-    KITH_CUDA(cudaMemcpyAsync(numbers_.data() + tree_.points, tree_.infinite.data(),
-                              bytes_of<std::int64_t>(count), cudaMemcpyHostToDevice, stream_));
+    if (numbered) {
+      KITH_CUDA(cudaMemcpyAsync(numbers_.data() + tree_.points, tree_.infinite.data(),
+                                bytes_of<std::int64_t>(count), cudaMemcpyHostToDevice, stream_));
+    }
     std::vector<T> values(static_cast<std::size_t>(tree_.dim));
     for (std::int64_t i = 0; i < count && table_.values != nullptr; ++i) {
       const auto from = tree_.infinite_values.begin() + i * tree_.dim;
@@ -177,13 +197,112 @@ class Neighborhoods {
   cuda::DeviceGuard guard_;
   cuda::Stream stream_;
   std::int64_t rows_;
+  bool at_once_;
   std::int64_t k_;
-  bool at_once_ = true;
   std::int64_t batch_ = 0;
   std::uint64_t held_ = 0;
   cuda::Buffer<std::int64_t> numbers_;
   cuda::Buffer<T> table_values_;
   RowTable<T> table_{nullptr, 0};
+};
+
+// The lists of all points of a tree as columns, batch by batch, where groups of queries can do it.
+class GroupNeighborhoods {
+ public:
+  /// `places`: the columns hold places, else distances. `kept_bytes` as above.
+  GroupNeighborhoods(const Tree& tree, const Neighborhood& how, bool include_self, bool places,
+                     std::uint64_t kept_bytes, const Execution& execution)
+      : tree_(tree),
+        execution_(execution),
+        device_(execution.devices.front().ordinal),
+        guard_(device_),
+        k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))) {
+    if (!tree.infinite.empty() || choose_regime(tree, tree.points, k_, true) != Regime::groups) return;
+    plan(kept_bytes);
+    if (batch_ == 0) return;
+    cuda::wait_for(execution, stream_);
+    there_ = on_device(tree, device_);
+    packed_ = PackedArrays(tree, *there_, stream_);
+    cells_ = cuda::Buffer<std::uint32_t>(batch_ * k_, stream_);
+    unanswered_ = cuda::Buffer<std::int64_t>(tree.points, stream_);
+    unanswered_count_ = cuda::Buffer<unsigned long long>(1, stream_);
+    search_ = group_search(tree, packed_, round_down<float>(how.radius));
+    search_.include_self = include_self;
+    search_.answer.k = k_;
+    search_.cells = cells_.data();
+    search_.column = batch_;
+    search_.places = places;
+    search_.unanswered = {unanswered_.data(), unanswered_count_.data()};
+  }
+
+  /// Whether there is anything here to use.
+  bool fits() const { return batch_ > 0; }
+  const cuda::Stream& stream() const { return stream_; }
+
+  /// Calls use(columns) for all points.
+  template <class Use>
+  void for_each(const char* stage, const Use& use) {
+    ProgressCounter progress(execution_, stage, tree_.points);
+    KITH_CUDA(cudaMemsetAsync(unanswered_count_.data(), 0, sizeof(unsigned long long), stream_));
+    for (std::int64_t first = 0; first < tree_.points; first += batch_) {
+      const std::int64_t count = std::min(batch_, tree_.points - first);
+      search_.first = search_.answer.first = first;
+      search_.count = search_.column = count;
+      cuda::search_groups(search_, device_, stream_);
+      use(Columns{packed_.points.data(), cells_.data(), first, count, k_});
+      stream_.synchronize();
+      progress.advance(count);
+    }
+    progress.finish();
+  }
+
+  /// Rows whose walk was too long for a group, after for_each().
+  SomeRows left() {
+    unsigned long long count = 0;
+    KITH_CUDA(
+        cudaMemcpyAsync(&count, unanswered_count_.data(), sizeof count, cudaMemcpyDeviceToHost, stream_));
+    stream_.synchronize();
+    SomeRows rows;
+    rows.count = static_cast<std::int64_t>(count);
+    if (count > 0) {
+      rows_of_places(packed_.points.data(), unanswered_.data(), rows.count, stream_);
+      rows.numbers = std::move(unanswered_);
+      stream_.synchronize();
+    }
+    packed_ = {};
+    cells_ = {};
+    return rows;
+  }
+
+ private:
+  void plan(std::uint64_t kept_bytes) {
+    constexpr std::int64_t least = std::int64_t{1} << 16;
+    constexpr std::int64_t most = std::int64_t{1} << 24;  // between two polls
+    const std::uint64_t fixed =
+        kept_bytes + PackedArrays::bytes(tree_) + bytes_of<std::int64_t>(tree_.points);
+    const std::uint64_t room = memory_for(execution_);
+    const std::uint64_t each = static_cast<std::uint64_t>(k_) * sizeof(std::uint32_t);
+    if (fixed >= room) return;
+    const auto fit = static_cast<std::int64_t>(std::min<std::uint64_t>((room - fixed) / each, most));
+    if (fit < std::min(least, tree_.points)) return;
+    const std::int64_t rounds = (tree_.points + fit - 1) / fit;
+    // Whole groups, so that columns of a batch begin where a warp's 32 do.
+    batch_ = std::min(tree_.points, ((tree_.points + rounds - 1) / rounds + 31) / 32 * 32);
+  }
+
+  const Tree& tree_;
+  const Execution& execution_;
+  int device_;
+  cuda::DeviceGuard guard_;
+  cuda::Stream stream_;
+  std::int64_t k_;
+  std::int64_t batch_ = 0;
+  std::shared_ptr<const DeviceTree> there_;
+  PackedArrays packed_;
+  cuda::Buffer<std::uint32_t> cells_;
+  cuda::Buffer<std::int64_t> unanswered_;
+  cuda::Buffer<unsigned long long> unanswered_count_;
+  cuda::GroupSearch search_{};
 };
 
 // Results by row, which hold NaN (or -1) until a kernel writes them.
@@ -207,36 +326,75 @@ class Results {
 }  // namespace
 
 void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                       double* normals, double* curvature, const Execution& execution) {
-  visit_distances(tree, [&]<class T>() {
-    const std::uint64_t kept = bytes_of<double>(tree.rows * (tree.dim + 1));
-    Neighborhoods<T> all(tree, neighborhood, true, true, kept, execution);
-    const cuda::Stream& stream = all.stream();
-    const Results<double> directions(tree.rows * tree.dim, true, stream);
-    const Results<double> shares(tree.rows, true, stream);
-    all.for_each("normals", [&](const Lists<T>& lists) {
-      fit_planes(lists, all.table(), tree.dim, viewpoint, directions.data(), shares.data(), stream);
+                       const NormalsView& out, const Execution& execution) {
+  const cuda::DeviceGuard guard(execution.devices.front().ordinal);
+  const bool there = out.space == MemorySpace::cuda;
+  const cuda::Stream stream;
+  cuda::wait_for(execution, stream);
+  const cuda::Buffer<double> planes(tree.rows * plane_values, stream);
+  if (tree.points < tree.rows) KITH_CUDA(cudaMemsetAsync(planes.data(), 0xff, planes.bytes(), stream));
+  stream.synchronize();
+  const std::uint64_t kept = planes.bytes() + (there ? 0 : bytes_of<double>(tree.rows * (tree.dim + 1)));
+  SomeRows left;
+  GroupNeighborhoods groups(tree, neighborhood, true, true, kept, execution);
+  if (groups.fits()) {
+    groups.for_each("normals", [&](const Columns& columns) {
+      fit_planes(columns, tree.dim, viewpoint, planes.data(), groups.stream());
     });
-    directions.copy_to(normals, stream, execution);
-    shares.copy_to(curvature, stream, execution);
-  });
+    left = groups.left();
+  }
+  if (!groups.fits() || left.count > 0) {
+    visit_distances(tree, [&]<class T>() {
+      Neighborhoods<T> lists(tree, neighborhood, true, true, kept, execution,
+                             groups.fits() ? &left : nullptr);
+      lists.for_each("normals", [&](const Lists<T>& some) {
+        fit_planes(some, lists.table(), tree.dim, viewpoint, planes.data(), lists.stream());
+      });
+    });
+  }
+  if (there) {
+    split_planes(planes.data(), tree.rows, tree.dim, out.normals, out.curvature, stream);
+    stream.synchronize();
+    return;
+  }
+  const cuda::Buffer<double> normals(tree.rows * tree.dim, stream);
+  const cuda::Buffer<double> curvature(out.curvature != nullptr ? tree.rows : 0, stream);
+  split_planes(planes.data(), tree.rows, tree.dim, normals.data(), curvature.data(), stream);
+  cuda::download(normals.data(), out.normals, normals.bytes(), stream, execution);
+  if (!curvature.empty()) {
+    cuda::download(curvature.data(), out.curvature, curvature.bytes(), stream, execution);
+  }
 }
 
 void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
                          const NeighborDistances& out, const Execution& execution) {
-  visit_distances(tree, [&]<class T>() {
-    Neighborhoods<T> all(tree, neighborhood, false, false, bytes_of<double>(2 * tree.rows), execution);
-    const cuda::Stream& stream = all.stream();
-    const Results<double> mean(tree.rows, out.mean != nullptr, stream);
-    const Results<double> farthest(tree.rows, out.farthest != nullptr, stream);
-    const Results<std::int64_t> counts(tree.rows, out.counts != nullptr, stream);
-    all.for_each(stage, [&](const Lists<T>& lists) {
-      reduce_distances(lists, mean.data(), farthest.data(), counts.data(), stream);
+  const cuda::DeviceGuard guard(execution.devices.front().ordinal);
+  const cuda::Stream results;
+  const Results<double> mean(tree.rows, out.mean != nullptr, results);
+  const Results<double> farthest(tree.rows, out.farthest != nullptr, results);
+  const Results<std::int64_t> counts(tree.rows, out.counts != nullptr, results);
+  results.synchronize();
+  const std::uint64_t kept = bytes_of<double>(2 * tree.rows);
+  SomeRows left;
+  GroupNeighborhoods groups(tree, neighborhood, false, false, kept, execution);
+  if (groups.fits()) {
+    groups.for_each(stage, [&](const Columns& columns) {
+      reduce_distances(columns, mean.data(), farthest.data(), counts.data(), groups.stream());
     });
-    mean.copy_to(out.mean, stream, execution);
-    farthest.copy_to(out.farthest, stream, execution);
-    counts.copy_to(out.counts, stream, execution);
-  });
+    left = groups.left();
+  }
+  if (!groups.fits() || left.count > 0) {
+    visit_distances(tree, [&]<class T>() {
+      Neighborhoods<T> lists(tree, neighborhood, false, false, kept, execution,
+                             groups.fits() ? &left : nullptr);
+      lists.for_each(stage, [&](const Lists<T>& some) {
+        reduce_distances(some, mean.data(), farthest.data(), counts.data(), lists.stream());
+      });
+    });
+  }
+  mean.copy_to(out.mean, results, execution);
+  farthest.copy_to(out.farthest, results, execution);
+  counts.copy_to(out.counts, results, execution);
 }
 
 }  // namespace kith::point_tree

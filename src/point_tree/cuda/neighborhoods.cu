@@ -14,6 +14,9 @@ constexpr int threads_a_block = 128;
 // before the rest of them is asked for.
 constexpr int chunk = 8;
 
+// Of columns: behind a list's last.
+constexpr std::uint32_t no_cell = 0xffffffffU;
+
 std::int64_t blocks_of(std::int64_t threads) {
   return (threads + threads_a_block - 1) / threads_a_block;
 }
@@ -37,7 +40,7 @@ __global__ void scatter_kernel(TreeView<T, Id> tree, RowTable<T> table, std::int
   const T* x = tree.coordinates + begin * tree.dim;
   for (std::int64_t i = threadIdx.x % 32; i < count; i += 32) {
     const auto row = static_cast<std::int64_t>(tree.rows[begin + i]);
-    numbers[begin + i] = row;
+    if (numbers != nullptr) numbers[begin + i] = row;
     if (table.values == nullptr) continue;
     for (std::int64_t j = 0; j < tree.dim; ++j) table.values[row * table.stride + j] = x[j * count + i];
   }
@@ -71,14 +74,44 @@ __device__ void load_row(const RowTable<T>& table, std::int64_t row, T (&to)[dim
   }
 }
 
+__device__ double not_a_number() {
+  return __longlong_as_double(-1);
+}
+
 struct Viewpoint {
   bool given;
   double at[3];
 };
 
+Viewpoint viewpoint_of(const double* viewpoint, std::int64_t dim) {
+  Viewpoint from{viewpoint != nullptr, {}};
+  for (std::int64_t j = 0; j < dim && from.given; ++j) from.at[j] = viewpoint[j];
+  return from;
+}
+
+// A row's normal and curvature, NaN where there is none: one sector, whole, wherever the row is.
+template <int dim, class T>
+__device__ void write_plane(const PlaneFit<dim>& fit, bool enough, std::int64_t row, const T* center,
+                            const Viewpoint& viewpoint, double* planes) {
+  double plane[plane_values];
+  KITH_UNROLL
+  for (double& v : plane) v = not_a_number();
+  double normal[dim];
+  double share = 0;
+  if (enough && fit.solve(normal, share)) {
+    orient<dim>(normal, center, viewpoint.given ? viewpoint.at : nullptr);
+    KITH_UNROLL
+    for (int j = 0; j < dim; ++j) plane[j] = normal[j];
+    plane[3] = share;
+  }
+  auto* to = reinterpret_cast<double2*>(planes + row * plane_values);
+  to[0] = make_double2(plane[0], plane[1]);
+  to[1] = make_double2(plane[2], plane[3]);
+}
+
 template <int dim, class T>
 __global__ void __launch_bounds__(threads_a_block)
-    fit_kernel(Lists<T> lists, RowTable<T> table, Viewpoint viewpoint, double* normals, double* curvature) {
+    fit_kernel(Lists<T> lists, RowTable<T> table, Viewpoint viewpoint, double* planes) {
   const std::int64_t i = thread_number();
   if (i >= lists.count) return;
   const std::int64_t row = lists.numbers[i];
@@ -101,13 +134,82 @@ __global__ void __launch_bounds__(threads_a_block)
     }
     if (rows[chunk - 1] < 0) break;
   }
-  double normal[dim];
-  double share = 0;
-  if (found < dim || !fit.solve(normal, share)) return;
-  orient<dim>(normal, center, viewpoint.given ? viewpoint.at : nullptr);
+  write_plane<dim>(fit, found >= dim, row, center, viewpoint, planes);
+}
+
+// Neighbours in the tree's order are near in memory, too.
+template <int dim>
+__global__ void __launch_bounds__(threads_a_block, 6)
+    fit_columns_kernel(Columns columns, Viewpoint viewpoint, double* planes) {
+  const std::int64_t i = thread_number();
+  if (i >= columns.count) return;
+  const float4 self = columns.points[columns.first + i];
+  const float center[3] = {self.x, self.y, self.z};
+  const std::uint32_t* cell = columns.cells + i;
+  std::uint32_t places[chunk];
   KITH_UNROLL
-  for (int j = 0; j < dim; ++j) normals[row * dim + j] = normal[j];
-  curvature[row] = share;
+  for (int c = 0; c < chunk; ++c) places[c] = c < columns.k ? cell[c * columns.count] : no_cell;
+  PlaneFit<dim> fit;
+  std::int64_t found = 0;
+  for (std::int64_t from = 0; from < columns.k; from += chunk) {
+    float4 near[chunk];
+    bool has[chunk];
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      has[c] = places[c] != no_cell;  // nor are those behind it
+      near[c] = has[c] ? columns.points[places[c]] : self;
+    }
+    // The next are on their way meanwhile.
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      const std::int64_t at = from + chunk + c;
+      places[c] = at < columns.k ? cell[at * columns.count] : no_cell;
+    }
+    KITH_UNROLL
+    for (int c = 0; c < chunk; ++c) {
+      if (!has[c]) continue;
+      const float point[3] = {near[c].x, near[c].y, near[c].z};
+      fit.add(point, center);
+      ++found;
+    }
+  }
+  write_plane<dim>(fit, found >= dim, __float_as_uint(self.w), center, viewpoint, planes);
+}
+
+// A thread a value, so that they are written side by side.
+__global__ void split_kernel(const double* planes, std::int64_t rows, std::int64_t dim, double* normals,
+                             double* curvature) {
+  const std::int64_t i = thread_number();
+  if (i < rows * dim) {
+    normals[i] = planes[i / dim * plane_values + i % dim];
+  } else if (i < rows * (dim + 1)) {
+    const std::int64_t row = i - rows * dim;
+    curvature[row] = planes[row * plane_values + 3];
+  }
+}
+
+__global__ void reduce_columns_kernel(Columns columns, double* mean, double* farthest, std::int64_t* counts) {
+  const std::int64_t i = thread_number();
+  if (i >= columns.count) return;
+  const std::int64_t row = __float_as_uint(columns.points[columns.first + i].w);
+  double sum = 0;
+  double last = 0;
+  std::int64_t found = 0;
+  for (; found < columns.k; ++found) {
+    const std::uint32_t distance = columns.cells[found * columns.count + i];
+    if (distance == no_cell) break;
+    last = static_cast<double>(__uint_as_float(distance));
+    sum += last;
+  }
+  if (counts != nullptr) counts[row] = found;
+  if (found == 0) return;
+  if (mean != nullptr) mean[row] = sum / static_cast<double>(found);
+  if (farthest != nullptr) farthest[row] = last;
+}
+
+__global__ void rows_kernel(const float4* points, std::int64_t* numbers, std::int64_t count) {
+  const std::int64_t i = thread_number();
+  if (i < count) numbers[i] = __float_as_uint(points[numbers[i]].w);
 }
 
 template <class T>
@@ -163,14 +265,19 @@ void gather_queries(const RowTable<T>& table, const std::int64_t* numbers, std::
   cuda::check_launch("gather_queries");
 }
 
+void rows_of_places(const float4* points, std::int64_t* numbers, std::int64_t count, cudaStream_t stream) {
+  rows_kernel<<<static_cast<unsigned>(blocks_of(count)), threads_a_block, 0, stream>>>(points, numbers,
+                                                                                       count);
+  cuda::check_launch("rows_of_places");
+}
+
 template <class T>
 void fit_planes(const Lists<T>& lists, const RowTable<T>& table, std::int64_t dim, const double* viewpoint,
-                double* normals, double* curvature, cudaStream_t stream) {
-  Viewpoint from{viewpoint != nullptr, {}};
-  for (std::int64_t j = 0; j < dim && from.given; ++j) from.at[j] = viewpoint[j];
+                double* planes, cudaStream_t stream) {
+  const Viewpoint from = viewpoint_of(viewpoint, dim);
   const auto launch = [&](auto kernel) {
     kernel<<<static_cast<unsigned>(blocks_of(lists.count)), threads_a_block, 0, stream>>>(lists, table, from,
-                                                                                          normals, curvature);
+                                                                                          planes);
     cuda::check_launch("fit_planes");
   };
   if (dim == 2) {
@@ -178,6 +285,36 @@ void fit_planes(const Lists<T>& lists, const RowTable<T>& table, std::int64_t di
   } else {
     launch(fit_kernel<3, T>);
   }
+}
+
+void fit_planes(const Columns& columns, std::int64_t dim, const double* viewpoint, double* planes,
+                cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    kernel<<<static_cast<unsigned>(blocks_of(columns.count)), threads_a_block, 0, stream>>>(
+        columns, viewpoint_of(viewpoint, dim), planes);
+    cuda::check_launch("fit_planes");
+  };
+  if (dim == 2) {
+    launch(fit_columns_kernel<2>);
+  } else {
+    launch(fit_columns_kernel<3>);
+  }
+}
+
+void split_planes(const double* planes, std::int64_t rows, std::int64_t dim, double* normals,
+                  double* curvature, cudaStream_t stream) {
+  if (rows == 0) return;
+  const std::int64_t values = rows * (dim + (curvature != nullptr ? 1 : 0));
+  split_kernel<<<static_cast<unsigned>(blocks_of(values)), threads_a_block, 0, stream>>>(planes, rows, dim,
+                                                                                         normals, curvature);
+  cuda::check_launch("split_planes");
+}
+
+void reduce_distances(const Columns& columns, double* mean, double* farthest, std::int64_t* counts,
+                      cudaStream_t stream) {
+  reduce_columns_kernel<<<static_cast<unsigned>(blocks_of(columns.count)), threads_a_block, 0, stream>>>(
+      columns, mean, farthest, counts);
+  cuda::check_launch("reduce_distances");
 }
 
 template <class T>
@@ -196,7 +333,7 @@ void reduce_distances(const Lists<T>& lists, double* mean, double* farthest, std
   template void gather_queries(const RowTable<T>&, const std::int64_t*, std::int64_t, std::int64_t, T*, \
                                cudaStream_t);                                                           \
   template void fit_planes(const Lists<T>&, const RowTable<T>&, std::int64_t, const double*, double*,   \
-                           double*, cudaStream_t);                                                      \
+                           cudaStream_t);                                                               \
   template void reduce_distances(const Lists<T>&, double*, double*, std::int64_t*, cudaStream_t)
 KITH_FOR(float);
 KITH_FOR(double);

@@ -16,7 +16,7 @@ struct RowTable {
   std::int64_t stride;
 };
 
-/// Writes every point of a tree into a table, and its row into numbers[place].
+/// Writes every point of a tree into a table, and its row into numbers[place]; null: not asked for.
 template <class T, class Id>
 void scatter_points(const TreeView<T, Id>& tree, const RowTable<T>& table, std::int64_t* numbers,
                     cudaStream_t stream);
@@ -39,14 +39,40 @@ struct Lists {
   bool without_self;  ///< lists hold k entries, one of which may be the row itself, which does not count
 };
 
-/// Normals and curvature by the caller's row; left as they are where there is none. `viewpoint` may be null.
+/// What a search by groups left of the points in places [first, first + count) (GroupSearch::cells): entry r
+/// of the i-th at [r * count + i].
+struct Columns {
+  const float4* points;  ///< of the tree, (x, y, z, row)
+  const std::uint32_t* cells;
+  std::int64_t first;
+  std::int64_t count;
+  std::int64_t k;
+};
+
+/// numbers[i] = the row of the point in the place numbers[i].
+void rows_of_places(const float4* points, std::int64_t* numbers, std::int64_t count, cudaStream_t stream);
+
+/// What planes take: by the caller's row, the normal's values and in the last place the curvature; NaN where
+/// there is none.
+inline constexpr std::int64_t plane_values = 4;
+
+/// Planes of some rows; the others' are left as they are. `viewpoint` may be null.
 template <class T>
 void fit_planes(const Lists<T>& lists, const RowTable<T>& table, std::int64_t dim, const double* viewpoint,
-                double* normals, double* curvature, cudaStream_t stream);
+                double* planes, cudaStream_t stream);
+/// The same of columns of places.
+void fit_planes(const Columns& columns, std::int64_t dim, const double* viewpoint, double* planes,
+                cudaStream_t stream);
+/// Planes as [rows, dim] and [rows]; `curvature` may be null.
+void split_planes(const double* planes, std::int64_t rows, std::int64_t dim, double* normals,
+                  double* curvature, cudaStream_t stream);
 
 /// Mean distance, the farthest and the number of neighbours by the caller's row; each may be null.
 template <class T>
 void reduce_distances(const Lists<T>& lists, double* mean, double* farthest, std::int64_t* counts,
+                      cudaStream_t stream);
+/// The same of columns of distances.
+void reduce_distances(const Columns& columns, double* mean, double* farthest, std::int64_t* counts,
                       cudaStream_t stream);
 
 }  // namespace kith::point_tree

@@ -114,14 +114,6 @@ class Borrowed {
   bool whole_ = false;
 };
 
-// The largest T that is not above a radius.
-template <class T>
-T round_down(double radius) {
-  const auto value = static_cast<T>(radius);
-  if (static_cast<double>(value) <= radius) return value;
-  return std::nextafter(value, -std::numeric_limits<T>::infinity());
-}
-
 int device_of(const Execution& execution) {
   return execution.devices.front().ordinal;
 }
@@ -211,7 +203,7 @@ class NearestSearch {
     plan();
     if (self() && tree_.points < tree_.rows) clear_others();
     if (count_ == 0) return;
-    if (regime_ == Regime::groups) pack();
+    if (regime_ == Regime::groups) packed_ = PackedArrays(tree_, *there_, stream_);
     for (std::int64_t first = 0; first < count_; first += batch_) {
       search_batch(first, std::min(batch_, count_ - first));
     }
@@ -222,9 +214,8 @@ class NearestSearch {
   void plan() {
     const std::uint64_t limit = memory_limit();
     std::uint64_t fixed = 1U << 20U;
-    const auto packed = static_cast<std::uint64_t>(tree_.points) * sizeof(float4) +
-                        static_cast<std::uint64_t>(tree_.nodes * node_width) * sizeof(cuda::PackedChild);
     if (regime_ == Regime::groups) {
+      const std::uint64_t packed = PackedArrays::bytes(tree_);
       if (packed + fixed < limit / 2) {
         fixed += packed;
       } else {
@@ -324,15 +315,6 @@ class NearestSearch {
     s.radius = radius_;
     s.answer.k = out_.k;
     return s;
-  }
-
-  void pack() {
-    if constexpr (sizeof(T) == 4) {
-      packed_points_ = cuda::Buffer<float4>(tree_.points, stream_);
-      packed_nodes_ = cuda::Buffer<cuda::PackedChild>(tree_.nodes * node_width, stream_);
-      cuda::pack_tree(there_->view<float, std::uint32_t>(tree_), packed_points_.data(), packed_nodes_.data(),
-                      stream_);
-    }
   }
 
   cuda::DeviceRows place_queries(std::int64_t first, std::int64_t count) {
@@ -435,8 +417,7 @@ class NearestSearch {
   void search_groups(std::int64_t first, std::int64_t count, cuda::WarpSearch<T>& warps,
                      const cuda::HandedOn& unanswered_list) {
     if constexpr (sizeof(T) == 4) {
-      cuda::GroupSearch g{};
-      g.tree = {packed_points_.data(), packed_nodes_.data(), tree_.points};
+      cuda::GroupSearch g = group_search(tree_, packed_, radius_);
       g.first = self() ? first : 0;
       g.count = count;
       if (!self()) {
@@ -446,15 +427,7 @@ class NearestSearch {
         g.queries = gathered_.data();
         g.usable = w_->counts.data() + usable;
       }
-      g.manhattan = warps.manhattan;
-      g.rooted = warps.rooted;
       g.include_self = !warps.exclude;
-      g.radius = radius_;
-      const float scale = 1 + static_cast<float>(tree_.dim + 8) * 0x1p-22F;
-      const float tiny = static_cast<float>(tree_.dim + 8) * 0x1p-147F;
-      g.limit = radius_ * scale + tiny;
-      if (g.rooted) g.limit = g.limit * g.limit * scale + tiny;
-      g.stack = cuda::group_stack(tree_.levels);
       g.answer = warps.answer;
       g.answer.first = first;
       g.unanswered = unanswered_list;
@@ -465,8 +438,8 @@ class NearestSearch {
       warps.order = unanswered_list.queries;
       warps.device_count = unanswered_list.count;
       if (self()) {
-        warps.queries = {packed_points_.data(), Dtype::f32, 4};
-        warps.numbers = &packed_points_.data()->w;
+        warps.queries = {packed_.points.data(), Dtype::f32, 4};
+        warps.numbers = &packed_.points.data()->w;
         warps.number_stride = 4;
         warps.answer.first = first;
       }
@@ -478,7 +451,7 @@ class NearestSearch {
     cuda::WarpMemory memory = cuda::warp_memory(search, tree_.levels, device_);
     memory.warps = std::min(memory.warps, std::max<std::int64_t>(4, most_warps_));
     // How many it will be the device knows: seldom many.
-    if (search.device_count != nullptr) memory.warps = std::min<std::int64_t>(memory.warps, 1 << 13);
+    if (search.device_count != nullptr) memory.warps = std::min<std::int64_t>(memory.warps, 1 << 12);
     const std::int64_t bytes = memory.warps * (memory.scratch + memory.list);
     if (bytes > 0) scratch_.reserve(bytes, stream_);
     cuda::search_warps(search, tree_.levels, memory, scratch_.data(), device_, stream_);
@@ -572,8 +545,8 @@ class NearestSearch {
     std::int64_t* indices = nullptr;
     T* distances = nullptr;
   } whole_;
-  cuda::Buffer<float4> packed_points_, gathered_;
-  cuda::Buffer<cuda::PackedChild> packed_nodes_;
+  PackedArrays packed_;
+  cuda::Buffer<float4> gathered_;
   cuda::Buffer<unsigned char> uploaded_, sorting_, scratch_;
   cuda::Buffer<std::uint32_t> keys_, order_;
   cuda::Buffer<std::int64_t> lists_, indices_, whole_indices_;
@@ -796,6 +769,30 @@ Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, boo
   }
   if (groups) return Regime::groups;
   return own || (queries >= least_sorted && queries < most_sorted) ? Regime::sorted_warps : Regime::warps;
+}
+
+std::uint64_t PackedArrays::bytes(const Tree& tree) {
+  return static_cast<std::uint64_t>(tree.points) * sizeof(float4) +
+         static_cast<std::uint64_t>(tree.nodes * node_width) * sizeof(cuda::PackedChild);
+}
+
+PackedArrays::PackedArrays(const Tree& tree, const DeviceTree& there, cudaStream_t stream)
+    : points(tree.points, stream), nodes(tree.nodes * node_width, stream) {
+  cuda::pack_tree(there.view<float, std::uint32_t>(tree), points.data(), nodes.data(), stream);
+}
+
+cuda::GroupSearch group_search(const Tree& tree, const PackedArrays& packed, float radius) {
+  cuda::GroupSearch search{};
+  search.tree = {packed.points.data(), packed.nodes.data(), tree.points};
+  search.manhattan = tree.metric == Metric::manhattan;
+  search.rooted = tree.metric == Metric::euclidean;
+  search.radius = radius;
+  const float scale = 1 + static_cast<float>(tree.dim + 8) * 0x1p-22F;
+  const float tiny = static_cast<float>(tree.dim + 8) * 0x1p-147F;
+  search.limit = radius * scale + tiny;
+  if (search.rooted) search.limit = search.limit * search.limit * scale + tiny;
+  search.stack = cuda::group_stack(tree.levels);
+  return search;
 }
 
 SearchStatistics nearest_on_device(const Tree& tree, const Asked& asked, double radius,

@@ -1,9 +1,14 @@
 // How a tree is searched on a device.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "cuda/runtime.hpp"
+#include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/functions.hpp"
+#include "point_tree/cuda/search_kernels.hpp"
 
 namespace kith::point_tree {
 
@@ -18,5 +23,26 @@ enum class Regime : std::uint8_t {
 /// are the tree's own rows.
 Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own);
 const char* name(Regime regime);
+
+/// A float tree as groups of queries read it.
+struct PackedArrays {
+  PackedArrays() = default;
+  PackedArrays(const Tree& tree, const DeviceTree& there, cudaStream_t stream);
+  static std::uint64_t bytes(const Tree& tree);
+
+  cuda::Buffer<float4> points;
+  cuda::Buffer<cuda::PackedChild> nodes;
+};
+
+/// What a search by groups asks of a tree, whatever its queries and its answer. `radius`: of round_down().
+cuda::GroupSearch group_search(const Tree& tree, const PackedArrays& packed, float radius);
+
+/// The largest T that is not above a radius.
+template <class T>
+T round_down(double radius) {
+  const auto value = static_cast<T>(radius);
+  if (static_cast<double>(value) <= radius) return value;
+  return std::nextafter(value, -std::numeric_limits<T>::infinity());
+}
 
 }  // namespace kith::point_tree

@@ -189,7 +189,10 @@ __device__ __half2 half2_of(unsigned bits) {
   return both;
 }
 
-template <int K, bool manhattan>
+// What is left of a search: indices and distances, or columns (GroupSearch::cells).
+enum class Output { answer, places, distances };
+
+template <int K, bool manhattan, Output output>
 class Group {
  public:
   __device__ Group(const GroupSearch& search, unsigned char* memory)
@@ -299,6 +302,9 @@ class Group {
       for (int i = 0; i < static_cast<int>(s_.answer.k); ++i) slots_[i * 33 + lane_] = none;
     }
     if (dead_ && real) {
+      if constexpr (output != Output::answer) {
+        for (std::int64_t rank = 0; rank < s_.answer.k; ++rank) column()[rank * s_.column] = everyone;
+      }
       s_.unanswered.queries[atomicAdd(s_.unanswered.count, 1ULL)] =
           self ? first_ + lane_ : static_cast<std::int64_t>(__float_as_uint(query_.w));
     }
@@ -684,7 +690,7 @@ class Group {
 #pragma unroll 1
       while (__any_sync(everyone, (mask | nonempty_) != 0)) {
         const std::uint32_t key = next_of(mask, from);
-        if (key != no_key) insert(evaluate(candidate(key)), static_cast<int>(s_.answer.k));
+        if (key != no_key) insert(evaluate(candidate(key), key), static_cast<int>(s_.answer.k));
       }
       __syncwarp();
       return;
@@ -709,20 +715,34 @@ class Group {
   }
 
   // The canonical distance (distance/cuda/canonical.cuh for at most three dimensions: absent axes add 0)
-  // above the row.
-  __device__ unsigned long long evaluate(const float4& p) const {
+  // above the row, or above the place where places are asked for.
+  __device__ unsigned long long evaluate(const float4& p, std::uint32_t key) const {
     const double sum = __dadd_rn(__dadd_rn(term<manhattan>(query_.x, p.x), term<manhattan>(query_.z, p.z)),
                                  term<manhattan>(query_.y, p.y));
     const float distance = __double2float_rn(s_.rooted ? __dsqrt_rn(sum) : sum);
     if (distance > s_.radius) return none;
-    return static_cast<unsigned long long>(__float_as_uint(distance)) << 32U | __float_as_uint(p.w);
+    const std::uint32_t low =
+        output == Output::places ? static_cast<std::uint32_t>(place_of(key)) : __float_as_uint(p.w);
+    return static_cast<unsigned long long>(__float_as_uint(distance)) << 32U | low;
+  }
+
+  // Of two places at one distance the row decides.
+  __device__ bool before(unsigned long long a, unsigned long long b) const {
+    if (output != Output::places || b == none ||
+        static_cast<unsigned>(a >> 32U) != static_cast<unsigned>(b >> 32U)) {
+      return a < b;
+    }
+    const auto row = [&](unsigned long long key) {
+      return __float_as_uint(s_.tree.points[key & 0xffffffffU].w);
+    };
+    return row(a) < row(b);
   }
 
   // Into `count` sorted slots, the last of which is dropped.
   __device__ void insert(unsigned long long one, int count) {
     unsigned long long* slot = slots_ + (count - 1) * 33 + lane_;
-    if (one >= *slot) return;
-    for (; slot >= slots_ + 33 && slot[-33] > one; slot -= 33) *slot = slot[-33];
+    if (!before(one, *slot)) return;
+    for (; slot >= slots_ + 33 && before(one, slot[-33]); slot -= 33) *slot = slot[-33];
     *slot = one;
   }
 
@@ -744,7 +764,7 @@ class Group {
       next = candidate(i + 1 < k ? static_cast<std::uint32_t>(slots_[(i + 1) * 33 + lane_])
                                  : (extra ? dropped_[0] : no_key));
       if (i < k) slots_[i * 33 + lane_] = none;
-      if (key != no_key) insert(evaluate(p), i < k ? i + 1 : k);
+      if (key != no_key) insert(evaluate(p, key), i < k ? i + 1 : k);
     }
     __syncwarp();
   }
@@ -764,9 +784,23 @@ class Group {
     guess_ = lanes == 0 ? 0.0f : fmaxf(spread_ * all / static_cast<float>(lanes), sum_above(0));
   }
 
-  // A query's cells side by side, eight lanes a query.
+  __device__ std::uint32_t* column() const {
+    return s_.cells + (first_ + lane_ - s_.answer.first);
+  }
+
+  // A query's cells side by side, eight lanes a query; of columns those of one rank.
   __device__ void write(unsigned answered) {
     const int k = static_cast<int>(s_.answer.k);
+    if constexpr (output != Output::answer) {
+      std::uint32_t* cell = column();
+#pragma unroll 1
+      for (int rank = 0; rank < k && (answered >> lane_ & 1U) != 0; ++rank, cell += s_.column) {
+        const unsigned long long key = slots_[rank * 33 + lane_];
+        *cell = static_cast<std::uint32_t>(output == Output::places ? key : key >> 32U);
+      }
+      __syncwarp();
+      return;
+    }
     const std::int64_t answer =
         s_.answer.by_place ? first_ + lane_ - s_.answer.first : std::int64_t{__float_as_uint(query_.w)};
 #pragma unroll 1
@@ -827,7 +861,7 @@ class Group {
   unsigned kept_ = 0;
 };
 
-template <int K, bool manhattan>
+template <int K, bool manhattan, Output output>
 __global__ void __launch_bounds__(warps_a_block<K> * 32, blocks_at_once<K>)
     group_kernel(const __grid_constant__ GroupSearch search) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -841,20 +875,20 @@ __global__ void __launch_bounds__(warps_a_block<K> * 32, blocks_at_once<K>)
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * warps_a_block<K> * search.groups_a_warp;
   const std::int64_t end = 32 * (block + warps_a_block<K> * search.groups_a_warp);
   last = end < last ? end : last;
-  Group<K, manhattan> group(search, memory + warp * shared_bytes<K>(search.stack));
+  Group<K, manhattan, output> group(search, memory + warp * shared_bytes<K>(search.stack));
 #pragma unroll 1
   for (std::int64_t first = 32 * (block + warp); first < last; first += 32 * warps_a_block<K>) {
     group.run(search.first + first, last - first < 32 ? static_cast<int>(last - first) : 32);
   }
 }
 
-template <int K, bool manhattan>
+template <int K, bool manhattan, Output output>
 void launch(const GroupSearch& search, int device, cudaStream_t stream) {
   const std::size_t bytes = static_cast<std::size_t>(warps_a_block<K>) * shared_bytes<K>(search.stack);
-  allow_shared(group_kernel<K, manhattan>, warps_a_block<K> * 32, bytes, device);
+  allow_shared(group_kernel<K, manhattan, output>, warps_a_block<K> * 32, bytes, device);
   const std::int64_t queries = 32 * warps_a_block<K> * search.groups_a_warp;
-  group_kernel<K, manhattan><<<static_cast<unsigned>((search.count + queries - 1) / queries),
-                               warps_a_block<K> * 32, bytes, stream>>>(search);
+  group_kernel<K, manhattan, output><<<static_cast<unsigned>((search.count + queries - 1) / queries),
+                                       warps_a_block<K> * 32, bytes, stream>>>(search);
   check_launch("group_kernel");
 }
 
@@ -918,10 +952,15 @@ void search_groups(GroupSearch search, int device, cudaStream_t stream) {
   const std::int64_t longest = search.queries == nullptr ? 8 : 16;  // the first guess costs others more
   search.groups_a_warp = std::clamp<std::int64_t>(groups / (at_once * 2), 1, longest);
   const auto go = [&]<int K>() {
-    if (search.manhattan)
-      launch<K, true>(search, device, stream);
-    else
-      launch<K, false>(search, device, stream);
+    if (search.cells == nullptr) {
+      search.manhattan ? launch<K, true, Output::answer>(search, device, stream)
+                       : launch<K, false, Output::answer>(search, device, stream);
+    } else if (!search.places) {
+      search.manhattan ? launch<K, true, Output::distances>(search, device, stream)
+                       : launch<K, false, Output::distances>(search, device, stream);
+    } else {  // of which planes are made, in euclidean space
+      launch<K, false, Output::places>(search, device, stream);
+    }
   };
   if (search.answer.k <= 8)
     go.template operator()<8>();

@@ -62,6 +62,12 @@ struct GroupSearch {
   int stack;                   ///< entries, of group_stack()
   std::int64_t groups_a_warp;  ///< set by search_groups()
   Answer<float> answer;
+  // Not null: what reductions read instead of indices and distances, entry r of the query in place p at
+  // [r * column + p - answer.first], all ones where there is none. With `places` where the r-th neighbour
+  // lies among the tree's points (not for manhattan), else its distance's bits.
+  std::uint32_t* cells;
+  std::int64_t column;
+  bool places;
   HandedOn unanswered;         ///< those that kept more than there is room for: numbers, or places of points
   unsigned long long* counts;  ///< [count_slots][2]: pairs tested, candidates kept
 };
@@ -112,7 +118,7 @@ struct WarpSearch {
   unsigned long long* nan_queries;  ///< a counter
   unsigned long long* counts;       ///< as in GroupSearch; may be null
   // With `report`, host memory: the last block writes the sums of `counts`, pairs and candidates, and the
-  // `others` counters behind them there, and sets all to 0. `arrived` is 0 before and after.
+  // `others` counters (at most 30) behind them there, and sets all to 0. `arrived` is 0 before and after.
   unsigned long long* report;
   int others;
   unsigned* arrived;

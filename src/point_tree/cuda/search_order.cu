@@ -18,6 +18,14 @@ unsigned blocks_for(std::int64_t count) {
   return static_cast<unsigned>((count + threads - 1) / threads);
 }
 
+// Bit b of ten to bit 3 b.
+__device__ std::uint32_t every_third(std::uint32_t bits) {
+  bits = (bits | bits << 16U) & 0x030000ffU;
+  bits = (bits | bits << 8U) & 0x0300f00fU;
+  bits = (bits | bits << 4U) & 0x030c30c3U;
+  return (bits | bits << 2U) & 0x09249249U;
+}
+
 template <class E>
 __global__ void __launch_bounds__(threads)
     place_kernel(const E* queries, std::int64_t stride, std::int64_t dim, std::int64_t count,
@@ -37,6 +45,10 @@ __global__ void __launch_bounds__(threads)
       const double at = (widen(q[box.axis[a]]) - box.lower[a]) * box.scale[a];
       const double most = (1 << box.bits) - 1;
       const auto cell = static_cast<std::uint32_t>(fmin(fmax(at, 0.0), most));
+      if (box.axes == 3) {
+        code |= every_third(cell) << a;
+        continue;
+      }
       for (int b = 0; b < box.bits; ++b) code |= (cell >> b & 1U) << (b * box.axes + a);
     }
     if (box.axes == 3) code = along_hilbert(code, box.bits, table);

@@ -22,6 +22,8 @@ constexpr unsigned everyone = 0xffffffffU;
 constexpr int warps_a_block = 4;
 constexpr std::int64_t most = INT64_MAX;
 constexpr std::int64_t node_waits = -1;
+// Entries up to which a walk takes the nearest first. Above, those that came last.
+constexpr int most_unordered = 80;
 
 template <class T>
 struct Waiting {
@@ -393,6 +395,7 @@ class Collector {
   std::int64_t to_ = 0;
 };
 
+// D: the dimension, where the compiler knows it, else 0.
 template <class T, int D, class List>
 class Walk {
  public:
@@ -456,6 +459,11 @@ class Walk {
     return s_.tree.dim;
   }
 
+  __device__ T coordinate(std::int64_t j) const {
+    if constexpr (D > 0) return kept_[j];
+    return query_[j];
+  }
+
   __device__ T value(std::int64_t at) const {
     const void* data = s_.queries.data;
     switch (s_.queries.dtype) {
@@ -480,6 +488,10 @@ class Walk {
       query_[j] = x;
     }
     __syncwarp();
+    if constexpr (D > 0) {
+#pragma unroll
+      for (int j = 0; j < D; ++j) kept_[j] = query_[j];
+    }
     if (__any_sync(everyone, nan)) return Sort::nan;
     return __any_sync(everyone, endless) ? Sort::endless : Sort::finite;
   }
@@ -495,55 +507,87 @@ class Walk {
     }
   }
 
+  // A lower bound as an integer in the same order, if not as fine.
+  __device__ static unsigned rank_of(float low) {
+    return __float_as_uint(low);
+  }
+  __device__ static unsigned rank_of(double low) {
+    return static_cast<unsigned>(__double_as_longlong(low) >> 32);
+  }
+
   __device__ void walk() {
     int top = 1;
     if (lane_ == 0) stack_[0] = {0, 0, node_waits};
     __syncwarp();
+#pragma unroll 1
     while (top > 0) {
       // Most of what waits is left out in the end: 32 entries are looked at together.
-      const unsigned near = __ballot_sync(everyone, lane_ < top && stack_[top - 1 - lane_].low <= limit_);
+      const T low = lane_ < top ? stack_[top - 1 - lane_].low : T{0};
+      const unsigned near = __ballot_sync(everyone, lane_ < top && low <= limit_);
       if (near == 0) {
         top = top > 32 ? top - 32 : 0;
         continue;
       }
-      const unsigned behind = near & (near - 1);
-      const int next = top - __ffs(static_cast<int>(behind));  // where one more is
-      top -= __ffs(static_cast<int>(near));
-      const Waiting<T> one = stack_[top];
-      if (one.count != node_waits) {
-        if (one.count > 32) {
-          for (std::int64_t at = 0; at < one.count; at += 32) scan(one.begin, one.count, at + lane_);
-        } else if (one.count >= 0) {
-          // A second leaf for the lanes that the first leaves over.
-          std::int64_t begin = one.begin;
-          std::int64_t count = one.count;
-          std::int64_t point = lane_;
-          if (behind != 0) {
-            const Waiting<T> other = stack_[next];
-            if (other.count >= 0 && other.count <= 32 - one.count) {
-              top = next;
-              if (lane_ >= one.count) {
-                begin = other.begin;
-                count = other.count;
-                point -= one.count;
-              }
-            }
-          }
-          scan(begin, count, point);
-        } else {
-          take_identical(one.begin, -2 - one.count);
+      // The nearest of them and the next, whose places the last two then take; if much waits, the last two,
+      // so that it will not be much more.
+      const bool best_first = top <= most_unordered;
+      int at = __ffs(static_cast<int>(near)) - 1;
+      int then = __ffs(static_cast<int>(near & (near - 1))) - 1;  // -1: no other
+      if (best_first) {
+        unsigned rank = near >> lane_ & 1U ? rank_of(low) : ~0U;
+        at = __ffs(static_cast<int>(near &
+                                    __ballot_sync(everyone, rank == __reduce_min_sync(everyone, rank)))) -
+             1;
+        if (lane_ == at) rank = ~0U;
+        const unsigned others = near & ~(1U << at);
+        then = __ffs(static_cast<int>(others &
+                                      __ballot_sync(everyone, rank == __reduce_min_sync(everyone, rank)))) -
+               1;
+      }
+      at = top - 1 - at;
+      then = top - 1 - then;  // top: no other
+      const Waiting<T> one = stack_[at];
+      Waiting<T> other{};
+      if (then < top) other = stack_[then];
+      __syncwarp();
+      const auto take = [&](bool both) {
+        if (!best_first) {
+          top = both ? then : at;
+          return;
         }
+        // The last ones that stay, to the gaps in front of them.
+        const int taken = both ? 2 : 1;
+        const int high = both && then > at ? then : at;
+        const int gap = lane_ == 0 ? high : (then > at ? at : then);
+        const int from = lane_ == 0 || high == top - 2 ? top - 1 : top - 2;
+        if (lane_ < taken && gap < top - taken) stack_[gap] = stack_[from];
+        top -= taken;
+        __syncwarp();
+      };
+      if (one.count == node_waits) {
+        const bool both = then < top && other.count == node_waits && top < 40;
+        take(both);
+        visit(one.begin, other.begin, both, top);
         continue;
       }
-      bool both = false;
-      Waiting<T> other{};
-      if (behind != 0 && top < 40) {
-        other = stack_[next];
-        both = other.count == node_waits;
-        if (both) top = next;
+      if (one.count < 0) {
+        take(false);
+        take_identical(one.begin, -2 - one.count);
+        continue;
       }
-      __syncwarp();
-      visit(one.begin, other.begin, both, top);
+      // A second leaf for the lanes that the first leaves over.
+      std::int64_t begin = one.begin;
+      std::int64_t count = one.count;
+      std::int64_t point = lane_;
+      const bool both = then < top && other.count >= 0 && other.count <= 32 - one.count;
+      take(both);
+      if (both && lane_ >= one.count) {
+        begin = other.begin;
+        count = other.count;
+        point -= one.count;
+      }
+#pragma unroll 1
+      for (std::int64_t done = 0; done < one.count; done += 32, point += 32) scan(begin, count, point);
     }
   }
 
@@ -560,7 +604,7 @@ class Walk {
     T low = 0;
 #pragma unroll
     for (std::int64_t j = 0; j < dim(); ++j) {
-      const T q = query_[j];
+      const T q = coordinate(j);
       const T under = less(lower[j * node_width + c], q);
       const T over = less(q, upper[j * node_width + c]);
       T out = under > over ? under : over;
@@ -569,22 +613,25 @@ class Walk {
     }
     const bool passes = (lane_ < node_width || both) && c < children && low <= limit_;
     const unsigned mask = __ballot_sync(everyone, passes);
-    // The nearest comes to lie on top, each node's children among themselves: how many are farther, of 16
-    // that are looked at side by side, those left out being the farthest.
-    const Order key = passes ? order_of(low) : static_cast<Order>(-1);
-    const int half = lane_ & 16;
-    int farther = 0;
+    int place = __popc(mask & ((1U << lane_) - 1U));
+    if (top + __popc(mask) > most_unordered) {
+      // The nearest comes to lie on top, each node's children among themselves: how many are farther, of 16
+      // that are looked at side by side, those left out being the farthest.
+      const Order key = passes ? order_of(low) : static_cast<Order>(-1);
+      const int half = lane_ & 16;
+      int farther = 0;
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(node_width); ++i) {
-      const Order its = __shfl_sync(everyone, key, half + i);
-      farther += its > key || (its == key && i > c);
+      for (int i = 0; i < static_cast<int>(node_width); ++i) {
+        const Order its = __shfl_sync(everyone, key, half + i);
+        farther += its > key || (its == key && i > c);
+      }
+      const int others = __popc(mask >> 16U);  // of the second node, which lie below
+      const int here = half != 0 ? others : __popc(mask & 0xffffU);
+      place = farther - (static_cast<int>(node_width) - here) + (half != 0 ? 0 : others);
     }
-    const int others = __popc(mask >> 16U);  // of the second node, which lie below
-    const int here = half != 0 ? others : __popc(mask & 0xffffU);
-    const int below = farther - (static_cast<int>(node_width) - here) + (half != 0 ? 0 : others);
     if (passes) {
       const std::int64_t count = end - begin;
-      stack_[top + below] = {
+      stack_[top + place] = {
           low, child >= 0 ? child : begin,
           child >= 0 ? node_waits : (child == point_tree::identical_child ? -2 - count : count)};
     }
@@ -598,7 +645,7 @@ class Walk {
   }
 
   __device__ double term(const T* x, std::int64_t count, std::int64_t j) const {
-    const double d = __dsub_rn(static_cast<double>(x[j * count]), static_cast<double>(query_[j]));
+    const double d = __dsub_rn(static_cast<double>(x[j * count]), static_cast<double>(coordinate(j)));
     return s_.manhattan ? fabs(d) : __dmul_rn(d, d);
   }
 
@@ -642,7 +689,7 @@ class Walk {
         T sum = 0;
 #pragma unroll
         for (std::int64_t j = 0; j < dim(); ++j) {
-          const T d = less(x[j * count], query_[j]);
+          const T d = less(x[j * count], coordinate(j));
           sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
         }
         has = sum <= limit_;
@@ -683,6 +730,7 @@ class Walk {
   List list_;
   Waiting<T>* stack_;
   T* query_;
+  T kept_[D > 0 ? D : 1];    // the query, where there are registers for it
   std::int64_t number_ = 0;  // the caller's
   std::int64_t answer_ = 0;  // where it goes
   std::int64_t own_ = -1;
@@ -691,15 +739,18 @@ class Walk {
   unsigned candidates_ = 0;
 };
 
+// With D the scratch lies in shared memory, and the compiler may know.
 template <class T, int D, class List>
 __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_constant__ WarpSearch<T> s) {
   extern __shared__ __align__(16) unsigned char memory[];
   const int in_block = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * warps_a_block + in_block;
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * warps_a_block;
-  Walk<T, D, List> walk(
-      s, s.scratch == nullptr ? memory + in_block * s.scratch_bytes : s.scratch + warp * s.scratch_bytes,
-      warp);
+  unsigned char* scratch = memory + in_block * s.scratch_bytes;
+  if constexpr (D == 0) {
+    if (s.scratch != nullptr) scratch = s.scratch + warp * s.scratch_bytes;
+  }
+  Walk<T, D, List> walk(s, scratch, warp);
   const std::int64_t count = s.device_count == nullptr ? s.count : static_cast<std::int64_t>(*s.device_count);
   for (std::int64_t i = warp; i < count; i += warps) {
     walk.run(s.order != nullptr ? s.order[i] : (s.short_order != nullptr ? s.short_order[i] : i));
@@ -713,29 +764,35 @@ __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_c
   if (!last) return;
   __threadfence();
   if (threadIdx.x >= 32) return;
+  // All is read before anything is written: one way to memory.
   const int lane = static_cast<int>(threadIdx.x);
-  volatile unsigned long long* report = s.report;
-  for (int i = 0; i < 2; ++i) {
-    unsigned long long sum = 0;
-    for (int slot = lane; slot < count_slots; slot += 32) {
-      sum += __ldcg(s.counts + 2 * slot + i);
-      s.counts[2 * slot + i] = 0;
-    }
-    for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(everyone, sum, apart);
-    if (lane == 0) report[i] = sum;
+  const bool counts = lane >= 2 && lane < 2 + s.others;
+  unsigned long long sums[2] = {0, 0};
+  unsigned long long mine = counts ? __ldcg(s.counts + 2 * count_slots + lane - 2) : 0;
+#pragma unroll
+  for (int at = lane; at < count_slots; at += 32) {
+    const ulonglong2 both = __ldcg(reinterpret_cast<const ulonglong2*>(s.counts) + at);
+    sums[0] += both.x;
+    sums[1] += both.y;
   }
-  for (int i = lane; i < s.others; i += 32) {
-    report[2 + i] = __ldcg(s.counts + 2 * count_slots + i);
-    s.counts[2 * count_slots + i] = 0;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    sums[0] += __shfl_xor_sync(everyone, sums[0], apart);
+    sums[1] += __shfl_xor_sync(everyone, sums[1], apart);
   }
+  if (lane < 2) mine = sums[lane];
+  if (lane < 2 + s.others) *static_cast<volatile unsigned long long*>(s.report + lane) = mine;
+  for (int at = lane; at < 2 * count_slots + s.others; at += 32) s.counts[at] = 0;
 }
 
 constexpr std::int64_t most_shared_scratch = 12 << 10;  // bytes a warp
 
 template <class T>
 void lay_out(WarpSearch<T>& search, std::int64_t levels) {
-  // One node at a time leaves at most 15 entries a level; two at a time are taken below 40 entries only.
-  search.stack_bytes = (72 + 15 * (levels + 1)) * static_cast<std::int64_t>(sizeof(Waiting<T>));
+  // A node's children at most above most_unordered; from there on one node at a time, the last, leaves at
+  // most 15 entries a level.
+  search.stack_bytes =
+      (most_unordered + 32 + 15 * (levels + 1)) * static_cast<std::int64_t>(sizeof(Waiting<T>));
   search.scratch_bytes =
       (search.stack_bytes + search.tree.dim * static_cast<std::int64_t>(sizeof(T)) + 15) / 16 * 16;
   const std::int64_t k = search.answer.k;
@@ -760,7 +817,7 @@ void launch(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory,
     check_launch("warp_kernel");
   };
   if constexpr (special_3d) {
-    if (search.tree.dim == 3) {
+    if (search.tree.dim == 3 && memory.scratch == 0) {
       go(warp_kernel<T, 3, List>);
       return;
     }
