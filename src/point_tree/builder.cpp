@@ -23,6 +23,75 @@ struct Block {
 };
 
 template <class T>
+void widen(Block<T>& block, std::size_t axis, T low, T high) {
+  block.lower[axis] = std::min(block.lower[axis], low);
+  block.upper[axis] = std::max(block.upper[axis], high);
+}
+
+// Rows side by side, a register of values at a time: the registers of as many rows as one has lanes come
+// round to the same axes. False when a value is not finite; the block is as it was then. D: the dimension, 0:
+// any.
+template <int D, class T>
+bool scan_packed(const T* values, std::int64_t rows, std::int64_t any_dim, Block<T>& block) {
+  constexpr std::int64_t lanes = 16 / sizeof(T);
+  constexpr std::int64_t most_axes = D > 0 ? D : 32;
+  typedef T Values __attribute__((vector_size(16)));
+  const std::int64_t dim = D > 0 ? D : any_dim;
+  if (dim > most_axes || rows < lanes) return false;
+  Values low[most_axes];
+  Values high[most_axes];
+  std::memcpy(low, values, static_cast<std::size_t>(dim) * sizeof(Values));
+  std::memcpy(high, values, static_cast<std::size_t>(dim) * sizeof(Values));
+  auto finite = Values{} == Values{};
+  const std::int64_t together = rows / lanes * lanes;
+  for (std::int64_t i = 0; i < together; i += lanes) {
+    for (std::int64_t j = 0; j < dim; ++j) {
+      Values v;
+      std::memcpy(&v, values + i * dim + j * lanes, sizeof v);
+      finite &= v - v == Values{};
+      low[j] = v < low[j] ? v : low[j];
+      high[j] = v > high[j] ? v : high[j];
+    }
+  }
+  bool all = true;
+  for (std::int64_t l = 0; l < lanes; ++l) all = all && finite[l] != 0;
+  for (std::int64_t at = together * dim; at < rows * dim; ++at) all = all && std::isfinite(values[at]);
+  if (!all) return false;
+  for (std::int64_t j = 0; j < dim; ++j) {
+    for (std::int64_t l = 0; l < lanes; ++l) {
+      widen(block, static_cast<std::size_t>((j * lanes + l) % dim), T{low[j][l]}, T{high[j][l]});
+    }
+  }
+  for (std::int64_t at = together * dim; at < rows * dim; ++at) {
+    widen(block, static_cast<std::size_t>(at % dim), values[at], values[at]);
+  }
+  return true;
+}
+
+template <class T>
+void scan(const Points<T>& points, std::int64_t begin, std::int64_t end, Block<T>& block) {
+  const auto d = static_cast<std::size_t>(points.dim);
+  block.lower.assign(d, std::numeric_limits<T>::infinity());
+  block.upper.assign(d, -std::numeric_limits<T>::infinity());
+  if (points.stride == points.dim) {
+    const std::int64_t rows = end - begin;
+    if (d == 2 && scan_packed<2>(points.row(begin), rows, 2, block)) return;
+    if (d == 3 && scan_packed<3>(points.row(begin), rows, 3, block)) return;
+    if (d > 3 && scan_packed<0>(points.row(begin), rows, points.dim, block)) return;
+  }
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T* x = points.row(i);
+    bool finite = true;
+    for (std::int64_t j = 0; j < points.dim; ++j) finite = finite && std::isfinite(x[j]);
+    if (!finite) {
+      block.left_out.push_back(i);
+      continue;
+    }
+    for (std::size_t j = 0; j < d; ++j) widen(block, j, x[j], x[j]);
+  }
+}
+
+template <class T>
 std::int64_t flatten(const Branch<T>& branch, std::int64_t dim, std::byte* nodes, std::int64_t stride,
                      std::int64_t& used, std::int64_t& levels, std::int64_t level) {
   const std::int64_t number = used++;
@@ -74,30 +143,18 @@ Points<T> read_points(const DatasetView& rows, const Execution& execution) {
   std::vector<Block<T>> found(static_cast<std::size_t>(blocks));
   ProgressCounter progress(execution, "build", std::max<std::int64_t>(1, blocks));
   parallel_for(resolve_threads(execution), blocks, [&](std::int64_t b) {
-    Block<T>& block = found[static_cast<std::size_t>(b)];
-    const auto d = static_cast<std::size_t>(rows.dim);
-    block.lower.assign(d, std::numeric_limits<T>::infinity());
-    block.upper.assign(d, -std::numeric_limits<T>::infinity());
-    for (std::int64_t i = b * block_rows; i < std::min(rows.rows, (b + 1) * block_rows); ++i) {
-      if (rows.dtype != dtype_of<T>) {
-        T* to = points.converted.data() + i * rows.dim;
-        visit_dtype(rows.dtype, [&]<class From>(From /*tag*/) {
+    const std::int64_t begin = b * block_rows;
+    const std::int64_t end = std::min(rows.rows, begin + block_rows);
+    if (rows.dtype != dtype_of<T>) {
+      visit_dtype(rows.dtype, [&]<class From>(From /*tag*/) {
+        for (std::int64_t i = begin; i < end; ++i) {
           const auto* from = static_cast<const From*>(rows.row(i));
+          T* to = points.converted.data() + i * rows.dim;
           for (std::int64_t j = 0; j < rows.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
-        });
-      }
-      const T* x = points.row(i);
-      bool finite = true;
-      for (std::int64_t j = 0; j < rows.dim; ++j) finite = finite && std::isfinite(x[j]);
-      if (!finite) {
-        block.left_out.push_back(i);
-        continue;
-      }
-      for (std::size_t j = 0; j < d; ++j) {
-        block.lower[j] = std::min(block.lower[j], x[j]);
-        block.upper[j] = std::max(block.upper[j], x[j]);
-      }
+        }
+      });
     }
+    scan(points, begin, end, found[static_cast<std::size_t>(b)]);
     progress.advance(0);
   });
   points.count = rows.rows;

@@ -208,9 +208,18 @@ class Arrays {
       branch.lower(j, c) = lo;
       branch.upper(j, c, dim_) = hi;
     }
-    if (identical) std::sort(rows, rows + count);
+    close_leaf(branch, c, begin, count, identical);
+  }
+
+  /// Where a leaf's points and box have been written.
+  void close_leaf(Branch<T>& branch, std::int64_t c, std::int64_t begin, std::int64_t count, bool identical) {
+    if (identical) std::sort(row_numbers() + begin, row_numbers() + begin + count);
     branch.links.child[c] = identical ? identical_child : leaf_child;
   }
+
+  /// Until their leaf is written, a range's places in both arrays are the builder's to use.
+  T* coordinates() { return coordinates_.data(); }
+  Id* row_numbers() { return rows_.data(); }
 
   /// Numbers the nodes in depth-first order and fills a Tree. `root` null: no points.
   Tree finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows);

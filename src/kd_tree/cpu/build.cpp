@@ -7,13 +7,15 @@
 // equal values cannot make it worse: where a sample divides badly, exact medians, which divide by count, take
 // over.
 //
-// The root is divided straight from the caller's rows. What one thread divides moves between its records and
-// a buffer of the thread's, which stays in its cache; fresh memory costs more than the work on it.
+// Fresh memory costs more than the work on it. So the root is divided straight from the caller's rows, into
+// the arrays that the tree will end as; what one thread divides further moves between two buffers of the
+// thread's, which stay in its cache, and its leaves go where its points came from.
 #include "kd_tree/cpu/build.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,8 +23,7 @@
 
 #include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
-#include "core/sample.hpp"
-#include "kd_tree/cpu/partition.hpp"
+#include "kd_tree/cpu/records.hpp"
 #include "point_tree/builder.hpp"
 #include "point_tree/tuning.hpp"
 
@@ -66,9 +67,8 @@ std::int64_t partition(R* items, std::int64_t count, const Before& before) {
 }
 
 // As std::nth_element by key(item): for medians of many small ranges a branch a comparison costs most.
-// below(items, count, pivot) moves the items whose keys are below to the front and counts them.
-template <class R, class Key, class Below>
-void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key, const Below& below) {
+template <class R, class Key>
+void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key) {
   constexpr std::int64_t small = 24;
   for (int round = 0; count > small; ++round) {
     if (round == 64) {  // pivots that divide badly again and again
@@ -82,7 +82,7 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key,
     const auto place = std::clamp<std::int64_t>(nth * 9 / count, 1, 7);
     std::nth_element(sample, sample + place, sample + 9);
     const auto pivot = sample[place];
-    const std::int64_t less = below(items, count, pivot);
+    const std::int64_t less = partition(items, count, [&](const R& item) { return key(item) < pivot; });
     if (nth < less) {
       count = less;
       continue;
@@ -108,25 +108,49 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key,
 }
 
 // Null: nothing quicker than plain code.
-PartitionRecords partition_records() {
+const RecordKernels* record_kernels() {
 #if defined(__x86_64__)
-  if (active_instruction_set() == InstructionSet::avx512_vnni) return partition_records_avx512;
+  if (active_instruction_set() == InstructionSet::avx512_vnni) return &record_kernels_avx512;
 #endif
   return nullptr;
+}
+
+// The box of records of 16 bytes; a row number as a float does not matter.
+void box_by_fours(const void* records, std::int64_t count, float* lower, float* upper) {
+  typedef float Four __attribute__((vector_size(16)));
+  const auto* items = static_cast<const unsigned char*>(records);
+  Four low;
+  std::memcpy(&low, items, sizeof low);
+  Four high = low;
+  for (std::int64_t i = 1; i < count; ++i) {
+    Four v;
+    std::memcpy(&v, items + i * 16, sizeof v);
+    low = v < low ? v : low;
+    high = v > high ? v : high;
+  }
+  std::memcpy(lower, &low, sizeof low);
+  std::memcpy(upper, &high, sizeof high);
 }
 
 template <class T, class Id, int D>
 class Builder {
   using R = Record<T, Id, D>;
+  static constexpr bool has_kernels = D == 3 && std::is_same_v<T, float> && std::is_same_v<Id, std::uint32_t>;
+
+  // Where the points of a range lie: still in the caller's rows; in the tree's arrays, point by point; or as
+  // records.
+  enum class Place : std::uint8_t { rows, arrays, records };
   struct Range {
     std::int64_t begin;
     std::int64_t count;
-    R* records = nullptr;  // null: still the caller's rows
-    R* other = nullptr;    // where they can be moved to; null: nowhere yet
+    Place place = Place::rows;
+    R* records = nullptr;
+    R* other = nullptr;  // where records can be moved to; null: nowhere yet
     bool identical = false;
 
     Range part(std::int64_t first, std::int64_t size) const {
-      return {begin + first, size, records + first, other == nullptr ? nullptr : other + first};
+      return {begin + first, size, place, records == nullptr ? nullptr : records + first,
+              other == nullptr ? nullptr : other + first};
     }
   };
   using Ranges = std::vector<Range>;
@@ -139,13 +163,16 @@ class Builder {
         execution_(execution),
         threads_(points.count < tuning::parallel_build ? 1 : resolve_threads(execution)),
         arrays_(points.count, points.dim),
-        records_(points.count),
-        buckets_(points.count) {}
+        parts_(points.count) {}
 
   point_tree::Tree run(const DatasetView& rows) {
     if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
     Range all{0, points_.count};
-    if (!points_.left_out.empty() || sampled(points_.count) == 0) all.records = load(rows.rows);
+    if (!points_.left_out.empty()) {
+      for_each_point(points_, rows.rows, threads_,
+                     [&](std::int64_t i, std::int64_t to) { put(to, record(i)); });
+      all.place = Place::arrays;
+    }
     ProgressCounter progress(execution_, "build", points_.count);
     progress_ = &progress;
     const auto cut = [this](const Range& range, bool together) { return divide(range, together); };
@@ -175,14 +202,73 @@ class Builder {
     return made;
   }
 
-  R* load(std::int64_t rows) {
-    for_each_point(points_, rows, threads_,
-                   [&](std::int64_t i, std::int64_t to) { records_[to] = record(i); });
-    return records_.data();
+  // Into the tree's arrays and out of them, point by point.
+  void put(std::int64_t to, const R& record) {
+    arrays_.row_numbers()[to] = record.row;
+    if constexpr (D > 0) std::copy_n(record.x, D, arrays_.coordinates() + to * D);
+  }
+  R taken(std::int64_t from) {
+    R made;
+    made.row = arrays_.row_numbers()[from];
+    if constexpr (D > 0) std::copy_n(arrays_.coordinates() + from * D, D, made.x);
+    return made;
   }
 
-  void write_leaf(Branch<T>& branch, std::int64_t child, const Range& range) {
+  // Calls use(at), at(i) being the record of the range's i-th point.
+  template <class Use>
+  void visit(const Range& range, const Use& use) {
+    switch (range.place) {
+      case Place::rows: return use([&](std::int64_t i) { return record(range.begin + i); });
+      case Place::arrays: return use([&](std::int64_t i) { return taken(range.begin + i); });
+      case Place::records: return use([&](std::int64_t i) { return range.records[i]; });
+    }
+  }
+
+  // The same range as records. A thread has its own: it finishes what it begins.
+  Range hold(const Range& range, bool together) {
+    if (range.place == Place::records) return range;
+    Range held = range;
+    make_room(held, together);
+    visit(range, [&](const auto& at) {
+      for (std::int64_t i = 0; i < range.count; ++i) held.records[i] = at(i);
+    });
+    return held;
+  }
+
+  // Makes `range` one of records, without values.
+  void make_room(Range& range, bool together) {
+    range.place = Place::records;
+    if (together) {
+      if (records_.empty()) records_ = AlignedBuffer<R>(points_.count);
+      range.records = records_.data() + range.begin;
+      return;
+    }
+    auto& [one, two] = own_.local();
+    if (one.size() < range.count) {
+      one = AlignedBuffer<R>(range.count);
+      two = AlignedBuffer<R>(range.count);
+    }
+    range.records = one.data();
+    range.other = two.data();
+  }
+
+  void write_leaf(Branch<T>& branch, std::int64_t child, const Range& given) {
+    const Range range = hold(given, false);
     const R* records = range.records;
+    if constexpr (has_kernels) {
+      if (kernels_ != nullptr) {
+        float lower[4];
+        float upper[4];
+        kernels_->write_leaf(records, range.count, arrays_.coordinates() + range.begin * D,
+                             arrays_.row_numbers() + range.begin, lower, upper);
+        for (std::int64_t j = 0; j < D; ++j) {
+          branch.lower(j, child) = lower[j];
+          branch.upper(j, child, D) = upper[j];
+        }
+        arrays_.close_leaf(branch, child, range.begin, range.count, range.identical);
+        return;
+      }
+    }
     arrays_.write_leaf(branch, child, range.begin, range.count, range.identical, [&](std::int64_t i) {
       const R& record = records[i];
       if constexpr (D > 0) {
@@ -209,46 +295,64 @@ class Builder {
     return count < 16 * tuning::sample ? tuning::sample / 4 : tuning::sample;
   }
 
-  // Cuts a range that is too large for a leaf into 1 to 16 parts, moving its records.
+  // Cuts a range that is too large for a leaf into 1 to 16 parts, moving its points.
   Ranges divide(const Range& range, bool together) {
     Ranges ranges;
-    if (sampled(range.count) > 0) {
-      if (range.records != nullptr) {
-        if (divide_by_sample(range, together, ranges, [&](std::int64_t i) { return range.records[i]; })) {
-          return ranges;
-        }
-      } else {
-        if (divide_by_sample(range, together, ranges, [&](std::int64_t i) { return record(i); })) {
-          return ranges;
-        }
-      }
-    }
-    Range loaded = range;
-    if (range.records == nullptr) loaded.records = load(range.count);
+    if (sampled(range.count) > 0 && divide_by_sample(range, together, ranges)) return ranges;
     const std::int64_t parts =
         range.count <= full() ? node_width : parts_of(static_cast<double>(range.count));
-    divide_exactly(loaded, parts, ranges);
+    divide_exactly(hold(range, together), parts, ranges);
     return ranges;
   }
 
-  // A place for the records of a range: memory of this thread, which finishes what it begins, or of all.
-  R* place_for(const Range& range, bool together) {
-    if (range.records == nullptr) return records_.data();
-    if (range.other != nullptr) return range.other;
-    if (together) {
-      if (other_.empty()) other_ = AlignedBuffer<R>(points_.count);
-      return other_.data() + range.begin;
+  // The same range at a place that its points can be moved to.
+  Range place_for(const Range& range, bool together) {
+    Range moved = range;
+    if (together && range.place != Place::arrays) {
+      moved.place = Place::arrays;
+      moved.records = moved.other = nullptr;
+    } else if (range.place != Place::records) {
+      make_room(moved, together);
+    } else if (range.other != nullptr) {
+      std::swap(moved.records, moved.other);
+    } else {
+      make_room(moved, false);
+      moved.other = range.records;
     }
-    AlignedBuffer<R>& own = own_.local();
-    if (own.size() < range.count) own = AlignedBuffer<R>(range.count);
-    return own.data();
+    return moved;
   }
 
   // The axis along which some points spread the most, and whether they are all one point.
   struct Spread {
     std::int64_t widest = 0;
     bool point = false;
+    T low{};  // of the widest
+    T high{};
   };
+
+  void bounds_of(const R* records, std::int64_t count, T* lower, T* upper) const {
+    if constexpr (has_kernels) {
+      std::array<float, 4> low;
+      std::array<float, 4> high;
+      if (kernels_ != nullptr) {
+        kernels_->box(records, count, low.data(), high.data());
+      } else {
+        box_by_fours(records, count, low.data(), high.data());
+      }
+      std::copy_n(low.data(), 3, lower);
+      std::copy_n(high.data(), 3, upper);
+      return;
+    }
+    const std::int64_t dim = D > 0 ? D : dim_;
+    for (std::int64_t j = 0; j < dim; ++j) lower[j] = upper[j] = value(records[0], j);
+    for (std::int64_t i = 1; i < count; ++i) {
+      for (std::int64_t j = 0; j < dim; ++j) {
+        const T v = value(records[i], j);
+        lower[j] = v < lower[j] ? v : lower[j];
+        upper[j] = v > upper[j] ? v : upper[j];
+      }
+    }
+  }
 
   Spread spread_of(const R* records, std::int64_t count) const {
     std::array<T, 64> fixed;
@@ -261,36 +365,7 @@ class Builder {
     T* upper = lower + dim_;
     Spread spread;
     const std::int64_t dim = D > 0 ? D : dim_;
-#if defined(__GNUC__)
-    if constexpr (D == 3 && sizeof(R) == 16) {
-      // A record is one register; what its row number is as a float does not matter.
-      typedef float Four __attribute__((vector_size(16)));
-      Four low;
-      Four high;
-      std::memcpy(&low, records, sizeof low);
-      high = low;
-      for (std::int64_t i = 1; i < count; ++i) {
-        Four v;
-        std::memcpy(&v, records + i, sizeof v);
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-      }
-      for (std::int64_t j = 0; j < 3; ++j) {
-        lower[j] = low[j];
-        upper[j] = high[j];
-      }
-    } else
-#endif
-    {
-      for (std::int64_t j = 0; j < dim; ++j) lower[j] = upper[j] = value(records[0], j);
-      for (std::int64_t i = 1; i < count; ++i) {
-        for (std::int64_t j = 0; j < dim; ++j) {
-          const T v = value(records[i], j);
-          lower[j] = v < lower[j] ? v : lower[j];
-          upper[j] = v > upper[j] ? v : upper[j];
-        }
-      }
-    }
+    bounds_of(records, count, lower, upper);
     // Halves, so that the widest of all cannot overflow.
     T widest = 0;
     for (std::int64_t j = 0; j < dim; ++j) {
@@ -309,21 +384,22 @@ class Builder {
         }
       }
     }
+    spread.low = lower[spread.widest];
+    spread.high = upper[spread.widest];
     return spread;
   }
 
-  // The nth of some records by an axis goes to its place, what is smaller before it.
-  void select(R* records, std::int64_t nth, std::int64_t count, std::int64_t axis) const {
-    nth_element(
-        records, nth, count, [&](const R& r) { return value(r, axis); },
-        [&](R* items, std::int64_t of, T pivot) {
-          if constexpr (D == 3 && sizeof(R) == 16) {
-            if (partition_records_ != nullptr && of <= most_partitioned) {
-              return partition_records_(items, of, axis, pivot);
-            }
-          }
-          return partition(items, of, [&](const R& r) { return value(r, axis) < pivot; });
-        });
+  // The nth of some records along an axis, which divides them; smaller ones go before it.
+  T select(R* records, std::int64_t nth, std::int64_t count, const Spread& spread) const {
+    if constexpr (has_kernels) {
+      T found;
+      if (kernels_ != nullptr && count <= most_selected &&
+          kernels_->select(records, nth, count, spread.widest, spread.low, spread.high, &found)) {
+        return found;
+      }
+    }
+    nth_element(records, nth, count, [&](const R& r) { return value(r, spread.widest); });
+    return value(records[nth], spread.widest);
   }
 
   // Medians of the widest axis, until `parts` parts are there or all are leaves.
@@ -341,20 +417,13 @@ class Builder {
     }
     std::int64_t middle = (range.count / 2 + register_points - 1) / register_points * register_points;
     if (leaf_ < register_points || middle >= range.count) middle = range.count / 2;
-    select(records, middle, range.count, spread.widest);
+    select(records, middle, range.count, spread);
     divide_exactly(range.part(0, middle), parts / 2, ranges);
     divide_exactly(range.part(middle, range.count - middle), parts / 2, ranges);
   }
 
-  // 15 comparisons (or 7, 3, 1) as a heap: node i has children 2i and 2i + 1.
-  struct Sieve {
-    std::int64_t parts = node_width;
-    std::array<std::int64_t, node_width> axis{};
-    std::array<T, node_width> value{};
-  };
-
-  void fill(Sieve& sieve, std::int64_t node, R* sample, std::int64_t count) const {
-    if (node >= sieve.parts) return;
+  void fill(Sieve<T>& sieve, std::int64_t node, R* sample, std::int64_t count) const {
+    if (node >= std::int64_t{1} << sieve.levels) return;
     if (count == 0) {
       fill(sieve, 2 * node, sample, 0);
       fill(sieve, 2 * node + 1, sample, 0);
@@ -362,16 +431,15 @@ class Builder {
     }
     const Spread spread = spread_of(sample, count);
     const std::int64_t middle = count / 2;
-    select(sample, middle, count, spread.widest);
-    sieve.axis[static_cast<std::size_t>(node)] = spread.widest;
-    sieve.value[static_cast<std::size_t>(node)] = value(sample[middle], spread.widest);
+    sieve.axis[node] = static_cast<std::int32_t>(spread.widest);
+    sieve.value[node] = spread.point ? spread.low : select(sample, middle, count, spread);
     fill(sieve, 2 * node, sample, middle);
     fill(sieve, 2 * node + 1, sample + middle, count - middle);
   }
 
   // The part that a point falls to.
   template <int levels>
-  static std::size_t sift(const Sieve& sieve, const T* x) {
+  static std::size_t sift(const Sieve<T>& sieve, const T* x) {
     std::size_t node = 1;
     for (int level = 0; level < levels; ++level) {
       node = 2 * node + (x[sieve.axis[node]] >= sieve.value[node] ? 1U : 0U);
@@ -379,65 +447,130 @@ class Builder {
     return node - (std::size_t{1} << static_cast<unsigned>(levels));
   }
 
-  // False when the sample divides badly; nothing has moved then. at(i): the record of the i-th point.
-  template <class At>
-  bool divide_by_sample(const Range& range, bool together, Ranges& ranges, const At& at) {
-    std::vector<R> sample;
+  // False when the sample divides badly; nothing has moved then.
+  bool divide_by_sample(const Range& range, bool together, Ranges& ranges) {
     const std::int64_t samples = sampled(range.count);
+    std::vector<R> sample;
     sample.reserve(static_cast<std::size_t>(samples));
-    for (const std::int64_t i : sample_rows(range.count, samples)) sample.push_back(at(i));
+    visit(range, [&](const auto& at) {
+      // One at a pseudo-random place in each of as many equal parts: blind to periods in the data.
+      const std::int64_t part = range.count / samples;
+      std::uint64_t random = 0x9E3779B97F4A7C15ULL;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        random = random * 6364136223846793005ULL + 1442695040888963407ULL;  // Knuth's MMIX
+        const auto place =
+            static_cast<std::int64_t>((random >> 40U) * static_cast<std::uint64_t>(part) >> 24U);
+        sample.push_back(at(part * i + place));
+      }
+    });
     if (spread_of(sample.data(), samples).point) return false;
-    Sieve sieve;
+    Sieve<T> sieve{};
     // Parts are a tenth larger or smaller than others.
-    sieve.parts = parts_of(1.1 * static_cast<double>(range.count));
+    const std::int64_t parts = parts_of(1.1 * static_cast<double>(range.count));
+    for (sieve.levels = 1; (std::int64_t{1} << sieve.levels) < parts;) ++sieve.levels;
     fill(sieve, 1, sample.data(), samples);
-    switch (sieve.parts) {
-      case 2: return deal<1>(range, together, ranges, sieve, at);
-      case 4: return deal<2>(range, together, ranges, sieve, at);
-      case 8: return deal<3>(range, together, ranges, sieve, at);
-      default: return deal<4>(range, together, ranges, sieve, at);
-    }
+    return deal(range, together, ranges, sieve);
   }
 
-  template <int levels, class At>
-  bool deal(const Range& range, bool together, Ranges& ranges, const Sieve& sieve, const At& at) {
-    constexpr std::size_t parts = std::size_t{1} << static_cast<unsigned>(levels);
-    unsigned char* bucket = buckets_.data() + range.begin;
+  using Counts = std::array<std::int64_t, most_parts>;
+
+  // The parts of points [first, last) of a range.
+  void sift_block(const Range& range, std::int64_t first, std::int64_t last, const Sieve<T>& sieve,
+                  Counts& counts) {
+    unsigned char* part = parts_.data() + range.begin;
+    if constexpr (has_kernels) {
+      if (kernels_ != nullptr && packed(range)) {
+        const PointsFrom from = points_from(range);
+        kernels_->sift(from.values + first * from.stride, from.stride, last - first, sieve, part + first,
+                       counts.data());
+        return;
+      }
+    }
+    visit(range, [&](const auto& at) {
+      const auto with_levels = [&](auto levels) {
+        for (std::int64_t i = first; i < last; ++i) {
+          const R r = at(i);
+          std::size_t found;
+          if constexpr (D > 0) {
+            found = sift<levels()>(sieve, r.x);
+          } else {
+            found = sift<levels()>(sieve, points_.row(static_cast<std::int64_t>(r.row)));
+          }
+          part[i] = static_cast<unsigned char>(found);
+          ++counts[found];
+        }
+      };
+      switch (sieve.levels) {
+        case 1: return with_levels(std::integral_constant<int, 1>());
+        case 2: return with_levels(std::integral_constant<int, 2>());
+        case 3: return with_levels(std::integral_constant<int, 3>());
+        default: return with_levels(std::integral_constant<int, 4>());
+      }
+    });
+  }
+
+  // Moves them to where `next` says.
+  void deal_block(const Range& range, std::int64_t first, std::int64_t last, const Range& moved,
+                  Counts next) {
+    const unsigned char* part = parts_.data() + range.begin;
+    if constexpr (has_kernels) {
+      if (kernels_ != nullptr && packed(range)) {
+        PointsFrom from = points_from(range);
+        from.values += first * from.stride;
+        from.first_row += first;
+        if (from.rows != nullptr) from.rows += first;
+        kernels_->deal(from, last - first, part + first, points_to(moved), next.data());
+        return;
+      }
+    }
+    visit(range, [&](const auto& at) {
+      if (moved.place == Place::arrays) {
+        for (std::int64_t i = first; i < last; ++i) put(moved.begin + next[part[i]]++, at(i));
+      } else {
+        for (std::int64_t i = first; i < last; ++i) moved.records[next[part[i]]++] = at(i);
+      }
+    });
+  }
+
+  // Whether kernels can read its points.
+  bool packed(const Range& range) const { return range.place != Place::rows || points_.stride == dim_; }
+
+  PointsFrom points_from(const Range& range) {
+    switch (range.place) {
+      case Place::rows: return {points_.row(range.begin), dim_, nullptr, range.begin};
+      case Place::arrays:
+        return {arrays_.coordinates() + range.begin * dim_, dim_, arrays_.row_numbers() + range.begin, 0};
+      default: return {range.records->x, 4, nullptr, 0};
+    }
+  }
+  PointsTo points_to(const Range& range) {
+    if (range.place == Place::records) return {range.records->x, 4, nullptr};
+    return {arrays_.coordinates() + range.begin * dim_, dim_, arrays_.row_numbers() + range.begin};
+  }
+
+  bool deal(const Range& range, bool together, Ranges& ranges, const Sieve<T>& sieve) {
+    const std::size_t parts = std::size_t{1} << static_cast<unsigned>(sieve.levels);
     const int threads = together ? threads_ : 1;
     const std::int64_t blocks = threads == 1 ? 1 : 4 * threads;
-    std::vector<std::array<std::int64_t, parts>> counts(static_cast<std::size_t>(blocks));
+    std::vector<Counts> counts(static_cast<std::size_t>(blocks));
     const auto first_of = [&](std::int64_t b) { return range.count * b / blocks; };
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      std::array<std::int64_t, parts> seen{};
-      for (std::int64_t i = first_of(b); i < first_of(b + 1); ++i) {
-        std::size_t part;
-        if constexpr (D > 0) {
-          const R r = at(i);
-          part = sift<levels>(sieve, r.x);
-        } else {
-          part = sift<levels>(sieve, points_.row(static_cast<std::int64_t>(at(i).row)));
-        }
-        bucket[i] = static_cast<unsigned char>(part);
-        ++seen[part];
-      }
-      counts[static_cast<std::size_t>(b)] = seen;
+      sift_block(range, first_of(b), first_of(b + 1), sieve, counts[static_cast<std::size_t>(b)]);
       progress_->advance(0);
     });
     std::int64_t place = 0;
     std::int64_t most = 0;
-    std::array<std::int64_t, parts + 1> begins{};
+    std::array<std::int64_t, most_parts + 1> begins{};
     for (std::size_t c = 0; c < parts; ++c) {
       for (auto& block : counts) place += std::exchange(block[c], place);
       begins[c + 1] = place;
       most = std::max(most, place - begins[c]);
     }
-    if (most > range.count / 4 * (parts == 2 ? 3 : 2)) return false;
-    R* to = place_for(range, together);
+    if (most > range.count / 4 * 3) return false;
+    const Range moved = place_for(range, together);
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      auto next = counts[static_cast<std::size_t>(b)];
-      for (std::int64_t i = first_of(b); i < first_of(b + 1); ++i) to[next[bucket[i]]++] = at(i);
+      deal_block(range, first_of(b), first_of(b + 1), moved, counts[static_cast<std::size_t>(b)]);
     });
-    const Range moved{range.begin, range.count, to, range.records};
     for (std::size_t c = 0; c < parts; ++c) {
       if (begins[c + 1] > begins[c]) ranges.push_back(moved.part(begins[c], begins[c + 1] - begins[c]));
     }
@@ -450,12 +583,14 @@ class Builder {
   const Execution& execution_;
   int threads_;
   ProgressCounter* progress_ = nullptr;
-  PartitionRecords partition_records_ = partition_records();
+  const RecordKernels* kernels_ = record_kernels();
   Arrays<T, Id> arrays_;
-  AlignedBuffer<R> records_;
-  AlignedBuffer<R> other_;                                 // only where all threads divide a second time
-  tbb::enumerable_thread_specific<AlignedBuffer<R>> own_;  // of each thread
-  AlignedBuffer<unsigned char> buckets_;
+  AlignedBuffer<unsigned char> parts_;
+  AlignedBuffer<R> records_;  // only where all threads need them
+  struct Own {
+    AlignedBuffer<R> one, two;
+  };
+  tbb::enumerable_thread_specific<Own> own_;
 };
 
 template <class T, class Id>
