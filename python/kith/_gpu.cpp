@@ -33,18 +33,26 @@ std::string type_name(const GpuArray& a) {
                      a.type.bits);
 }
 
+std::size_t dimensions(const GpuArray& a) {
+  return a.vector ? 1 : 2;
+}
+
+nb::tuple shape_of(const GpuArray& a) {
+  return a.vector ? nb::make_tuple(a.rows) : nb::make_tuple(a.rows, a.columns);
+}
+
 // The object that speaks DLPack for the array; it keeps the memory.
 nb::object exporter(const GpuArray& a) {
   auto* held = new std::shared_ptr<void>(a.owner);
   const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
   const std::size_t shape[2] = {static_cast<std::size_t>(a.rows), static_cast<std::size_t>(a.columns)};
-  return nb::cast(nb::ndarray<nb::array_api>(a.data, 2, shape, owner, nullptr, a.type,
+  return nb::cast(nb::ndarray<nb::array_api>(a.data, dimensions(a), shape, owner, nullptr, a.type,
                                              nb::device::cuda::value, a.device));
 }
 
 nb::dict interface_of(const GpuArray& a) {
   nb::dict out;
-  out["shape"] = nb::make_tuple(a.rows, a.columns);
+  out["shape"] = shape_of(a);
   const bool integer = a.type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int);
   out["typestr"] = nb::str(fmt::format("<{}{}", integer ? "i" : "f", a.type.bits / 8).c_str());
   out["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(a.data), false);
@@ -62,8 +70,8 @@ nb::object copy_as(const GpuArray& a) {
     const FreeGil free_gil;
     cuda::copy_to_host(a.data, a.device, values, static_cast<std::uint64_t>(bytes_of(a)));
   }
-  return nb::cast(nb::ndarray<nb::numpy, T>(
-      values, {static_cast<std::size_t>(a.rows), static_cast<std::size_t>(a.columns)}, owner));
+  const std::size_t shape[2] = {static_cast<std::size_t>(a.rows), static_cast<std::size_t>(a.columns)};
+  return nb::cast(nb::ndarray<nb::numpy, T>(values, dimensions(a), shape, owner));
 }
 
 nb::object copy_to_numpy(const GpuArray& a) {
@@ -173,14 +181,12 @@ nb::tuple search_for(const Execution& asked, const nb::object& report, bool quic
 void bind_gpu(nb::module_& module) {
   nb::class_<GpuArray>(
       module, "GpuArray",
-      "An answer in GPU memory, [queries, k]: complete when the search returns, freed with its "
-      "last user. Other libraries take it without a copy through DLPack "
+      "An answer in GPU memory, [queries, k] or what its maker says: complete when the call returns, freed "
+      "with its last user. Other libraries take it without a copy through DLPack "
       "(torch.from_dlpack, cupy.from_dlpack, jax.dlpack.from_dlpack) or "
       "__cuda_array_interface__ (numba.cuda.as_cuda_array).")
-      .def_prop_ro(
-          "shape", [](const GpuArray& a) { return nb::make_tuple(a.rows, a.columns); }, "(queries, k).")
-      .def_prop_ro(
-          "ndim", [](const GpuArray& /*a*/) { return 2; }, "2.")
+      .def_prop_ro("shape", &shape_of, "(queries, k), or of a vector (rows,).")
+      .def_prop_ro("ndim", &dimensions, "How many numbers the shape has.")
       .def_prop_ro("dtype", &type_name, "Element type, as NumPy names it.")
       .def_prop_ro(
           "device", [](const GpuArray& a) { return fmt::format("cuda:{}", a.device); },
@@ -210,7 +216,9 @@ void bind_gpu(nb::module_& module) {
           "Refuses: a copy to the host is made by numpy() alone.")
       .def("__len__", [](const GpuArray& a) { return a.rows; })
       .def("__repr__", [](const GpuArray& a) {
-        return fmt::format("GpuArray([{}, {}], {}, cuda:{})", a.rows, a.columns, type_name(a), a.device);
+        const std::string shape =
+            a.vector ? fmt::format("{}", a.rows) : fmt::format("{}, {}", a.rows, a.columns);
+        return fmt::format("GpuArray([{}], {}, cuda:{})", shape, type_name(a), a.device);
       });
   module.def("meeting_stream", &meeting, nb::arg("device"), nb::arg("what"),
              "Stream that other libraries order their arrays before; its cudaStream_t as a number.");

@@ -16,14 +16,15 @@
 
 namespace kith::python {
 
-/// A matrix [rows, columns] in the memory of a GPU, contiguous, complete.
+/// A matrix [rows, columns] or a vector [rows] in the memory of a GPU, contiguous, complete.
 struct GpuArray {
   std::shared_ptr<void> owner;
   void* data = nullptr;
   nanobind::dlpack::dtype type{};
   std::int64_t rows = 0;
-  std::int64_t columns = 0;
+  std::int64_t columns = 0;  ///< 1 of a vector
   int device = 0;
+  bool vector = false;
 };
 
 /// Memory for an answer on a GPU.

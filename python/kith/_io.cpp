@@ -85,7 +85,7 @@ void bind_io(nb::module_& module) {
       "write",
       [](const std::filesystem::path& path, const Rows& rows, const std::string& format) {
         const FreeGil free_gil;
-        write_dataset(path, rows.dataset, {parse_format(format)});
+        write_dataset(path, rows.dataset, {parse_format(format), {}});
       },
       nb::arg("path"), nb::arg("rows"), nb::arg("format"), "Writes vectors, the whole file or nothing.");
   module.def(
@@ -105,7 +105,7 @@ void bind_io(nb::module_& module) {
          const std::string& format) {
         const Neighbors neighbors = from_python(distances, indices);
         const FreeGil free_gil;
-        return write_neighbors(path, neighbors, {parse_format(format)});
+        return write_neighbors(path, neighbors, {parse_format(format), {}});
       },
       nb::arg("path"), nb::arg("distances"), nb::arg("indices"), nb::arg("format"),
       "Writes results; returns the files written.");

@@ -86,7 +86,10 @@ class RadiusNeighbors:
 
 
 class Normals(NamedTuple):
-    """What :meth:`PointTree.normals` finds; unpacks as ``normals, curvature``."""
+    """What :meth:`PointTree.normals` finds; unpacks as ``normals, curvature``.
+
+    The arrays are NumPy's, or of a tree over an array on a GPU that GPU's, as those of :class:`Neighbors`.
+    """
 
     normals: NDArray[np.float64]  #: ``[rows, dim]``, of length 1; NaN with fewer than dim neighbours
     curvature: NDArray[np.float64]  #: ``[rows]``, least variance over the sum of all: 0 (a plane) to 1/dim

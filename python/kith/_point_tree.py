@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
-from ._gpu import default_device, library_of
+from ._gpu import default_device, in_library, library_of
 from ._index import Index, _execution, _integer
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
@@ -253,7 +253,8 @@ class PointTree(Index):
             viewpoint: ``[dim]``; normals point towards it. None: their largest component is positive.
 
         Returns:
-            :class:`Normals`: ``normals`` float64 ``[rows, dim]`` and ``curvature`` float64 ``[rows]``.
+            :class:`Normals`: ``normals`` float64 ``[rows, dim]`` and ``curvature`` float64 ``[rows]``. On the GPU
+            for a tree built over an array there and searched there, as that array's library has them.
 
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a viewpoint of another dimension,
@@ -266,10 +267,13 @@ class PointTree(Index):
             if towards.ndim != 1:
                 raise InvalidArgument(f"viewpoint: an array of {towards.ndim} dimensions; [dim] is needed")
         run = self._run(threads, memory_limit, device)
+        library, stays = ("", -1) if self._source is None else self._source
+        point = None if towards is None else towards.tolist()
         with reporting(progress) as report:
-            return Normals(
-                *self._index.normals(count, limit, None if towards is None else towards.tolist(), *run, report)
-            )
+            found: tuple[Any, ...] = self._index.normals(count, limit, point, stays, *run, report)
+        if isinstance(found[0], np.ndarray):
+            return Normals(*found)
+        return Normals(*(in_library(library, part) for part in found))
 
     def outliers(
         self,

@@ -2,6 +2,7 @@
 #include "_trees.hpp"
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "_gpu.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
+#include "cuda/device_memory.hpp"
 #include "kith/error.hpp"
 
 namespace nb = nanobind;
@@ -118,15 +120,31 @@ nb::object count_within(const AnyIndex& index, const Rows& queries, double radiu
   return own(std::move(counts), {size});
 }
 
+// `stays` as of all_knn.
 nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
-                  const std::optional<std::vector<double>>& viewpoint, std::int64_t threads,
+                  const std::optional<std::vector<double>>& viewpoint, int stays, std::int64_t threads,
                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
+  const Execution asked = make_execution(threads, memory_limit, device);
+  const bool quick = is_quick_over(tree, tree.rows());
+  if (asked.devices.front() == Device{Device::Kind::cuda, stays}) {
+    const std::int64_t rows = tree.rows();
+    const std::int64_t dim = tree.dim();
+    std::shared_ptr<void> memory;
+    NormalsView view{nullptr, nullptr, rows, dim, MemorySpace::cuda, stays};
+    run(asked, report, quick, [&](const Execution& execution) {
+      memory = cuda::allocate(stays, static_cast<std::uint64_t>(rows * (dim + 1)) * sizeof(double));
+      view.normals = static_cast<double*>(memory.get());
+      view.curvature = rows > 0 ? view.normals + rows * dim : nullptr;
+      tree.normals_into(view, {k, radius}, viewpoint, execution);
+    });
+    return nb::make_tuple(GpuArray{memory, view.normals, nb::dtype<double>(), rows, dim, stays},
+                          GpuArray{memory, view.curvature, nb::dtype<double>(), rows, 1, stays, true});
+  }
   Normals found;
-  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
-      [&](const Execution& execution) {
-        found = tree.normals({k, radius}, viewpoint, execution);
-      });
+  run(asked, report, quick, [&](const Execution& execution) {
+    found = tree.normals({k, radius}, viewpoint, execution);
+  });
   const auto rows = static_cast<std::size_t>(tree.rows());
   return nb::make_tuple(own(std::move(found.normals), {rows, static_cast<std::size_t>(tree.dim())}),
                         own(std::move(found.curvature), {rows}));
@@ -176,8 +194,8 @@ void bind_trees(nb::class_<AnyIndex>& index) {
            nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "Numbers of rows within a radius.")
       .def("normals", &normals, nb::arg("k"), nb::arg("radius"), nb::arg("viewpoint").none(),
-           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-           "(normals, curvature) of every row.")
+           nb::arg("stays"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
+           nb::arg("report").none(), "(normals, curvature) of every row.")
       .def("outliers", &outliers, nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("threads"),
            nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(outlier, mean_distance, mean, deviation, threshold) of every row.")

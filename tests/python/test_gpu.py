@@ -518,8 +518,11 @@ def test_what_trees_do_beside_searching_on_a_gpu(library, cloud, Tree, tmp_path)
         )
         for viewpoint in (None, [0.5, 0.5, 9.0]):
             a, b = (tree.normals(viewpoint=viewpoint, **neighborhood) for tree in (there, host))
-            np.testing.assert_array_equal(a.normals, b.normals)
-            np.testing.assert_array_equal(a.curvature, b.curvature)
+            for found, expected in zip(a, b, strict=True):
+                assert isinstance(found, library.type) and tuple(found.shape) == expected.shape
+                np.testing.assert_array_equal(library.get(found), expected)
+    plain = Tree(X, "euclidean", device="cuda").normals(12)
+    assert isinstance(plain.normals, np.ndarray) and isinstance(plain.curvature, np.ndarray)
     there.save(tmp_path / "t.kith")
     for device in ("cpu", "cuda", "auto"):
         equal(kith.load(tmp_path / "t.kith", device=device).search(Q, 5), host.search(Q, 5))

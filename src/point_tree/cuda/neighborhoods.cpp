@@ -276,7 +276,7 @@ class GroupNeighborhoods {
 
  private:
   void plan(std::uint64_t kept_bytes) {
-    constexpr std::int64_t least = std::int64_t{1} << 16;
+    constexpr std::int64_t least = std::int64_t{1} << 12;
     constexpr std::int64_t most = std::int64_t{1} << 24;  // between two polls
     const std::uint64_t fixed =
         kept_bytes + PackedArrays::bytes(tree_) + bytes_of<std::int64_t>(tree_.points);
@@ -335,8 +335,8 @@ void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const
   if (tree.points < tree.rows) KITH_CUDA(cudaMemsetAsync(planes.data(), 0xff, planes.bytes(), stream));
   stream.synchronize();
   const std::uint64_t kept = planes.bytes() + (there ? 0 : bytes_of<double>(tree.rows * (tree.dim + 1)));
-  SomeRows left;
   GroupNeighborhoods groups(tree, neighborhood, true, true, kept, execution);
+  SomeRows left;  // of the groups' stream
   if (groups.fits()) {
     groups.for_each("normals", [&](const Columns& columns) {
       fit_planes(columns, tree.dim, viewpoint, planes.data(), groups.stream());
@@ -375,8 +375,8 @@ void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, con
   const Results<std::int64_t> counts(tree.rows, out.counts != nullptr, results);
   results.synchronize();
   const std::uint64_t kept = bytes_of<double>(2 * tree.rows);
-  SomeRows left;
   GroupNeighborhoods groups(tree, neighborhood, false, false, kept, execution);
+  SomeRows left;  // of the groups' stream
   if (groups.fits()) {
     groups.for_each(stage, [&](const Columns& columns) {
       reduce_distances(columns, mean.data(), farthest.data(), counts.data(), groups.stream());

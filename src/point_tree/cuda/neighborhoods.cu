@@ -182,7 +182,7 @@ __global__ void split_kernel(const double* planes, std::int64_t rows, std::int64
   const std::int64_t i = thread_number();
   if (i < rows * dim) {
     normals[i] = planes[i / dim * plane_values + i % dim];
-  } else if (i < rows * (dim + 1)) {
+  } else if (curvature != nullptr && i < rows * (dim + 1)) {
     const std::int64_t row = i - rows * dim;
     curvature[row] = planes[row * plane_values + 3];
   }

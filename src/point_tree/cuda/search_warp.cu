@@ -7,6 +7,8 @@
 #include <cfloat>
 #include <type_traits>
 
+#include <cuda/atomic>
+
 #include "cuda/launch.hpp"
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
@@ -515,6 +517,15 @@ class Walk {
     return static_cast<unsigned>(__double_as_longlong(low) >> 32);
   }
 
+  // The lane of the least rank among `lanes`, which it leaves; -1: there are none.
+  __device__ int take_least(unsigned& lanes, unsigned rank) const {
+    const unsigned mine = lanes >> lane_ & 1U ? rank : ~0U;
+    const unsigned least = __reduce_min_sync(everyone, mine);
+    const int at = __ffs(static_cast<int>(lanes & __ballot_sync(everyone, mine == least))) - 1;
+    lanes &= ~(at < 0 ? 0U : 1U << at);
+    return at;
+  }
+
   __device__ void walk() {
     int top = 1;
     if (lane_ == 0) stack_[0] = {0, 0, node_waits};
@@ -531,19 +542,10 @@ class Walk {
       // The nearest of them and the next, whose places the last two then take; if much waits, the last two,
       // so that it will not be much more.
       const bool best_first = top <= most_unordered;
-      int at = __ffs(static_cast<int>(near)) - 1;
-      int then = __ffs(static_cast<int>(near & (near - 1))) - 1;  // -1: no other
-      if (best_first) {
-        unsigned rank = near >> lane_ & 1U ? rank_of(low) : ~0U;
-        at = __ffs(static_cast<int>(near &
-                                    __ballot_sync(everyone, rank == __reduce_min_sync(everyone, rank)))) -
-             1;
-        if (lane_ == at) rank = ~0U;
-        const unsigned others = near & ~(1U << at);
-        then = __ffs(static_cast<int>(others &
-                                      __ballot_sync(everyone, rank == __reduce_min_sync(everyone, rank)))) -
-               1;
-      }
+      unsigned rest = near;
+      const unsigned rank = best_first ? rank_of(low) : static_cast<unsigned>(lane_);
+      int at = take_least(rest, rank);
+      int then = take_least(rest, rank);  // -1: no other
       at = top - 1 - at;
       then = top - 1 - then;  // top: no other
       const Waiting<T> one = stack_[at];
@@ -756,14 +758,16 @@ __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_c
     walk.run(s.order != nullptr ? s.order[i] : (s.short_order != nullptr ? s.short_order[i] : i));
   }
   if (s.report == nullptr) return;
+  // What the block has written is there before it arrives; the last to arrive sees all of it.
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) last = atomicInc(s.arrived, gridDim.x - 1) == gridDim.x - 1;
+  if (threadIdx.x == 0) {
+    const ::cuda::atomic_ref<unsigned, ::cuda::thread_scope_device> arrived(*s.arrived);
+    last = arrived.fetch_add(1, ::cuda::memory_order_acq_rel) == gridDim.x - 1;
+    if (last) arrived.store(0, ::cuda::memory_order_relaxed);
+  }
   __syncthreads();
-  if (!last) return;
-  __threadfence();
-  if (threadIdx.x >= 32) return;
+  if (!last || threadIdx.x >= 32) return;
   // All is read before anything is written: one way to memory.
   const int lane = static_cast<int>(threadIdx.x);
   const bool counts = lane >= 2 && lane < 2 + s.others;

@@ -18,6 +18,7 @@
 #include "point_tree/neighborhoods.hpp"
 #include "point_tree/tree.hpp"
 #include "reference/oracle.hpp"
+#include "support/errors.hpp"
 #include "support/files.hpp"
 
 namespace kith {
@@ -26,6 +27,8 @@ namespace {
 using conformance::Random;
 using conformance::Rows;
 using reference::Matrix;
+using test::contains;
+using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -356,6 +359,38 @@ TEST(PointTree, NormalsOfAPlane) {
   EXPECT_THROW((void)tree.normals({}), InvalidArgument);
   EXPECT_THROW((void)tree.normals({8}, std::vector<double>{1, 2}), InvalidArgument);
   EXPECT_THROW((void)KdTree::build(rows.view(), {Metric::manhattan}).normals({8}), InvalidArgument);
+}
+
+TEST(PointTree, NormalsIntoMemoryOfTheCallers) {
+  Random random(52);
+  Matrix data{300, 3, {}};
+  for (int i = 0; i < 900; ++i) data.values.push_back(random.uniform());
+  const Rows rows(data, Dtype::f32);
+  const Octree tree = Octree::build(rows.view());
+  for (const Neighborhood how : {Neighborhood{9}, Neighborhood{0, 0.03}}) {
+    const Normals want = tree.normals(how, std::vector<double>{0, 0, 9});
+    Normals got{std::vector<double>(900, 7), std::vector<double>(300, 7)};
+    const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i)
+        ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])));
+    };
+    tree.normals_into({got.normals.data(), got.curvature.data(), 300, 3}, how, std::vector<double>{0, 0, 9});
+    same(got.normals, want.normals);
+    same(got.curvature, want.curvature);
+    got = {std::vector<double>(900, 7), std::vector<double>(300, 7)};
+    tree.normals_into({got.normals.data(), nullptr, 300, 3}, how, std::vector<double>{0, 0, 9});
+    same(got.normals, want.normals);
+    EXPECT_EQ(got.curvature, std::vector<double>(300, 7));
+  }
+  double room[900];
+  const auto expect = [&](const NormalsView& view, const char* part) {
+    EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { tree.normals_into(view, {9}); }), part));
+  };
+  expect({room, nullptr, 299, 3}, "[299, 3]");
+  expect({room, nullptr, 300, 2}, "[300, 2]");
+  expect({nullptr, nullptr, 300, 3}, "null pointer");
+  expect({room, nullptr, 300, 3, MemorySpace::cuda, 0}, "the search is to run on the CPU");
 }
 
 template <int dim>

@@ -215,6 +215,102 @@ TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
                        "cuda:1 but the search is to run on cuda:0"));
 }
 
+// Clouds that groups of queries search, which reductions read as columns.
+class ColumnsOnAGpu : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto all = devices();
+    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
+          return info.device.kind == Device::Kind::cuda && info.usable;
+        })) {
+      GTEST_SKIP() << "no usable CUDA device here";
+    }
+  }
+
+  // With NaN, without infinities, which groups do not search. `step`: of a lattice; 0: none.
+  static reference::Matrix points(std::int64_t rows, std::int64_t dim, double step) {
+    reference::Matrix m = cloud(rows, dim, 11, false);
+    for (double& v : m.values) v = step > 0 ? std::round(v / step) * step : v;
+    for (std::int64_t i = 5; i < rows; i += 997) m.row(i)[0] = std::numeric_limits<double>::quiet_NaN();
+    return m;
+  }
+
+  static void same_reductions(const AnyIndex& there, const AnyIndex& host, const Neighborhood& how,
+                              const Execution& execution) {
+    const PointTree& a = *there.point_tree();
+    const PointTree& b = *host.point_tree();
+    ASSERT_EQ(bits(a.outliers(how, 2, execution).mean_distance), bits(b.outliers(how, 2).mean_distance));
+    if (GetParam().metric == Metric::manhattan) return;
+    ASSERT_EQ(bits(a.density(how, execution)), bits(b.density(how)));
+    const Normals n = a.normals(how, {}, execution);
+    const Normals m = b.normals(how);
+    ASSERT_EQ(bits(n.normals), bits(m.normals));
+    ASSERT_EQ(bits(n.curvature), bits(m.curvature));
+  }
+};
+
+TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
+  const Case& c = GetParam();
+  constexpr std::int64_t rows = 50'000;
+  // Leaves of one point make walks longer than a group can number: their queries are handed on.
+  for (const std::int64_t leaf_size : {0, 1}) {
+    for (const double step : {0.0, 0.25}) {
+      const reference::Matrix data = conformance::quantize(points(rows, c.dim, step), c.dtype, 8);
+      const conformance::Rows held(data, c.dtype);
+      const Dataset dataset = Dataset::adopt(held.view(), nullptr);
+      IndexParameters parameters{c.metric, Filter::automatic};
+      parameters.leaf_size = leaf_size;
+      const AnyIndex host = AnyIndex::build(c.index, dataset, parameters);
+      const AnyIndex there = AnyIndex::build(c.index, dataset, parameters, on_gpu());
+      for (const Neighborhood how :
+           {Neighborhood{1}, Neighborhood{8}, Neighborhood{20, 0.3}, Neighborhood{32}}) {
+        SCOPED_TRACE(testing::Message() << "leaf " << leaf_size << " step " << step << " k " << how.k);
+        same_reductions(there, host, how, on_gpu());
+        if (how.k != 32) continue;
+        // All at once and in batches; too little is refused.
+        same_reductions(there, host, how, on_gpu(32U << 20U));
+        same_reductions(there, host, how, on_gpu(9U << 20U));
+        EXPECT_THROW((void)there.point_tree()->outliers(how, 2, on_gpu(1U << 20U)), OutOfMemory);
+      }
+    }
+  }
+}
+
+TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
+  const Case& c = GetParam();
+  if (c.metric == Metric::manhattan) GTEST_SKIP() << "manhattan has no normals";
+  constexpr std::int64_t rows = 20'000;
+  const conformance::Rows held(conformance::quantize(points(rows, c.dim, 0), c.dtype, 8), c.dtype);
+  const AnyIndex there =
+      AnyIndex::build(c.index, Dataset::adopt(held.view(), nullptr), {c.metric, Filter::automatic}, on_gpu());
+  const PointTree& tree = *there.point_tree();
+  const auto normal_bytes = static_cast<std::uint64_t>(rows * c.dim) * sizeof(double);
+  const std::uint64_t curvature_bytes = rows * sizeof(double);
+  for (const Neighborhood how : {Neighborhood{12}, Neighborhood{0, 0.2}, Neighborhood{40, 0.4}}) {
+    const Normals want = tree.normals(how);
+    for (const bool with_curvature : {true, false}) {
+      const auto memory = cuda::allocate(0, normal_bytes + curvature_bytes);
+      auto* normals = static_cast<double*>(memory.get());
+      double* curvature = normals + rows * c.dim;
+      NormalsView view{normals, with_curvature ? curvature : nullptr, rows, c.dim, MemorySpace::cuda, 0};
+      tree.normals_into(view, how, {}, on_gpu());
+      Normals got{std::vector<double>(static_cast<std::size_t>(rows * c.dim)), std::vector<double>(rows)};
+      cuda::copy_to_host(normals, 0, got.normals.data(), normal_bytes);
+      ASSERT_EQ(bits(got.normals), bits(want.normals));
+      if (with_curvature) {
+        cuda::copy_to_host(curvature, 0, got.curvature.data(), curvature_bytes);
+        ASSERT_EQ(bits(got.curvature), bits(want.curvature));
+      }
+      EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { tree.normals_into(view, how); }),
+                           "the search is to run on the CPU"));
+    }
+    // And to the host.
+    Normals got{std::vector<double>(static_cast<std::size_t>(rows * c.dim)), {}};
+    tree.normals_into({got.normals.data(), nullptr, rows, c.dim}, how, {}, on_gpu());
+    ASSERT_EQ(bits(got.normals), bits(want.normals));
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::i8}) {
@@ -236,6 +332,14 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TreesOnAGpu, testing::ValuesIn(cases()), case_name);
+
+INSTANTIATE_TEST_SUITE_P(Cases, ColumnsOnAGpu,
+                         testing::Values(Case{"kd_tree", Dtype::f32, Metric::sqeuclidean, 3},
+                                         Case{"octree", Dtype::f32, Metric::euclidean, 3},
+                                         Case{"octree", Dtype::f32, Metric::manhattan, 3},
+                                         Case{"kd_tree", Dtype::f32, Metric::sqeuclidean, 2},
+                                         Case{"octree", Dtype::f16, Metric::euclidean, 2}),
+                         case_name);
 
 }  // namespace
 }  // namespace kith
