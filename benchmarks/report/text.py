@@ -3,13 +3,13 @@
 
 def figure(value):
     """Three digits: 0.0123, 1.23, 12.3, 1,234."""
-    if value >= 1000:
+    if value >= 999.5:
         return f"{value:,.0f}"
-    if value >= 100:
+    if value >= 99.95:
         return f"{value:.0f}"
-    if value >= 10:
+    if value >= 9.995:
         return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:.2f}" if value >= 0.9995 else f"{value:.3g}"
 
 
 def duration(seconds):
