@@ -10,8 +10,9 @@
 namespace kith::point_tree {
 
 /// A child that waits to be visited.
+template <class T>
 struct Pending {
-  double low;
+  T low;
   std::int64_t place;  ///< node * node_width + child
 };
 
@@ -26,7 +27,7 @@ struct Task {
   bool rooted;                  ///< distances are square roots
   T radius;                     ///< nothing farther is returned; +inf: no limit
   bool chained;                 ///< consecutive queries are near each other: bound each by the one before
-  Pending* stack;               ///< room for node_width entries a level
+  Pending<T>* stack;            ///< room for node_width entries a level
 
   // nearest
   std::int64_t k;

@@ -82,33 +82,6 @@ inline unsigned at_most(Doubles a, Doubles b) {
   return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ);
 }
 
-// The lanes of `a` in the order i ^ 4, i ^ 2, i ^ 1.
-inline __m512i swap4(__m512i a) {
-  return _mm512_shuffle_i64x2(a, a, 0x4E);
-}
-inline __m512i swap2(__m512i a) {
-  return _mm512_permutex_epi64(a, 0x4E);
-}
-inline __m512i swap1(__m512i a) {
-  return _mm512_permutex_epi64(a, 0xB1);
-}
-// The smaller of each pair of lanes, the larger where `up` has a bit.
-inline __m512i exchange(__m512i a, __m512i b, __mmask8 up) {
-  return _mm512_mask_max_epu64(_mm512_min_epu64(a, b), up, a, b);
-}
-// Sorts eight keys of which the first rise and the rest fall, or the other way round (Batcher 1968).
-inline __m512i merge_bitonic(__m512i a) {
-  a = exchange(a, swap4(a), 0xF0);
-  a = exchange(a, swap2(a), 0xCC);
-  return exchange(a, swap1(a), 0xAA);
-}
-inline __m512i sort8(__m512i a) {
-  a = exchange(a, swap1(a), 0x66);
-  a = exchange(a, swap2(a), 0x3C);
-  a = exchange(a, swap1(a), 0x5A);
-  return merge_bitonic(a);
-}
-
 // An entry as an integer, the distance's bits above the row: their order is the contract's.
 inline std::uint64_t key_of(float distance, std::uint32_t row) {
   std::uint32_t bits;
@@ -171,9 +144,10 @@ class NearestOne {
   std::uint64_t best_ = 0;
 };
 
-// Up to K entries as keys. They fill the upper k lanes of K / 8 registers, zeros the lower ones, so that the
-// worst is always the last lane. Candidates wait until there are eight; these are sorted and merged register
-// by register, without a branch that depends on the data.
+// Up to K entries as keys, ascending in the upper k lanes of K / 8 registers, zeros in the lower ones, so
+// that the worst is always the last lane. A key is read as a double, whose minimum takes half as long as an
+// integer's: the order of positive doubles is that of their bits, and a step up of the exponent keeps all of
+// them normal. Candidates wait until there are eight.
 template <int K>
 class PackedList {
  public:
@@ -181,17 +155,17 @@ class PackedList {
 
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
-    const long long empty = static_cast<long long>(key_of(bound, UINT32_MAX));
+    const auto empty = static_cast<long long>(key_of(bound, UINT32_MAX) + normal);
     const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     for (int r = 0; r < registers; ++r) {
       const __mmask8 used = _mm512_cmpge_epi64_mask(_mm512_add_epi64(lane, _mm512_set1_epi64(8 * r)),
                                                     _mm512_set1_epi64(K - k_));
-      keys_[r] = _mm512_maskz_set1_epi64(used, empty);
+      keys_[r] = _mm512_castsi512_pd(_mm512_maskz_set1_epi64(used, empty));
     }
     worst_ = static_cast<std::uint64_t>(empty);
     waiting_ = 0;
   }
-  float bound() const { return distance_of(worst_); }
+  float bound() const { return distance_of(worst_ - normal); }
   bool full() const { return static_cast<std::uint32_t>(worst_) != UINT32_MAX; }
 
   // The distances of the 16 points of which `mask` has a bit. True when the bound may have changed.
@@ -200,7 +174,7 @@ class PackedList {
     const __m512i excluded = _mm512_set1_epi64(exclude);
     const auto add_half = [&](Doubles distances, const std::uint32_t* at, unsigned wanted) {
       const __m512i row = load_rows(at);
-      const __m512i keys = keys_of(distances, row);
+      const __m512i keys = _mm512_add_epi64(keys_of(distances, row), _mm512_set1_epi64(normal));
       auto kept = static_cast<__mmask8>(wanted);
       kept = _mm512_mask_cmplt_epu64_mask(kept, keys, worst);
       kept = _mm512_mask_cmpneq_epi64_mask(kept, row, excluded);
@@ -209,31 +183,33 @@ class PackedList {
     };
     add_half(low, rows, mask & 255U);
     add_half(high, rows + 8, mask >> 8U);
-    if (waiting_ < 8) return false;
-    while (waiting_ >= 8) {
-      waiting_ -= 8;
-      merge(_mm512_loadu_si512(wait_ + waiting_));
+    if (waiting_ < batch) return false;
+    while (waiting_ >= batch) {
+      waiting_ -= batch;
+      for (int i = 0; i < batch; ++i) insert(wait_[waiting_ + i]);
     }
+    note_worst();
     return true;
   }
 
   bool offer(float distance, std::int64_t row) {
     flush();
-    const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row));
+    const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row)) + normal;
     if (key >= worst_) return false;
-    merge(_mm512_mask_set1_epi64(_mm512_set1_epi64(-1), 1, static_cast<long long>(key)));
+    insert(key);
+    note_worst();
     return true;
   }
 
   void finish(Task<float>& task, std::int64_t query) {
     flush();
     alignas(64) std::uint64_t keys[K];
-    for (int r = 0; r < registers; ++r) _mm512_store_si512(keys + 8 * r, keys_[r]);
+    for (int r = 0; r < registers; ++r) _mm512_store_pd(keys + 8 * r, keys_[r]);
     const std::uint64_t* first = keys + K - k_;
     for (std::int64_t i = 0; i < k_; ++i) {
       const auto row = static_cast<std::uint32_t>(first[i]);
       const bool real = row != UINT32_MAX;
-      const auto bits = real ? static_cast<std::uint32_t>(first[i] >> 32U) : 0x7F800000U;
+      const auto bits = real ? static_cast<std::uint32_t>((first[i] - normal) >> 32U) : 0x7F800000U;
       task.out_rows[query * k_ + i] = real ? static_cast<std::int64_t>(row) : -1;
       __builtin_memcpy(task.out_distances + query * k_ + i, &bits, sizeof bits);
     }
@@ -241,28 +217,35 @@ class PackedList {
 
  private:
   static constexpr int registers = K / 8;
+  static constexpr int batch = 8;
+  static constexpr std::uint64_t normal = std::uint64_t{1} << 52U;  // a double's smallest exponent
+
   void flush() {
     if (waiting_ == 0) return;
-    const auto used = static_cast<__mmask8>((1U << waiting_) - 1U);
-    merge(_mm512_mask_loadu_epi64(_mm512_set1_epi64(-1), used, wait_));
+    for (int i = 0; i < waiting_; ++i) insert(wait_[i]);
     waiting_ = 0;
+    note_worst();
   }
 
-  // Eight more keys: each register keeps its share of the smaller ones and hands the larger ones on.
-  void merge(__m512i more) {
-    const __m512i backwards = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-    more = sort8(more);
+  // Every lane becomes the middle one of itself, the lane before it and the new key.
+  void insert(std::uint64_t key) {
+    double value;
+    __builtin_memcpy(&value, &key, sizeof value);
+    const __m512d more = _mm512_set1_pd(value);
+    __m512i before = _mm512_setzero_si512();
     for (int r = 0; r < registers; ++r) {
-      const __m512i falling = _mm512_permutexvar_epi64(backwards, more);
-      const __m512i old = keys_[r];
-      keys_[r] = merge_bitonic(_mm512_min_epu64(old, falling));
-      if (r + 1 < registers) more = merge_bitonic(_mm512_max_epu64(old, falling));
+      const __m512i old = _mm512_castpd_si512(keys_[r]);
+      const __m512d shifted = _mm512_castsi512_pd(_mm512_alignr_epi64(old, before, 7));
+      keys_[r] = _mm512_max_pd(shifted, _mm512_min_pd(keys_[r], more));
+      before = old;
     }
-    const __m128i last = _mm512_extracti64x2_epi64(keys_[registers - 1], 3);
+  }
+  void note_worst() {
+    const __m128i last = _mm512_extracti64x2_epi64(_mm512_castpd_si512(keys_[registers - 1]), 3);
     worst_ = static_cast<std::uint64_t>(_mm_extract_epi64(last, 1));
   }
 
-  __m512i keys_[registers];
+  __m512d keys_[registers];
   std::int64_t k_;
   std::uint64_t worst_ = 0;
   std::uint64_t wait_[8 + 16 + 8];

@@ -286,7 +286,7 @@ class Batch {
   struct Scratch {
     std::vector<T> values;
     std::vector<std::int64_t> numbers;
-    std::vector<Pending> stack;
+    std::vector<Pending<T>> stack;
     std::vector<std::int64_t> rows;
     std::vector<T> distances;
     std::vector<Entry<T>> entries;
