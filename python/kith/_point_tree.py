@@ -156,7 +156,7 @@ class PointTree(Index):
 
         Returns:
             :class:`Neighbors`, both arrays ``[rows, k]``; index -1 and distance inf for rows with a NaN. On the
-            GPU for a tree built over an array there and searched there, as that array's library has them.
+            GPU for a tree built over an array there and searched there, as PyTorch and CuPy have them for an array of theirs, else :class:`GpuArray`.
 
         Raises:
             InvalidArgument, OutOfMemory: as for :meth:`search`.
@@ -254,7 +254,7 @@ class PointTree(Index):
 
         Returns:
             :class:`Normals`: ``normals`` float64 ``[rows, dim]`` and ``curvature`` float64 ``[rows]``. On the GPU
-            for a tree built over an array there and searched there, as that array's library has them.
+            for a tree built over an array there and searched there, as PyTorch and CuPy have them for an array of theirs, else :class:`GpuArray`.
 
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a viewpoint of another dimension,

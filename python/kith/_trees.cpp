@@ -130,13 +130,27 @@ nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
   if (asked.devices.front() == Device{Device::Kind::cuda, stays}) {
     const std::int64_t rows = tree.rows();
     const std::int64_t dim = tree.dim();
+    // Both in one block, the second where every library may have it. Other dimensions are refused below.
+    constexpr std::int64_t alignment = 32;
+    const std::int64_t normals = (rows * dim + alignment - 1) / alignment * alignment;
+    const auto bytes = static_cast<std::uint64_t>(dim == 2 || dim == 3 ? normals + rows : 0) * sizeof(double);
     std::shared_ptr<void> memory;
     NormalsView view{nullptr, nullptr, rows, dim, MemorySpace::cuda, stays};
     run(asked, report, quick, [&](const Execution& execution) {
-      memory = cuda::allocate(stays, static_cast<std::uint64_t>(rows * (dim + 1)) * sizeof(double));
+      Execution rest = execution;
+      if (rest.memory_limit > 0) {
+        if (rest.memory_limit <= bytes) {
+          throw OutOfMemory(
+              fmt::format("the normals of {} rows take {} bytes of the GPU's memory, the limit is "
+                          "{}; raise the limit, or use fewer rows",
+                          rows, bytes, rest.memory_limit));
+        }
+        rest.memory_limit -= bytes;
+      }
+      memory = cuda::allocate(stays, bytes);
       view.normals = static_cast<double*>(memory.get());
-      view.curvature = rows > 0 ? view.normals + rows * dim : nullptr;
-      tree.normals_into(view, {k, radius}, viewpoint, execution);
+      view.curvature = rows > 0 && bytes > 0 ? view.normals + normals : nullptr;
+      tree.normals_into(view, {k, radius}, viewpoint, rest);
     });
     return nb::make_tuple(GpuArray{memory, view.normals, nb::dtype<double>(), rows, dim, stays},
                           GpuArray{memory, view.curvature, nb::dtype<double>(), rows, 1, stays, true});

@@ -33,15 +33,20 @@ KITH_HOST_DEVICE inline void smallest_eigenvector(double (&a)[dim][dim], double*
       KITH_UNROLL
       for (int q = p + 1; q < dim; ++q) {
         const double before = a[p][q];
-        // So little that a rotation would change nothing, in relative terms of the least eigenvalue, too
+        // Squares of the least would vanish: a power of two changes neither the test nor the angle.
+        const double lift = std::fabs(before) < 0x1p-400 ? 0x1p500 : 1.0;
+        const double off_diagonal = before * lift;
+        const double first = a[p][p] * lift;
+        const double second = a[q][q] * lift;
+        // So little that a rotation would change nothing, in terms of the lesser of the two eigenvalues, too
         // (Demmel and Veselic 1992).
-        if (before * before <= 0x1p-106 * std::fabs(a[p][p] * a[q][q])) {
+        if (off_diagonal * off_diagonal <= 0x1p-106 * std::fabs(first * second)) {
           a[p][q] = a[q][p] = 0;
           continue;
         }
         // The smaller angle's tangent.
-        const double apart = a[q][q] - a[p][p];
-        const double twice = 2 * before;
+        const double apart = second - first;
+        const double twice = 2 * off_diagonal;
         const double tangent = twice / (std::fabs(apart) + std::sqrt(apart * apart + twice * twice));
         const double t = apart < 0 ? -tangent : tangent;
         const double c = 1 / std::sqrt(t * t + 1);
@@ -127,7 +132,8 @@ class PlaneFit {
     }
     if (!finite) return false;
     if (largest > 0) {  // to a scale where squares neither overflow nor vanish
-      const double scale = std::ldexp(1.0, -std::ilogb(largest));
+      const int exponent = -std::ilogb(largest);
+      const double scale = std::ldexp(1.0, exponent < 1023 ? exponent : 1023);
       KITH_UNROLL
       for (int i = 0; i < dim; ++i) {
         KITH_UNROLL

@@ -33,7 +33,7 @@ std::uint64_t memory_for(const Execution& execution) {
   std::size_t free = 0;
   std::size_t total = 0;
   KITH_CUDA(cudaMemGetInfo(&free, &total));
-  return free;  // batches are a little slower, and others may use the device
+  return free / 16 * 15;  // batches are a little slower, and others may use the device
 }
 
 // Some rows of a tree: their numbers, on the device.
@@ -58,13 +58,10 @@ class Neighborhoods {
         rows_(some != nullptr ? some->count : tree.points + static_cast<std::int64_t>(tree.infinite.size())),
         at_once_(some == nullptr),
         k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))) {
+    if (some != nullptr) numbers_ = std::move(some->numbers);
     budget(with_table, kept_bytes);
     const auto there = on_device(tree, device_);
-    if (some != nullptr) {
-      numbers_ = std::move(some->numbers);
-    } else {
-      numbers_ = cuda::Buffer<std::int64_t>(rows_, stream_);
-    }
+    if (some == nullptr) numbers_ = cuda::Buffer<std::int64_t>(rows_, stream_);
     if (with_table || !at_once_) {
       table_values_ = cuda::Buffer<T>(tree.rows * stride(), stream_);
       table_ = {table_values_.data(), stride()};
@@ -122,11 +119,12 @@ class Neighborhoods {
   std::int64_t stride() const { return tree_.dim == 3 ? 4 : tree_.dim; }
 
   void budget(bool with_table, std::uint64_t kept_bytes) {
-    constexpr std::uint64_t smallest_batch = 4096;
+    const std::uint64_t smallest_batch = std::min<std::uint64_t>(4096, static_cast<std::uint64_t>(rows_));
     const std::uint64_t a_list = static_cast<std::uint64_t>(k_ + 1) * (sizeof(std::int64_t) + sizeof(T));
     const std::uint64_t a_query = a_list + bytes_of<T>(tree_.dim);
     const std::uint64_t table = bytes_of<T>(tree_.rows * stride());
-    const std::uint64_t held = kept_bytes + bytes_of<std::int64_t>(rows_);
+    const std::uint64_t held =
+        kept_bytes + (numbers_.empty() ? bytes_of<std::int64_t>(rows_) : numbers_.bytes());
     const std::uint64_t room = memory_for(execution_);
     const std::uint64_t all = static_cast<std::uint64_t>(tree_.rows) * a_list;
     // Half of what is left is for the search itself.
@@ -211,26 +209,26 @@ class GroupNeighborhoods {
  public:
   /// `places`: the columns hold places, else distances. `kept_bytes` as above.
   GroupNeighborhoods(const Tree& tree, const Neighborhood& how, bool include_self, bool places,
-                     std::uint64_t kept_bytes, const Execution& execution)
+                     std::uint64_t kept_bytes, const char* stage, const Execution& execution)
       : tree_(tree),
         execution_(execution),
         device_(execution.devices.front().ordinal),
         guard_(device_),
-        k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))) {
+        k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))),
+        progress_(execution, stage, tree.points) {
     if (!tree.infinite.empty() || choose_regime(tree, tree.points, k_, true) != Regime::groups) return;
     plan(kept_bytes);
     if (batch_ == 0) return;
     cuda::wait_for(execution, stream_);
     there_ = on_device(tree, device_);
     packed_ = PackedArrays(tree, *there_, stream_);
-    cells_ = cuda::Buffer<std::uint32_t>(batch_ * k_, stream_);
+    cells_ = cuda::Buffer<std::uint32_t>(whole_warps(batch_) * k_, stream_);
     unanswered_ = cuda::Buffer<std::int64_t>(tree.points, stream_);
     unanswered_count_ = cuda::Buffer<unsigned long long>(1, stream_);
     search_ = group_search(tree, packed_, round_down<float>(how.radius));
     search_.include_self = include_self;
     search_.answer.k = k_;
     search_.cells = cells_.data();
-    search_.column = batch_;
     search_.places = places;
     search_.unanswered = {unanswered_.data(), unanswered_count_.data()};
   }
@@ -241,20 +239,21 @@ class GroupNeighborhoods {
 
   /// Calls use(columns) for all points.
   template <class Use>
-  void for_each(const char* stage, const Use& use) {
-    ProgressCounter progress(execution_, stage, tree_.points);
+  void for_each(const Use& use) {
     KITH_CUDA(cudaMemsetAsync(unanswered_count_.data(), 0, sizeof(unsigned long long), stream_));
     for (std::int64_t first = 0; first < tree_.points; first += batch_) {
       const std::int64_t count = std::min(batch_, tree_.points - first);
       search_.first = search_.answer.first = first;
-      search_.count = search_.column = count;
+      search_.count = count;
+      search_.column = whole_warps(count);
       cuda::search_groups(search_, device_, stream_);
-      use(Columns{packed_.points.data(), cells_.data(), first, count, k_});
+      use(Columns{packed_.points.data(), cells_.data(), first, count, search_.column, k_});
       stream_.synchronize();
-      progress.advance(count);
+      progress_.advance(count);
     }
-    progress.finish();
   }
+  /// The last report: what was left is done, too.
+  void finish() { progress_.finish(); }
 
   /// Rows whose walk was too long for a group, after for_each().
   SomeRows left() {
@@ -283,12 +282,15 @@ class GroupNeighborhoods {
     const std::uint64_t room = memory_for(execution_);
     const std::uint64_t each = static_cast<std::uint64_t>(k_) * sizeof(std::uint32_t);
     if (fixed >= room) return;
-    const auto fit = static_cast<std::int64_t>(std::min<std::uint64_t>((room - fixed) / each, most));
-    if (fit < std::min(least, tree_.points)) return;
+    const auto fit =
+        static_cast<std::int64_t>(std::min<std::uint64_t>((room - fixed) / each, most)) / 32 * 32;
+    if (fit < std::min(least, whole_warps(tree_.points))) return;
     const std::int64_t rounds = (tree_.points + fit - 1) / fit;
-    // Whole groups, so that columns of a batch begin where a warp's 32 do.
-    batch_ = std::min(tree_.points, ((tree_.points + rounds - 1) / rounds + 31) / 32 * 32);
+    batch_ = std::min(fit, whole_warps((tree_.points + rounds - 1) / rounds));
   }
+
+  // Columns begin where a warp's 32 do.
+  static std::int64_t whole_warps(std::int64_t count) { return (count + 31) / 32 * 32; }
 
   const Tree& tree_;
   const Execution& execution_;
@@ -297,6 +299,7 @@ class GroupNeighborhoods {
   cuda::Stream stream_;
   std::int64_t k_;
   std::int64_t batch_ = 0;
+  ProgressCounter progress_;
   std::shared_ptr<const DeviceTree> there_;
   PackedArrays packed_;
   cuda::Buffer<std::uint32_t> cells_;
@@ -305,23 +308,37 @@ class GroupNeighborhoods {
   cuda::GroupSearch search_{};
 };
 
-// Results by row, which hold NaN (or -1) until a kernel writes them.
-template <class T>
-class Results {
- public:
-  Results(std::int64_t count, bool wanted, cudaStream_t stream) {
-    if (!wanted) return;
-    values_ = cuda::Buffer<T>(count, stream);
-    KITH_CUDA(cudaMemsetAsync(values_.data(), 0xff, values_.bytes(), stream));
+// What all rows' neighbourhoods are reduced by: of columns where groups search, of lists where they do not,
+// and of lists for the few rows that groups hand on. `room` is called once, when it is known that there is
+// memory for `kept` bytes of results beside the search.
+template <class Room, class UseColumns, class UseLists>
+void reduce(const Tree& tree, const Neighborhood& how, bool normals, std::uint64_t kept, const char* stage,
+            const Execution& execution, const Room& room, const UseColumns& use_columns,
+            const UseLists& use_lists) {
+  GroupNeighborhoods groups(tree, how, normals, normals, kept, stage, execution);
+  if (!groups.fits()) {
+    visit_distances(tree, [&]<class T>() {
+      Neighborhoods<T> lists(tree, how, normals, normals, kept, execution);
+      room();
+      lists.for_each(stage, [&](const Lists<T>& some) { use_lists(some, lists.table(), lists.stream()); });
+    });
+    return;
   }
-  T* data() const { return values_.data(); }
-  void copy_to(T* host, cudaStream_t stream, const Execution& execution) const {
-    if (!values_.empty()) cuda::download(values_.data(), host, values_.bytes(), stream, execution);
+  const std::uint64_t taken = room();
+  groups.for_each([&](const Columns& columns) { use_columns(columns, groups.stream()); });
+  SomeRows left = groups.left();
+  if (left.count > 0) {
+    Execution quiet = execution;
+    quiet.progress = nullptr;
+    // What is free has no room for the results any more.
+    const std::uint64_t still = execution.memory_limit > 0 ? kept : kept - taken;
+    visit_distances(tree, [&]<class T>() {
+      Neighborhoods<T> lists(tree, how, normals, normals, still, quiet, &left);
+      lists.for_each(stage, [&](const Lists<T>& some) { use_lists(some, lists.table(), lists.stream()); });
+    });
   }
-
- private:
-  cuda::Buffer<T> values_;
-};
+  groups.finish();
+}
 
 }  // namespace
 
@@ -331,27 +348,23 @@ void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const
   const bool there = out.space == MemorySpace::cuda;
   const cuda::Stream stream;
   cuda::wait_for(execution, stream);
-  const cuda::Buffer<double> planes(tree.rows * plane_values, stream);
-  if (tree.points < tree.rows) KITH_CUDA(cudaMemsetAsync(planes.data(), 0xff, planes.bytes(), stream));
-  stream.synchronize();
-  const std::uint64_t kept = planes.bytes() + (there ? 0 : bytes_of<double>(tree.rows * (tree.dim + 1)));
-  GroupNeighborhoods groups(tree, neighborhood, true, true, kept, execution);
-  SomeRows left;  // of the groups' stream
-  if (groups.fits()) {
-    groups.for_each("normals", [&](const Columns& columns) {
-      fit_planes(columns, tree.dim, viewpoint, planes.data(), groups.stream());
-    });
-    left = groups.left();
-  }
-  if (!groups.fits() || left.count > 0) {
-    visit_distances(tree, [&]<class T>() {
-      Neighborhoods<T> lists(tree, neighborhood, true, true, kept, execution,
-                             groups.fits() ? &left : nullptr);
-      lists.for_each("normals", [&](const Lists<T>& some) {
-        fit_planes(some, lists.table(), tree.dim, viewpoint, planes.data(), lists.stream());
+  cuda::Buffer<double> planes;
+  const std::uint64_t planes_bytes = bytes_of<double>(tree.rows * plane_values);
+  reduce(
+      tree, neighborhood, true, planes_bytes + (there ? 0 : bytes_of<double>(tree.rows * (tree.dim + 1))),
+      "normals", execution,
+      [&] {
+        planes = cuda::Buffer<double>(tree.rows * plane_values, stream);
+        if (tree.points < tree.rows) fill_with_nan(planes.data(), planes.size(), stream);
+        stream.synchronize();
+        return planes_bytes;
+      },
+      [&](const Columns& columns, cudaStream_t on) {
+        fit_planes(columns, tree.dim, viewpoint, planes.data(), on);
+      },
+      [&](const auto& lists, const auto& table, cudaStream_t on) {
+        fit_planes(lists, table, tree.dim, viewpoint, planes.data(), on);
       });
-    });
-  }
   if (there) {
     split_planes(planes.data(), tree.rows, tree.dim, out.normals, out.curvature, stream);
     stream.synchronize();
@@ -369,32 +382,38 @@ void normals_on_device(const Tree& tree, const Neighborhood& neighborhood, const
 void distances_on_device(const Tree& tree, const Neighborhood& neighborhood, const char* stage,
                          const NeighborDistances& out, const Execution& execution) {
   const cuda::DeviceGuard guard(execution.devices.front().ordinal);
-  const cuda::Stream results;
-  const Results<double> mean(tree.rows, out.mean != nullptr, results);
-  const Results<double> farthest(tree.rows, out.farthest != nullptr, results);
-  const Results<std::int64_t> counts(tree.rows, out.counts != nullptr, results);
-  results.synchronize();
-  const std::uint64_t kept = bytes_of<double>(2 * tree.rows);
-  GroupNeighborhoods groups(tree, neighborhood, false, false, kept, execution);
-  SomeRows left;  // of the groups' stream
-  if (groups.fits()) {
-    groups.for_each(stage, [&](const Columns& columns) {
-      reduce_distances(columns, mean.data(), farthest.data(), counts.data(), groups.stream());
-    });
-    left = groups.left();
-  }
-  if (!groups.fits() || left.count > 0) {
-    visit_distances(tree, [&]<class T>() {
-      Neighborhoods<T> lists(tree, neighborhood, false, false, kept, execution,
-                             groups.fits() ? &left : nullptr);
-      lists.for_each(stage, [&](const Lists<T>& some) {
-        reduce_distances(some, mean.data(), farthest.data(), counts.data(), lists.stream());
+  const cuda::Stream stream;
+  // NaN, or -1, until a kernel writes them.
+  cuda::Buffer<double> mean;
+  cuda::Buffer<double> farthest;
+  cuda::Buffer<std::int64_t> counts;
+  const auto results = static_cast<std::int64_t>(out.mean != nullptr) + (out.farthest != nullptr ? 1 : 0) +
+                       (out.counts != nullptr ? 1 : 0);
+  const std::uint64_t kept = bytes_of<double>(results * tree.rows);
+  reduce(
+      tree, neighborhood, false, kept, stage, execution,
+      [&] {
+        if (out.mean != nullptr) mean = cuda::Buffer<double>(tree.rows, stream);
+        if (out.farthest != nullptr) farthest = cuda::Buffer<double>(tree.rows, stream);
+        if (out.counts != nullptr) counts = cuda::Buffer<std::int64_t>(tree.rows, stream);
+        fill_with_nan(mean.data(), mean.size(), stream);
+        fill_with_nan(farthest.data(), farthest.size(), stream);
+        if (!counts.empty()) KITH_CUDA(cudaMemsetAsync(counts.data(), 0xff, counts.bytes(), stream));
+        stream.synchronize();
+        return kept;
+      },
+      [&](const Columns& columns, cudaStream_t on) {
+        reduce_distances(columns, mean.data(), farthest.data(), counts.data(), on);
+      },
+      [&](const auto& lists, const auto& /*table*/, cudaStream_t on) {
+        reduce_distances(lists, mean.data(), farthest.data(), counts.data(), on);
       });
-    });
-  }
-  mean.copy_to(out.mean, results, execution);
-  farthest.copy_to(out.farthest, results, execution);
-  counts.copy_to(out.counts, results, execution);
+  const auto down = [&](const auto& from, auto* to) {
+    if (!from.empty()) cuda::download(from.data(), to, from.bytes(), stream, execution);
+  };
+  down(mean, out.mean);
+  down(farthest, out.farthest);
+  down(counts, out.counts);
 }
 
 }  // namespace kith::point_tree

@@ -74,8 +74,9 @@ __device__ void load_row(const RowTable<T>& table, std::int64_t row, T (&to)[dim
   }
 }
 
+// The one that the host writes.
 __device__ double not_a_number() {
-  return __longlong_as_double(-1);
+  return __longlong_as_double(0x7ff8000000000000LL);
 }
 
 struct Viewpoint {
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(threads_a_block, 6)
   const std::uint32_t* cell = columns.cells + i;
   std::uint32_t places[chunk];
   KITH_UNROLL
-  for (int c = 0; c < chunk; ++c) places[c] = c < columns.k ? cell[c * columns.count] : no_cell;
+  for (int c = 0; c < chunk; ++c) places[c] = c < columns.k ? cell[c * columns.stride] : no_cell;
   PlaneFit<dim> fit;
   std::int64_t found = 0;
   for (std::int64_t from = 0; from < columns.k; from += chunk) {
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(threads_a_block, 6)
     KITH_UNROLL
     for (int c = 0; c < chunk; ++c) {
       const std::int64_t at = from + chunk + c;
-      places[c] = at < columns.k ? cell[at * columns.count] : no_cell;
+      places[c] = at < columns.k ? cell[at * columns.stride] : no_cell;
     }
     KITH_UNROLL
     for (int c = 0; c < chunk; ++c) {
@@ -196,7 +197,7 @@ __global__ void reduce_columns_kernel(Columns columns, double* mean, double* far
   double last = 0;
   std::int64_t found = 0;
   for (; found < columns.k; ++found) {
-    const std::uint32_t distance = columns.cells[found * columns.count + i];
+    const std::uint32_t distance = columns.cells[found * columns.stride + i];
     if (distance == no_cell) break;
     last = static_cast<double>(__uint_as_float(distance));
     sum += last;
@@ -205,6 +206,11 @@ __global__ void reduce_columns_kernel(Columns columns, double* mean, double* far
   if (found == 0) return;
   if (mean != nullptr) mean[row] = sum / static_cast<double>(found);
   if (farthest != nullptr) farthest[row] = last;
+}
+
+__global__ void fill_kernel(double* values, std::int64_t count) {
+  const std::int64_t i = thread_number();
+  if (i < count) values[i] = not_a_number();
 }
 
 __global__ void rows_kernel(const float4* points, std::int64_t* numbers, std::int64_t count) {
@@ -265,6 +271,12 @@ void gather_queries(const RowTable<T>& table, const std::int64_t* numbers, std::
   cuda::check_launch("gather_queries");
 }
 
+void fill_with_nan(double* values, std::int64_t count, cudaStream_t stream) {
+  if (count == 0) return;
+  fill_kernel<<<static_cast<unsigned>(blocks_of(count)), threads_a_block, 0, stream>>>(values, count);
+  cuda::check_launch("fill_with_nan");
+}
+
 void rows_of_places(const float4* points, std::int64_t* numbers, std::int64_t count, cudaStream_t stream) {
   rows_kernel<<<static_cast<unsigned>(blocks_of(count)), threads_a_block, 0, stream>>>(points, numbers,
                                                                                        count);
@@ -274,6 +286,7 @@ void rows_of_places(const float4* points, std::int64_t* numbers, std::int64_t co
 template <class T>
 void fit_planes(const Lists<T>& lists, const RowTable<T>& table, std::int64_t dim, const double* viewpoint,
                 double* planes, cudaStream_t stream) {
+  if (lists.count == 0) return;
   const Viewpoint from = viewpoint_of(viewpoint, dim);
   const auto launch = [&](auto kernel) {
     kernel<<<static_cast<unsigned>(blocks_of(lists.count)), threads_a_block, 0, stream>>>(lists, table, from,
@@ -320,6 +333,7 @@ void reduce_distances(const Columns& columns, double* mean, double* farthest, st
 template <class T>
 void reduce_distances(const Lists<T>& lists, double* mean, double* farthest, std::int64_t* counts,
                       cudaStream_t stream) {
+  if (lists.count == 0) return;
   reduce_kernel<<<static_cast<unsigned>(blocks_of(lists.count)), threads_a_block, 0, stream>>>(
       lists, mean, farthest, counts);
   cuda::check_launch("reduce_distances");

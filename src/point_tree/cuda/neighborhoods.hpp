@@ -40,14 +40,18 @@ struct Lists {
 };
 
 /// What a search by groups left of the points in places [first, first + count) (GroupSearch::cells): entry r
-/// of the i-th at [r * count + i].
+/// of the i-th at [r * stride + i].
 struct Columns {
   const float4* points;  ///< of the tree, (x, y, z, row)
   const std::uint32_t* cells;
   std::int64_t first;
   std::int64_t count;
+  std::int64_t stride;
   std::int64_t k;
 };
+
+/// The NaN that the host has.
+void fill_with_nan(double* values, std::int64_t count, cudaStream_t stream);
 
 /// numbers[i] = the row of the point in the place numbers[i].
 void rows_of_places(const float4* points, std::int64_t* numbers, std::int64_t count, cudaStream_t stream);

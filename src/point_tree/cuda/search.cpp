@@ -36,7 +36,7 @@ constexpr double least_groups = 200;
 constexpr double plain_limit = 0x1p60;
 constexpr std::int64_t most_sorted = std::int64_t{1} << 31;
 constexpr std::int64_t most_at_once = std::int64_t{1} << 24;  // queries between two polls
-constexpr std::int64_t small_list = std::int64_t{1} << 14;  // queries whose lists a workspace keeps
+constexpr std::int64_t small_list = std::int64_t{1} << 14;    // queries whose lists a workspace keeps
 
 // Counters of a search: [count_slots][2] of pairs and candidates, and some more. The last kernel of a search
 // brings the sums of the former and the latter to the host and sets all to 0.

@@ -828,7 +828,7 @@ class Group {
   const GroupSearch& s_;
   const int lane_;
   float4* staged_;             // (x, y, z, number)
-  unsigned long long* slots_;  // [k][33]: answers, distance above row
+  unsigned long long* slots_;  // [k][33]: answers, distance above row, or place where places are asked for
   uint4* coarse_points_;       // two points each: halves (x, x, y, y, z, z, square, square)
   std::uint32_t* masks_;       // a word of each lane for 32 staged points
   std::uint32_t* chunks_;      // places of the first points

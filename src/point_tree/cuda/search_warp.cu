@@ -786,6 +786,7 @@ __global__ void __launch_bounds__(warps_a_block * 32) warp_kernel(const __grid_c
   }
   if (lane < 2) mine = sums[lane];
   if (lane < 2 + s.others) *static_cast<volatile unsigned long long*>(s.report + lane) = mine;
+  __syncwarp();  // all of them are read
   for (int at = lane; at < 2 * count_slots + s.others; at += 32) s.counts[at] = 0;
 }
 

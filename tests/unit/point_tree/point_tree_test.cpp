@@ -430,6 +430,49 @@ TEST(PointTree, EigenvectorsOfSmallMatrices) {
   }
 }
 
+// Of planes and lines of points the least variances are many magnitudes below the largest.
+TEST(PointTree, EigenvectorsOfGradedMatrices) {
+  double vector[3];
+  double values[3];
+  for (const double tiny : {1e-12, 1e-40, 1e-81, 1e-120, 1e-162, 1e-250}) {
+    double a[3][3] = {{1, 0, 0}, {0, 2 * tiny, tiny}, {0, tiny, 2 * tiny}};
+    point_tree::smallest_eigenvector<3>(a, vector, values);
+    EXPECT_NEAR(values[0] / tiny, 1, 1e-14) << tiny;
+    EXPECT_NEAR(values[1] / tiny, 3, 1e-14) << tiny;
+    EXPECT_NEAR(std::fabs(vector[1]), std::sqrt(0.5), 1e-14) << tiny;
+    EXPECT_NEAR(vector[1], -vector[2], 1e-14) << tiny;
+    EXPECT_EQ(values[2], 1);
+  }
+  // [1, g; g, g^2 (1 + e)]: the least value is g^2 e, in relative terms, too.
+  const double g = 0x1p-20;
+  const double e = 0x1p-10;
+  double b[2][2] = {{1, g}, {g, g * g * (1 + e)}};
+  double two[2];
+  double least[2];
+  point_tree::smallest_eigenvector<2>(b, two, least);
+  EXPECT_NEAR(least[0] / (g * g * e), 1, 1e-9);
+  EXPECT_NEAR(two[0], -g * two[1], 1e-9);
+}
+
+// However small or large the coordinates, a plane is a plane.
+TEST(PointTree, NormalsOfPlanesOfAnyScale) {
+  for (const double scale : {1e-160, 1e-157, 1e-100, 1e-20, 1e20, 1e150}) {
+    Random random(53);
+    Matrix data{60, 3, {}};
+    for (int i = 0; i < 60; ++i) {
+      const double u = random.normal();
+      const double v = random.normal();
+      data.values.insert(data.values.end(), {scale * u, scale * v, scale * (u - v)});
+    }
+    const Rows rows(data, Dtype::f64);
+    const Normals found = Octree::build(rows.view()).normals({60});
+    for (std::size_t i = 0; i < 180; i += 3) {
+      ASSERT_NEAR(std::fabs(found.normals[i]), std::sqrt(1.0 / 3), 1e-3) << scale;
+      ASSERT_NEAR(found.normals[i], -found.normals[i + 1], 1e-3) << scale;
+    }
+  }
+}
+
 TEST(PointTree, OutliersAreTheFarOnes) {
   Random random(61);
   Matrix data{1000, 2, std::vector<double>(2000)};

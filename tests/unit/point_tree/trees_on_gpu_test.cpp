@@ -33,10 +33,10 @@ Execution on_gpu(std::uint64_t memory_limit = 0) {
   return execution;
 }
 
-// Bits, so that NaN equals NaN.
+// Those of NaN, too: a file of them is the same file.
 std::vector<std::uint64_t> bits(const std::vector<double>& values) {
   std::vector<std::uint64_t> out;
-  for (const double v : values) out.push_back(std::isnan(v) ? 0 : std::bit_cast<std::uint64_t>(v));
+  for (const double v : values) out.push_back(std::bit_cast<std::uint64_t>(v));
   return out;
 }
 
@@ -242,8 +242,9 @@ class ColumnsOnAGpu : public testing::TestWithParam<Case> {
     ASSERT_EQ(bits(a.outliers(how, 2, execution).mean_distance), bits(b.outliers(how, 2).mean_distance));
     if (GetParam().metric == Metric::manhattan) return;
     ASSERT_EQ(bits(a.density(how, execution)), bits(b.density(how)));
-    const Normals n = a.normals(how, {}, execution);
-    const Normals m = b.normals(how);
+    const std::vector<double> scanner(static_cast<std::size_t>(GetParam().dim), 7.5);
+    const Normals n = a.normals(how, scanner, execution);
+    const Normals m = b.normals(how, scanner);
     ASSERT_EQ(bits(n.normals), bits(m.normals));
     ASSERT_EQ(bits(n.curvature), bits(m.curvature));
   }
@@ -253,6 +254,7 @@ TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
   const Case& c = GetParam();
   constexpr std::int64_t rows = 50'000;
   // Leaves of one point make walks longer than a group can number: their queries are handed on.
+  std::int64_t handed_on = 0;
   for (const std::int64_t leaf_size : {0, 1}) {
     for (const double step : {0.0, 0.25}) {
       const reference::Matrix data = conformance::quantize(points(rows, c.dim, step), c.dtype, 8);
@@ -267,6 +269,20 @@ TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
         SCOPED_TRACE(testing::Message() << "leaf " << leaf_size << " step " << step << " k " << how.k);
         same_reductions(there, host, how, on_gpu());
         if (how.k != 32) continue;
+        handed_on += there.point_tree()->all_knn(how.k, true, on_gpu()).statistics.fallbacks;
+        // Progress counts points, whoever has searched for them, and ends once.
+        std::vector<std::int64_t> done;
+        Execution watched = on_gpu();
+        watched.progress = [&](const Progress& p) {
+          EXPECT_EQ(p.total, rows - rows / 997 - 1);
+          done.push_back(p.done);
+        };
+        (void)there.point_tree()->outliers(how, 2, watched);
+        EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+        EXPECT_EQ(done.back(), rows - rows / 997 - 1);
+        Execution stopped = on_gpu();
+        stopped.cancelled = [] { return true; };
+        EXPECT_THROW((void)there.point_tree()->outliers(how, 2, stopped), Cancelled);
         // All at once and in batches; too little is refused.
         same_reductions(there, host, how, on_gpu(32U << 20U));
         same_reductions(there, host, how, on_gpu(9U << 20U));
@@ -274,6 +290,7 @@ TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
       }
     }
   }
+  EXPECT_GT(handed_on, 0);
 }
 
 TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
@@ -291,16 +308,16 @@ TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
     for (const bool with_curvature : {true, false}) {
       const auto memory = cuda::allocate(0, normal_bytes + curvature_bytes);
       auto* normals = static_cast<double*>(memory.get());
+      const std::vector<double> seven(static_cast<std::size_t>(rows * (c.dim + 1)), 7);
+      cuda::copy_to_device(seven.data(), normals, 0, normal_bytes + curvature_bytes);
       double* curvature = normals + rows * c.dim;
       NormalsView view{normals, with_curvature ? curvature : nullptr, rows, c.dim, MemorySpace::cuda, 0};
       tree.normals_into(view, how, {}, on_gpu());
       Normals got{std::vector<double>(static_cast<std::size_t>(rows * c.dim)), std::vector<double>(rows)};
       cuda::copy_to_host(normals, 0, got.normals.data(), normal_bytes);
       ASSERT_EQ(bits(got.normals), bits(want.normals));
-      if (with_curvature) {
-        cuda::copy_to_host(curvature, 0, got.curvature.data(), curvature_bytes);
-        ASSERT_EQ(bits(got.curvature), bits(want.curvature));
-      }
+      cuda::copy_to_host(curvature, 0, got.curvature.data(), curvature_bytes);
+      ASSERT_EQ(bits(got.curvature), bits(with_curvature ? want.curvature : std::vector<double>(rows, 7)));
       EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { tree.normals_into(view, how); }),
                            "the search is to run on the CPU"));
     }
@@ -308,6 +325,19 @@ TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
     Normals got{std::vector<double>(static_cast<std::size_t>(rows * c.dim)), {}};
     tree.normals_into({got.normals.data(), nullptr, rows, c.dim}, how, {}, on_gpu());
     ASSERT_EQ(bits(got.normals), bits(want.normals));
+  }
+}
+
+TEST_P(ColumnsOnAGpu, TreesWithoutPoints) {
+  const Case& c = GetParam();
+  for (const std::int64_t rows : {0, 5}) {
+    reference::Matrix data{rows, c.dim, {}};
+    data.values.assign(static_cast<std::size_t>(rows * c.dim), std::numeric_limits<double>::quiet_NaN());
+    const conformance::Rows held(data, c.dtype);
+    const Dataset dataset = Dataset::adopt(held.view(), nullptr);
+    const AnyIndex host = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic});
+    const AnyIndex there = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic}, on_gpu());
+    same_reductions(there, host, {3}, on_gpu());
   }
 }
 
