@@ -157,12 +157,13 @@ __global__ void __launch_bounds__(divide_threads)
                      static_cast<std::int32_t>(node), lane};
       }
     }
-    if (part) {
-      sketch.begin[lane] = all_begin + begin;
-      sketch.child[lane] = child;
+    // Places that are not in use, too: sketches are copied whole.
+    if (lane < node_width) {
+      sketch.begin[lane] = part ? all_begin + begin : all_end;
+      sketch.child[lane] = part ? child : leaf_child;
     }
     if (lane == 0) {
-      sketch.begin[parts] = all_end;
+      sketch.begin[node_width] = all_end;
       sketch.count = parts;
       if (counts->levels < level + 1) atomicMax(&counts->levels, level + 1);
     }
