@@ -214,6 +214,15 @@ def published(ladder):
     return table(rows) + "\n" if len(rows) > 1 else "These cases have no published figures.\n"
 
 
+SEVERAL = """The same search on one GPU and on several of the same host, the points dealt out among them.
+
+What rung 9 does beside the search is little: a search with the least of two answers behind it. The engine takes a thread
+a GPU, proves each GPU's list whole and merges them, which has its price even where the search is short. Several GPUs are
+for data that one does not hold, and for searches that take milliseconds ([gpu.md](gpu.md#several-gpus)); these cases, the
+reports', are over sooner, and one GPU serves them better.
+"""
+
+
 def several(ladders):
     """The rungs for several GPUs, from runs with several."""
     rows = [["d; q; n; k", "GPUs", "rung", "one GPU", "all of them", "they are"]]
@@ -277,8 +286,7 @@ def render(results=RESULTS):
     rows = several([ladder, *others])
     rows = [rows[0]] + [row for row in rows[1:] if row[1] != "1"]
     if len(rows) > 1:
-        out += ["## Several GPUs\n", "The same search on one GPU and on several of the same host, the points dealt out among them.\n",
-                table(rows) + "\n"]  # fmt: skip
+        out += ["## Several GPUs\n", SEVERAL, table(rows) + "\n"]
     out += ["## Who is fastest\n", *best(ladder), aims(ladder)]
     if "ladder-roofline" in found:
         chart = found["ladder-roofline"]

@@ -202,12 +202,15 @@ class NearestSearch {
   void search() {
     plan();
     if (self() && tree_.points < tree_.rows) clear_others();
-    if (count_ == 0) return;
     if (regime_ == Regime::groups) packed_ = PackedArrays(tree_, *there_, stream_);
     for (std::int64_t first = 0; first < count_; first += batch_) {
       search_batch(first, std::min(batch_, count_ - first));
     }
-    if (whole_.indices != nullptr) copy_out(0, asked_.count(tree_), whole_.indices, whole_.distances);
+    if (whole_.indices != nullptr) {
+      copy_out(0, asked_.count(tree_), whole_.indices, whole_.distances);
+    } else if (count_ == 0) {
+      KITH_CUDA(cudaStreamSynchronize(stream_));  // no batch has waited for what was cleared
+    }
   }
 
   // How many queries at once, in the memory there may be.

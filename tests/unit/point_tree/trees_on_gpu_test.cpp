@@ -338,6 +338,21 @@ TEST_P(ColumnsOnAGpu, TreesWithoutPoints) {
     const AnyIndex host = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic});
     const AnyIndex there = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic}, on_gpu());
     same_reductions(there, host, {3}, on_gpu());
+    // In host memory, and in the device's, which holds what was there before.
+    const Neighbors want = host.point_tree()->all_knn(4, true);
+    const Neighbors got = there.point_tree()->all_knn(4, true, on_gpu());
+    EXPECT_EQ(got.indices, want.indices);
+    EXPECT_EQ(got.distances, want.distances);
+    const auto cells = static_cast<std::uint64_t>(rows * 4);
+    const auto memory = cuda::allocate(0, std::max<std::uint64_t>(1, cells * 12));
+    auto* indices = static_cast<std::int64_t*>(memory.get());
+    const std::vector<char> seven(cells * 12, 7);
+    cuda::copy_to_device(seven.data(), indices, 0, seven.size());
+    (void)there.point_tree()->all_knn_into({indices, indices + cells, rows, 4, MemorySpace::cuda, 0}, true,
+                                           on_gpu());
+    std::vector<std::int64_t> left(cells);
+    cuda::copy_to_host(indices, 0, left.data(), cells * 8);
+    EXPECT_EQ(left, want.indices);
   }
 }
 
