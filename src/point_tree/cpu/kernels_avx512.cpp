@@ -155,7 +155,8 @@ class PackedList {
 
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
-    const auto empty = static_cast<long long>(key_of(bound, UINT32_MAX) + normal);
+    const std::uint64_t bits = key_of(bound, UINT32_MAX) + normal;
+    const auto empty = static_cast<long long>(bits);
     const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     for (int r = 0; r < registers; ++r) {
       const __mmask8 used = _mm512_cmpge_epi64_mask(_mm512_add_epi64(lane, _mm512_set1_epi64(8 * r)),
