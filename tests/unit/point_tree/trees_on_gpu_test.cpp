@@ -33,6 +33,13 @@ Execution on_gpu(std::uint64_t memory_limit = 0) {
   return execution;
 }
 
+bool there_is_a_gpu() {
+  const auto all = devices();
+  return std::any_of(all.begin(), all.end(), [](const DeviceInfo& info) {
+    return info.device.kind == Device::Kind::cuda && info.usable;
+  });
+}
+
 // Those of NaN, too: a file of them is the same file.
 std::vector<std::uint64_t> bits(const std::vector<double>& values) {
   std::vector<std::uint64_t> out;
@@ -65,12 +72,7 @@ struct Case {
 class TreesOnAGpu : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const auto all = devices();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-          return info.device.kind == Device::Kind::cuda && info.usable;
-        })) {
-      GTEST_SKIP() << "no usable CUDA device here";
-    }
+    if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
     const Case& c = GetParam();
     const bool specials = c.dtype != Dtype::i8 && c.dtype != Dtype::u8;
     data_ = conformance::quantize(cloud(12'000, c.dim, 3, specials), c.dtype, 8);
@@ -219,12 +221,7 @@ TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
 class ColumnsOnAGpu : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const auto all = devices();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-          return info.device.kind == Device::Kind::cuda && info.usable;
-        })) {
-      GTEST_SKIP() << "no usable CUDA device here";
-    }
+    if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
   }
 
   // With NaN, without infinities, which groups do not search. `step`: of a lattice; 0: none.
