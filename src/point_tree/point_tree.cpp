@@ -157,8 +157,9 @@ Normals PointTree::normals(const Neighborhood& neighborhood,
                            const Execution& asked) const {
   const Execution execution = on_one_device(asked);
   check_normals(*tree_, neighborhood, viewpoint);
-  return point_tree::neighbors_or_out_of_memory(
-      tree_->rows, [&] { return point_tree::normals(*tree_, neighborhood, viewpoint, execution); });
+  return point_tree::neighbors_or_out_of_memory(tree_->rows, [&] {
+    return point_tree::normals(*tree_, neighborhood, viewpoint ? viewpoint->data() : nullptr, execution);
+  });
 }
 
 void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighborhood,

@@ -34,8 +34,8 @@ std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, do
                                 const Execution& execution);
 
 /// What is computed from the neighbourhood of every row: see PointTree.
-Normals normals(const Tree& tree, const Neighborhood& neighborhood,
-                const std::optional<std::vector<double>>& viewpoint, const Execution& execution);
+Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                const Execution& execution);
 void normals_into(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                   const NormalsView& out, const Execution& execution);
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,

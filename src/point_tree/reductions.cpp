@@ -135,20 +135,37 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
       });
 }
 
-Normals room_for_normals(const Tree& tree, const Execution& execution) {
-  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 16 : 12) + 8,
-               "the normals", tree.rows, execution);
-  Normals out;
-  out.normals = large_vector<double>(tree.rows * tree.dim, execution);
-  out.curvature = large_vector<double>(tree.rows, execution);
-  return out;
-}
-
-NormalsView view_of(Normals& of, const Tree& tree) {
-  return {of.normals.data(), of.curvature.data(), tree.rows, tree.dim};
+// `out` lies on the host and holds NaN.
+void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                const NormalsView& out, const Execution& execution) {
+  visit_distances(tree, [&]<class T>() {
+    if (tree.dim == 2) {
+      fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out);
+    } else {
+      fit_planes<3, T>(tree, neighborhood, viewpoint, execution, out);
+    }
+  });
 }
 
 }  // namespace
+
+Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
+                const Execution& execution) {
+  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 16 : 12) + 8,
+               "the normals", tree.rows, execution);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  Normals out;
+  out.normals = large_vector<double>(tree.rows * tree.dim, execution, nan);
+  out.curvature = large_vector<double>(tree.rows, execution, nan);
+  const NormalsView view{out.normals.data(), out.curvature.data(), tree.rows, tree.dim};
+  const DeviceBackend* device = backend_of(execution);
+  if (device != nullptr && neighborhood.k > 0) {
+    device->normals(tree, neighborhood, viewpoint, view, execution);
+  } else {
+    fit_planes(tree, neighborhood, viewpoint, view, execution);
+  }
+  return out;
+}
 
 void normals_into(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                   const NormalsView& out, const Execution& execution) {
@@ -158,8 +175,7 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
     return;
   }
   if (out.space != MemorySpace::host) {  // what is within a radius the device finds and the host reduces
-    Normals found = room_for_normals(tree, execution);
-    normals_into(tree, neighborhood, viewpoint, view_of(found, tree), execution);
+    const Normals found = normals(tree, neighborhood, viewpoint, execution);
     if (execution.stream != nullptr) cuda::wait_for_stream(execution.stream);
     cuda::copy_to_device(found.normals.data(), out.normals, out.device,
                          found.normals.size() * sizeof(double));
@@ -174,20 +190,7 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   std::fill_n(out.normals, tree.rows * tree.dim, nan);
   if (out.curvature != nullptr) std::fill_n(out.curvature, tree.rows, nan);
-  visit_distances(tree, [&]<class T>() {
-    if (tree.dim == 2) {
-      fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out);
-    } else {
-      fit_planes<3, T>(tree, neighborhood, viewpoint, execution, out);
-    }
-  });
-}
-
-Normals normals(const Tree& tree, const Neighborhood& neighborhood,
-                const std::optional<std::vector<double>>& viewpoint, const Execution& execution) {
-  Normals out = room_for_normals(tree, execution);
-  normals_into(tree, neighborhood, viewpoint ? viewpoint->data() : nullptr, view_of(out, tree), execution);
-  return out;
+  fit_planes(tree, neighborhood, viewpoint, out, execution);
 }
 
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,

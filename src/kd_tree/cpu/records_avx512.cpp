@@ -130,22 +130,8 @@ class Keys {
 
   __m512 at(std::int64_t i) const { return _mm512_load_ps(keys_ + i); }
 
-  std::int64_t below(float pivot) const {
-    const __m512 limit = _mm512_set1_ps(pivot);
-    unsigned found = 0;
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      found += static_cast<unsigned>(__builtin_popcount(_mm512_cmp_ps_mask(at(i), limit, _CMP_LT_OQ)));
-    }
-    return found;
-  }
-  std::int64_t equal(float value) const {
-    const __m512 wanted = _mm512_set1_ps(value);
-    unsigned found = 0;
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      found += static_cast<unsigned>(__builtin_popcount(_mm512_cmp_ps_mask(at(i), wanted, _CMP_EQ_OQ)));
-    }
-    return found;
-  }
+  std::int64_t below(float pivot) const { return count_where<_CMP_LT_OQ>(pivot); }
+  std::int64_t equal(float value) const { return count_where<_CMP_EQ_OQ>(value); }
 
   // The least of the keys above a value.
   float least_above(float value) const {
@@ -179,6 +165,16 @@ class Keys {
   }
 
  private:
+  template <int comparison>
+  std::int64_t count_where(float value) const {
+    const __m512 other = _mm512_set1_ps(value);
+    unsigned found = 0;
+    for (std::int64_t i = 0; i < count_; i += 16) {
+      found += static_cast<unsigned>(__builtin_popcount(_mm512_cmp_ps_mask(at(i), other, comparison)));
+    }
+    return found;
+  }
+
   __mmask16 between(std::int64_t i, float low, float high) const {
     const __mmask16 above = _mm512_cmp_ps_mask(at(i), _mm512_set1_ps(low), _CMP_GE_OQ);
     return _mm512_mask_cmp_ps_mask(above, at(i), _mm512_set1_ps(high), _CMP_LT_OQ);
