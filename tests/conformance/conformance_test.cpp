@@ -185,7 +185,10 @@ TEST_P(Conformance, LongVectors) {
   const Support& entry = GetParam();
   if (!supports_dim(entry.index, 32768)) GTEST_SKIP() << "not for this dimension";
   constexpr std::int64_t longest_int8 = 32768;
-  for (const std::int64_t d : thinned({longest_int8, longest_int8 + 1})) {
+  std::vector<std::int64_t> dims = thinned({longest_int8, longest_int8 + 1});
+  // A tree has no int8 sums; these do not fit a warp's share of a GPU's shared memory either.
+  if (size() == Size::brief && entry.index != "brute_force") dims = {4096};
+  for (const std::int64_t d : dims) {
     for (const Kind& kind : kinds()) {
       const std::string_view what = kind.name;
       if (what != "extremes" && (what != "normal" || size() == Size::normal)) continue;

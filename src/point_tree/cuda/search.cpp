@@ -128,7 +128,7 @@ cuda::AnyTree<T> any_tree(const Tree& tree, const DeviceTree& there) {
           reinterpret_cast<const T*>(there.coordinates.data()),
           there.rows.data(),
           tree.wide_rows,
-          sizeof(T) == 4 && !tree.wide_rows && tree.rows <= 0xffffffffLL};
+          sizeof(T) == 4 && !tree.wide_rows && tree.rows <= 0xffffffffLL && tree.points < 0x7fffffffLL};
 }
 
 // The axes of a Morton curve through the tree's box: the widest, as many as 30 bits serve well.

@@ -89,7 +89,9 @@ struct AnyTree {
   const T* coordinates;
   const void* rows;
   bool wide_rows;
-  bool packs;  ///< float, and no row's number is 0xffffffff or more: an entry is one 64-bit integer
+  // Float, and no row's number is 0xffffffff or more: an entry of a list is one 64-bit integer. And the
+  // place of every point fits an int.
+  bool packs;
 };
 
 /// Rows of any element type in device memory.

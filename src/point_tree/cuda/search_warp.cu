@@ -1,9 +1,10 @@
 // Nearest neighbours and radius search, a query a warp: any dimension, any k, float and double, 4- and 8-byte
 // rows.
 //
-// A lane takes a child of a node (two nodes at a time, where two wait) or a point of a leaf. A short list
-// lies across the lanes, sorted; a long one in memory, where candidates are appended and now and then cut to
-// the k smallest. What may be left out is the business of docs/exact-contract.md, step 10.
+// A lane takes a child of a node (two nodes at a time, where two wait) or a point of a leaf (of two,
+// likewise): a query's time is that of the steps of its walk, one after the other. A short list lies across
+// the lanes, sorted; a long one in memory, where candidates are appended and now and then cut to the k
+// smallest. What may be left out is the business of docs/exact-contract.md, step 10.
 #include <cfloat>
 #include <type_traits>
 
@@ -23,15 +24,16 @@ using point_tree::NodeLinks;
 constexpr unsigned everyone = 0xffffffffU;
 constexpr int warps_a_block = 4;
 constexpr std::int64_t most = INT64_MAX;
-constexpr std::int64_t node_waits = -1;
+constexpr int node_waits = -1;
 // Entries up to which a walk takes the nearest first. Above, those that came last.
 constexpr int most_unordered = 80;
 
-template <class T>
-struct Waiting {
+// Place: of a point or a node. In 4 bytes an entry is read and written at once.
+template <class T, class Place>
+struct alignas(sizeof(Place) == 4 ? 16 : 8) Waiting {
   T low;
-  std::int64_t begin;  ///< a leaf's first point, or a node
-  std::int64_t count;  ///< points; node_waits; -2 - count: all equal
+  Place begin;  ///< a leaf's first point, or a node
+  Place count;  ///< points; node_waits; -2 - count: all equal
 };
 
 template <class T>
@@ -122,6 +124,7 @@ __device__ void sort_entries(T* distances, std::int64_t* rows, std::int64_t coun
 template <class T>
 class LaneList {
  public:
+  using Place = std::int64_t;
   __device__ LaneList(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
       : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
   __device__ void start(T radius) {
@@ -184,6 +187,7 @@ class PackedList {
   using Key = unsigned long long;
 
  public:
+  using Place = int;  // of a tree that packs
   __device__ PackedList(const WarpSearch<float>& search, std::int64_t /*warp*/, int lane)
       : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
   __device__ void start(float radius) {
@@ -303,6 +307,7 @@ class PackedList {
 template <class T>
 class LongList {
  public:
+  using Place = std::int64_t;
   __device__ LongList(const WarpSearch<T>& search, std::int64_t warp, int lane)
       : k_(search.answer.k), longest_(search.longest), lane_(lane) {
     unsigned char* memory = search.lists + warp * search.list_room * static_cast<std::int64_t>(8 + sizeof(T));
@@ -366,6 +371,7 @@ class LongList {
 template <class T>
 class Collector {
  public:
+  using Place = std::int64_t;
   __device__ Collector(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
       : s_(search), lane_(lane) {}
   __device__ void start(T radius) {
@@ -402,12 +408,14 @@ template <class T, int D, class List>
 class Walk {
  public:
   static constexpr bool collects = std::is_same_v<List, Collector<T>>;
+  using Place = typename List::Place;
+  using Entry = Waiting<T, Place>;
 
   __device__ Walk(const WarpSearch<T>& search, unsigned char* scratch, std::int64_t warp)
       : s_(search),
         lane_(static_cast<int>(threadIdx.x) % 32),
         list_(search, warp, lane_),
-        stack_(reinterpret_cast<Waiting<T>*>(scratch)),
+        stack_(reinterpret_cast<Entry*>(scratch)),
         query_(reinterpret_cast<T*>(scratch + search.stack_bytes)) {}
 
   __device__ void run(std::int64_t index) {
@@ -526,83 +534,81 @@ class Walk {
     return at;
   }
 
+  // The nearest of what waits, and the next if it is of the same kind: two nodes, half the lanes each, or two
+  // leaves.
   __device__ void walk() {
-    int top = 1;
-    if (lane_ == 0) stack_[0] = {0, 0, node_waits};
-    __syncwarp();
+    int top = 0;
+    Place begin = 0;
+    Place count = node_waits;
+    Place other_begin = 0;
+    Place other_count = 0;
+    bool both = false;
+    const unsigned below = (1U << lane_) - 1U;
 #pragma unroll 1
-    while (top > 0) {
-      // Most of what waits is left out in the end: 32 entries are looked at together.
-      const T low = lane_ < top ? stack_[top - 1 - lane_].low : T{0};
-      const unsigned near = __ballot_sync(everyone, lane_ < top && low <= limit_);
-      if (near == 0) {
-        top = top > 32 ? top - 32 : 0;
-        continue;
-      }
-      // The nearest of them and the next, whose places the last two then take; if much waits, the last two,
-      // so that it will not be much more.
-      const bool best_first = top <= most_unordered;
-      unsigned rest = near;
-      const unsigned rank = best_first ? rank_of(low) : static_cast<unsigned>(lane_);
-      int at = take_least(rest, rank);
-      int then = take_least(rest, rank);  // -1: no other
-      at = top - 1 - at;
-      then = top - 1 - then;  // top: no other
-      const Waiting<T> one = stack_[at];
-      Waiting<T> other{};
-      if (then < top) other = stack_[then];
-      __syncwarp();
-      const auto take = [&](bool both) {
-        if (!best_first) {
-          top = both ? then : at;
-          return;
+    while (true) {
+      if (count == node_waits) {
+        visit(begin, other_begin, both, top);
+      } else if (count < 0) {
+        take_identical(begin, -2 - static_cast<std::int64_t>(count));
+      } else if (D > 0 && count <= 32) {
+        scan_two(begin, count, other_begin, other_count);
+      } else {
+        // The lanes that the first leaves over take the second.
+        const bool second = both && lane_ >= count;
+#pragma unroll 1
+        for (std::int64_t done = 0; done < count; done += 32) {
+          scan(second ? other_begin : begin, second ? other_count : count,
+               done + lane_ - (second ? count : 0));
         }
-        // The last ones that stay, to the gaps in front of them.
-        const int taken = both ? 2 : 1;
-        const int high = both && then > at ? then : at;
-        const int gap = lane_ == 0 ? high : (then > at ? at : then);
-        const int from = lane_ == 0 || high == top - 2 ? top - 1 : top - 2;
-        if (lane_ < taken && gap < top - taken) stack_[gap] = stack_[from];
-        top -= taken;
-        __syncwarp();
-      };
-      if (one.count == node_waits) {
-        const bool both = then < top && other.count == node_waits && top < 40;
-        take(both);
-        visit(one.begin, other.begin, both, top);
-        continue;
       }
-      if (one.count < 0) {
-        take(false);
-        take_identical(one.begin, -2 - one.count);
-        continue;
+      // Most of what waits is left out in the end: 32 entries are looked at together.
+      int base = 0;
+      Entry mine;
+      unsigned rest = 0;
+      do {
+        if (top == 0) return;
+        base = top > 32 ? top - 32 : 0;
+        mine = stack_[base + lane_ < top ? base + lane_ : base];
+        rest = __ballot_sync(everyone, base + lane_ < top && mine.low <= limit_);
+        if (rest == 0) top = base;
+      } while (rest == 0);
+      // If much waits, the last one, so that it will not be much more.
+      const bool best_first = top <= most_unordered;
+      const unsigned rank = best_first ? rank_of(mine.low) : static_cast<unsigned>(31 - lane_);
+      unsigned others = rest;
+      const int first = take_least(others, rank);
+      begin = __shfl_sync(everyone, mine.begin, first);
+      count = __shfl_sync(everyone, mine.count, first);
+      rest &= ~(1U << first);
+      const bool nodes = count == node_waits;
+      const Place most_beside = D > 0 ? 32 : 32 - count;
+      others &= __ballot_sync(
+          everyone, nodes ? mine.count == node_waits : mine.count >= 0 && mine.count <= most_beside);
+      both = others != 0 && (nodes ? best_first : count >= 0 && count <= 32);
+      other_count = 0;
+      if (both) {
+        const int second = take_least(others, rank);
+        other_begin = __shfl_sync(everyone, mine.begin, second);
+        other_count = __shfl_sync(everyone, mine.count, second);
+        rest &= ~(1U << second);
       }
-      // A second leaf for the lanes that the first leaves over.
-      std::int64_t begin = one.begin;
-      std::int64_t count = one.count;
-      std::int64_t point = lane_;
-      const bool both = then < top && other.count >= 0 && other.count <= 32 - one.count;
-      take(both);
-      if (both && lane_ >= one.count) {
-        begin = other.begin;
-        count = other.count;
-        point -= one.count;
-      }
-#pragma unroll 1
-      for (std::int64_t done = 0; done < one.count; done += 32, point += 32) scan(begin, count, point);
+      // What stays moves together.
+      if (rest >> lane_ & 1U) stack_[base + __popc(rest & below)] = mine;
+      top = base + __popc(rest);
+      __syncwarp();
     }
   }
 
-  __device__ void visit(std::int64_t one, std::int64_t other, bool both, int& top) {
+  __device__ void visit(Place one, Place other, bool both, int& top) {
     const int c = lane_ % static_cast<int>(node_width);
-    const std::int64_t node = lane_ < node_width || !both ? one : other;
+    const Place node = lane_ < node_width || !both ? one : other;
     const auto* lower = reinterpret_cast<const T*>(s_.tree.node_data + node * s_.tree.node_stride);
     const T* upper = lower + dim() * node_width;
     const auto* links = reinterpret_cast<const NodeLinks*>(lower + 2 * dim() * node_width);
-    const std::int64_t child = links->child[c];
-    const std::int64_t begin = links->begin[c];
-    const std::int64_t end = links->begin[c + 1];
-    const std::int64_t children = links->count;
+    const auto child = static_cast<Place>(links->child[c]);
+    const auto begin = static_cast<Place>(links->begin[c]);
+    const auto end = static_cast<Place>(links->begin[c + 1]);
+    const auto children = static_cast<int>(links->count);
     T low = 0;
 #pragma unroll
     for (std::int64_t j = 0; j < dim(); ++j) {
@@ -632,10 +638,10 @@ class Walk {
       place = farther - (static_cast<int>(node_width) - here) + (half != 0 ? 0 : others);
     }
     if (passes) {
-      const std::int64_t count = end - begin;
-      stack_[top + place] = {
-          low, child >= 0 ? child : begin,
-          child >= 0 ? node_waits : (child == point_tree::identical_child ? -2 - count : count)};
+      const Place count = end - begin;
+      stack_[top + place] = {low, child >= 0 ? child : begin,
+                             child >= 0 ? static_cast<Place>(node_waits)
+                                        : (child == point_tree::identical_child ? -2 - count : count)};
     }
     top += __popc(mask);
     __syncwarp();
@@ -677,6 +683,48 @@ class Walk {
     return sum;
   }
 
+  // Two leaves of at most 32 points, each lane one of each, all of which are on their way together.
+  __device__ void scan_two(Place begin, Place count, Place other_begin, Place other_count) {
+    const Place begins[2] = {begin, other_begin};
+    const Place counts[2] = {count, other_count};
+    T x[2][D > 0 ? D : 1];
+    std::int64_t rows[2] = {most, most};
+    tested_ += static_cast<unsigned long long>(count + other_count);
+#pragma unroll
+    for (int leaf = 0; leaf < 2; ++leaf) {
+      if (lane_ >= counts[leaf]) continue;
+      rows[leaf] = row_at(static_cast<std::int64_t>(begins[leaf]) + lane_);
+      const T* at = s_.tree.coordinates + static_cast<std::int64_t>(begins[leaf]) * D + lane_;
+#pragma unroll
+      for (int j = 0; j < D; ++j) x[leaf][j] = at[j * counts[leaf]];
+    }
+    bool has[2] = {};
+    T distance[2] = {};
+#pragma unroll
+    for (int leaf = 0; leaf < 2; ++leaf) {
+      if (lane_ >= counts[leaf] || !may_be_within(x[leaf], 1)) continue;
+      distance[leaf] = canonical(x[leaf], 1);
+      has[leaf] = distance[leaf] <= list_.bound() && rows[leaf] != own_;
+      candidates_ += has[leaf];
+    }
+    __syncwarp();
+    bool changed = list_.offer(has[0], distance[0], rows[0]);
+    if (other_count > 0) changed |= list_.offer(has[1], distance[1], rows[1]);
+    if (changed) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+  }
+
+  // False only for points that are farther than the bound: a sum in float is near enough to tell.
+  __device__ bool may_be_within(const T* x, std::int64_t count) const {
+    if constexpr (sizeof(T) == 8) return true;
+    T sum = 0;
+#pragma unroll
+    for (std::int64_t j = 0; j < dim(); ++j) {
+      const T d = less(x[j * count], coordinate(j));
+      sum = s_.manhattan ? sum_up(sum, d < 0 ? -d : d) : square_up(sum, d);
+    }
+    return sum <= limit_;
+  }
+
   // Each lane its point of a leaf, if that has so many.
   __device__ void scan(std::int64_t begin, std::int64_t count, std::int64_t i) {
     const T* leaf = s_.tree.coordinates + begin * dim();
@@ -687,17 +735,7 @@ class Walk {
     if (i < count) {
       row = row_at(begin + i);  // on its way with the coordinates
       const T* x = leaf + i;
-      if constexpr (sizeof(T) == 4) {
-        T sum = 0;
-#pragma unroll
-        for (std::int64_t j = 0; j < dim(); ++j) {
-          const T d = less(x[j * count], coordinate(j));
-          sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
-        }
-        has = sum <= limit_;
-      } else {
-        has = true;
-      }
+      has = may_be_within(x, count);
       if (has) {
         distance = canonical(x, count);
         has = distance <= list_.bound();
@@ -730,7 +768,7 @@ class Walk {
   const WarpSearch<T>& s_;
   const int lane_;
   List list_;
-  Waiting<T>* stack_;
+  Entry* stack_;
   T* query_;
   T kept_[D > 0 ? D : 1];    // the query, where there are registers for it
   std::int64_t number_ = 0;  // the caller's
@@ -797,7 +835,7 @@ void lay_out(WarpSearch<T>& search, std::int64_t levels) {
   // A node's children at most above most_unordered; from there on one node at a time, the last, leaves at
   // most 15 entries a level.
   search.stack_bytes =
-      (most_unordered + 32 + 15 * (levels + 1)) * static_cast<std::int64_t>(sizeof(Waiting<T>));
+      (most_unordered + 32 + 15 * (levels + 1)) * static_cast<std::int64_t>(sizeof(Waiting<T, std::int64_t>));
   search.scratch_bytes =
       (search.stack_bytes + search.tree.dim * static_cast<std::int64_t>(sizeof(T)) + 15) / 16 * 16;
   const std::int64_t k = search.answer.k;
