@@ -25,6 +25,9 @@ inline constexpr std::int64_t queries_a_task = 1024;
 inline constexpr std::int64_t easy_dim = 6;  ///< above it a query may take milliseconds
 inline constexpr std::int64_t hard_queries_a_task = 32;
 
+/// Queries that share the upper part of their walks, about.
+inline constexpr std::int64_t queries_a_group = 16;
+
 /// Neighbours a task finds: fewer are not worth a thread, more would take too much memory.
 inline constexpr std::int64_t smallest_task = 2048;
 inline constexpr std::int64_t largest_task = 1 << 17;
@@ -42,5 +45,11 @@ inline constexpr std::int64_t smallest_shared_node = 1 << 16;
 
 /// Fewer queries than this are searched in the order they come in.
 inline constexpr std::int64_t unsorted_queries = 64;
+
+/// Runs of queries that are looked at before they are sorted, and how long these are; in a smaller tree any
+/// query is near any other.
+inline constexpr std::int64_t sampled_runs = 32;
+inline constexpr std::int64_t sampled_run = 16;
+inline constexpr std::int64_t nodes_to_sort_for = 64;
 
 }  // namespace kith::point_tree::tuning

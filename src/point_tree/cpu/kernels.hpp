@@ -9,11 +9,17 @@
 
 namespace kith::point_tree {
 
+/// A child of a node.
+struct Place {
+  const NodeLinks* links;  ///< the node's
+  std::int32_t child;
+};
+
 /// A child that waits to be visited.
 template <class T>
 struct Pending {
   T low;
-  std::int64_t place;  ///< node * node_width + child
+  Place at;
 };
 
 enum class Kind : std::uint8_t { nearest, collect, count };
@@ -26,8 +32,11 @@ struct Task {
   const std::int64_t* exclude;  ///< a row not to return, a query; or null
   bool rooted;                  ///< distances are square roots
   T radius;                     ///< nothing farther is returned; +inf: no limit
-  bool chained;                 ///< consecutive queries are near each other: bound each by the one before
-  Pending<T>* stack;            ///< room for node_width entries a level
+  /// Where groups of queries that are near each other end, the last one at count: they share the upper part
+  /// of their walks, and bounds. Null: the queries come in no order.
+  const std::int64_t* group_ends;
+  Pending<T>* stack;  ///< room for node_width entries a level, and as many again
+  T* boxes;           ///< room for 2 * dim * (node_width + 1) values
 
   // nearest
   std::int64_t k;

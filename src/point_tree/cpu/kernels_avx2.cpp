@@ -87,6 +87,7 @@ template <int K>
 class PackedList {
  public:
   static constexpr bool takes_batches = false;
+  static constexpr bool searches_all = false;
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
     const std::uint64_t empty = key_of(bound, UINT32_MAX);
@@ -115,6 +116,7 @@ class PackedList {
     }
     return true;
   }
+  void settle() {}
   void finish(Task<float>& task, std::int64_t query) const {
     const std::uint64_t* first = keys_ + K - k_;
     for (std::int64_t i = 0; i < k_; ++i) {

@@ -108,6 +108,7 @@ inline __m512i load_rows(const std::uint32_t* rows) {
 class NearestOne {
  public:
   static constexpr bool takes_batches = true;
+  static constexpr bool searches_all = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}
   void start(float bound) { best_ = key_of(bound, UINT32_MAX); }
@@ -135,6 +136,7 @@ class NearestOne {
     return true;
   }
 
+  void settle() {}
   void finish(Task<float>& task, std::int64_t query) const {
     task.out_rows[query] = full() ? static_cast<std::int64_t>(static_cast<std::uint32_t>(best_)) : -1;
     task.out_distances[query] = full() ? distance_of(best_) : __builtin_inff();
@@ -152,6 +154,7 @@ template <int K>
 class PackedList {
  public:
   static constexpr bool takes_batches = true;
+  static constexpr bool searches_all = false;
 
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
@@ -194,7 +197,7 @@ class PackedList {
   }
 
   bool offer(float distance, std::int64_t row) {
-    flush();
+    settle();
     const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row)) + normal;
     if (key >= worst_) return false;
     insert(key);
@@ -202,8 +205,15 @@ class PackedList {
     return true;
   }
 
+  void settle() {
+    if (waiting_ == 0) return;
+    for (int i = 0; i < waiting_; ++i) insert(wait_[i]);
+    waiting_ = 0;
+    note_worst();
+  }
+
   void finish(Task<float>& task, std::int64_t query) {
-    flush();
+    settle();
     alignas(64) std::uint64_t keys[K];
     for (int r = 0; r < registers; ++r) _mm512_store_pd(keys + 8 * r, keys_[r]);
     const std::uint64_t* first = keys + K - k_;
@@ -220,13 +230,6 @@ class PackedList {
   static constexpr int registers = K / 8;
   static constexpr int batch = 8;
   static constexpr std::uint64_t normal = std::uint64_t{1} << 52U;  // a double's smallest exponent
-
-  void flush() {
-    if (waiting_ == 0) return;
-    for (int i = 0; i < waiting_; ++i) insert(wait_[i]);
-    waiting_ = 0;
-    note_worst();
-  }
 
   // Every lane becomes the middle one of itself, the lane before it and the new key.
   void insert(std::uint64_t key) {

@@ -1,6 +1,6 @@
-// Queries are sorted along a space-filling curve first: the next walk then finds its boxes and points in
-// cache, and the neighbours of one query bound those of the next (Task::chained). The tree's own rows come in
-// tree order, which is as good.
+// Queries are sorted along a space-filling curve first, unless they follow each other closely already: the
+// next walk then finds its boxes and points in cache, and groups of queries share what they can
+// (Task::group_ends). The tree's own rows come in tree order, which is as good.
 //
 // Rows with an infinity are in no box. They, and queries with one, are infinitely far from everything, so an
 // answer among them is a matter of row numbers alone.
@@ -92,6 +92,62 @@ std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
   return leaves;
 }
 
+// A query's coordinates as T.
+template <class T>
+void read_query(const DatasetView& queries, std::int64_t i, T* to) {
+  if (queries.dtype == dtype_of<T>) {
+    std::copy_n(static_cast<const T*>(queries.row(i)), queries.dim, to);
+    return;
+  }
+  visit_dtype(queries.dtype, [&]<class From>(From /*tag*/) {
+    const auto* from = static_cast<const From*>(queries.row(i));
+    for (std::int64_t j = 0; j < queries.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
+  });
+}
+
+// Of the nodes whose children are leaves, the one that a query falls into: from the root down always the
+// nearest child.
+template <class T, class Id>
+std::int64_t lowest_node(const TreeView<T, Id>& tree, const T* query) {
+  for (std::int64_t node = 0;;) {
+    const auto* lower = reinterpret_cast<const T*>(tree.node_data + node * tree.node_stride);
+    const T* upper = lower + tree.dim * node_width;
+    const auto* links = reinterpret_cast<const NodeLinks*>(upper + tree.dim * node_width);
+    T sums[node_width] = {};
+    for (std::int64_t j = 0; j < tree.dim; ++j) {
+      for (std::int64_t c = 0; c < node_width; ++c) {
+        const T out = std::max(
+            std::max(lower[j * node_width + c] - query[j], query[j] - upper[j * node_width + c]), T{0});
+        sums[c] += out * out;
+      }
+    }
+    const std::int64_t child = links->child[std::min_element(sums, sums + links->count) - sums];
+    if (child < 0) return node;
+    node = child;
+  }
+}
+
+template <class T, class Id>
+bool follow_each_other(const TreeView<T, Id>& tree, const DatasetView& queries) {
+  constexpr std::int64_t runs = tuning::sampled_runs;
+  constexpr std::int64_t run = tuning::sampled_run;
+  if (tree.nodes < tuning::nodes_to_sort_for || queries.rows < 4 * runs * run) return false;
+  std::vector<T> values(static_cast<std::size_t>(tree.dim));
+  std::int64_t moves = 0;
+  for (std::int64_t r = 0; r < runs; ++r) {
+    std::int64_t before = -1;
+    for (std::int64_t i = 0; i < run; ++i) {
+      read_query(queries, (queries.rows - run) / (runs - 1) * r + i, values.data());
+      // What is not finite is near nothing.
+      const bool finite = std::all_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
+      const std::int64_t node = finite ? lowest_node(tree, values.data()) : -1;
+      moves += i > 0 && (node < 0 || node != before) ? 1 : 0;
+      before = node;
+    }
+  }
+  return moves <= runs * (run - 1) / 4;
+}
+
 // One call: its queries in order, and the scratch memory of its tasks.
 template <class T, class Id>
 class Batch {
@@ -117,8 +173,9 @@ class Batch {
     } else {
       leaves_ = leaves_of(view_);
       sorted_ = true;
+      walking_ = tree_.points;
     }
-    const std::int64_t count = asked_.queries != nullptr ? order_.size() : tree_.points;
+    const std::int64_t count = walking_;
     // At most what a task's results may take, at least what is worth a task.
     const std::int64_t most =
         tree_.dim <= tuning::easy_dim ? tuning::queries_a_task : tuning::hard_queries_a_task;
@@ -152,18 +209,6 @@ class Batch {
   }
 
  private:
-  // A query's coordinates as T.
-  void read_query(std::int64_t i, T* to) const {
-    if (asked_.queries->dtype == dtype_of<T>) {
-      std::copy_n(static_cast<const T*>(asked_.queries->row(i)), tree_.dim, to);
-      return;
-    }
-    visit_dtype(asked_.queries->dtype, [&]<class From>(From /*tag*/) {
-      const auto* from = static_cast<const From*>(asked_.queries->row(i));
-      for (std::int64_t j = 0; j < tree_.dim; ++j) to[j] = static_cast<T>(to_double(from[j]));
-    });
-  }
-
   enum class Sort : std::uint8_t { finite, endless, nan };
 
   Sort kind_of(const T* values) const {
@@ -223,70 +268,89 @@ class Batch {
     std::vector<double> lower_, scale_;
   };
 
+  // Those with a NaN or an infinity do not walk.
   void order_queries() {
     const std::int64_t count = asked_.queries->rows;
-    constexpr std::int64_t block = 1 << 14;
-    const std::int64_t blocks = (count + block - 1) / block;
-    const Curve curve(tree_);
-    AlignedBuffer<Keyed<std::uint32_t, std::uint32_t>> narrow;
-    AlignedBuffer<Keyed<std::uint64_t, std::int64_t>> wide;
-    const bool is_narrow = count < (std::int64_t{1} << 32);
-    if (is_narrow) {
-      narrow = AlignedBuffer<Keyed<std::uint32_t, std::uint32_t>>(count);
-    } else {
-      wide = AlignedBuffer<Keyed<std::uint64_t, std::int64_t>>(count);
-    }
-    std::mutex mutex;
-    parallel_for(threads_, blocks, [&](std::int64_t b) {
-      std::vector<T> values(static_cast<std::size_t>(tree_.dim));
-      for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
-        read_query(i, values.data());
-        const Sort kind = kind_of(values.data());
-        const std::uint32_t key = kind == Sort::finite ? curve.place(values.data()) : 1U << 31U;
-        if (kind != Sort::finite) {
-          const std::scoped_lock lock(mutex);
-          (kind == Sort::nan ? nan_ : endless_).push_back(i);
-        }
-        if (is_narrow)
-          narrow[i] = {key, static_cast<std::uint32_t>(i)};
-        else
-          wide[i] = {key, i};
-      }
-    });
     sorted_ = count >= tuning::unsorted_queries;
-    if (is_narrow)
-      keep_order(narrow);
-    else
-      keep_order(wide);
+    if (!sorted_ || follow_each_other(view_, *asked_.queries)) {
+      keep_order();
+    } else if (count < (std::int64_t{1} << 32)) {
+      sort_queries<std::uint32_t, std::uint32_t>();
+    } else {
+      sort_queries<std::uint64_t, std::int64_t>();
+    }
     std::sort(endless_.begin(), endless_.end());
     std::sort(nan_.begin(), nan_.end());
   }
 
-  template <class Key, class Value>
-  void keep_order(AlignedBuffer<Keyed<Key, Value>>& items) {
-    const std::int64_t kept = items.size() - static_cast<std::int64_t>(endless_.size() + nan_.size());
-    order_ = AlignedBuffer<std::int64_t>(kept);
-    if (!sorted_) {
-      std::int64_t to = 0;
-      for (std::int64_t i = 0; i < items.size(); ++i) {
-        if (items[i].key < (Key{1} << 31U)) order_[to++] = static_cast<std::int64_t>(items[i].value);
+  // Calls `take` for each query with its number, its values and whether they are finite, from all threads.
+  template <class Take>
+  void for_queries(const Take& take) {
+    const std::int64_t count = asked_.queries->rows;
+    constexpr std::int64_t block = 1 << 14;
+    std::mutex mutex;
+    parallel_for(threads_, (count + block - 1) / block, [&](std::int64_t b) {
+      std::vector<T> values(static_cast<std::size_t>(tree_.dim));
+      for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
+        read_query(*asked_.queries, i, values.data());
+        const Sort kind = kind_of(values.data());
+        if (kind != Sort::finite) {
+          const std::scoped_lock lock(mutex);
+          (kind == Sort::nan ? nan_ : endless_).push_back(i);
+        }
+        take(i, values.data(), kind == Sort::finite);
       }
-      return;
+    });
+  }
+
+  void keep_order() {
+    const std::int64_t count = asked_.queries->rows;
+    for_queries([](std::int64_t, const T*, bool) {});
+    walking_ = count - static_cast<std::int64_t>(endless_.size() + nan_.size());
+    if (walking_ == count) return;
+    std::vector<std::int64_t> out(endless_);
+    out.insert(out.end(), nan_.begin(), nan_.end());
+    std::sort(out.begin(), out.end());
+    order_ = AlignedBuffer<std::int64_t>(walking_);
+    auto next = out.begin();
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (next != out.end() && *next == i) {
+        ++next;
+      } else {
+        order_[i - (next - out.begin())] = i;
+      }
     }
+  }
+
+  template <class Key, class Value>
+  void sort_queries() {
+    const std::int64_t count = asked_.queries->rows;
+    const Curve curve(tree_);
+    AlignedBuffer<Keyed<Key, Value>> items(count);
+    for_queries([&](std::int64_t i, const T* values, bool finite) {
+      items[i] = {finite ? Key{curve.place(values)} : Key{1} << 31U, static_cast<Value>(i)};
+    });
     radix_sort(items, 32, threads_);  // the finite ones first
+    walking_ = count - static_cast<std::int64_t>(endless_.size() + nan_.size());
+    order_ = AlignedBuffer<std::int64_t>(walking_);
     constexpr std::int64_t block = 1 << 16;
-    parallel_for(threads_, (kept + block - 1) / block, [&](std::int64_t b) {
-      for (std::int64_t i = b * block; i < std::min(kept, (b + 1) * block); ++i) {
+    parallel_for(threads_, (walking_ + block - 1) / block, [&](std::int64_t b) {
+      for (std::int64_t i = b * block; i < std::min(walking_, (b + 1) * block); ++i) {
         order_[i] = static_cast<std::int64_t>(items[i].value);
       }
     });
   }
+
+  // The i-th query to walk.
+  std::int64_t query_at(std::int64_t i) const { return order_.empty() ? i : order_[i]; }
 
   // Scratch memory of one task.
   struct Scratch {
     std::vector<T> values;
     std::vector<std::int64_t> numbers;
     std::vector<Pending<T>> stack;
+    AlignedBuffer<T> boxes;
+    std::vector<std::int64_t> group_ends;
     std::vector<std::int64_t> rows;
     std::vector<T> distances;
     std::vector<Entry<T>> entries;
@@ -300,35 +364,47 @@ class Batch {
     if (asked_.queries != nullptr) {
       for (std::int64_t i = 0; i < count; ++i) {
         constexpr std::int64_t ahead = 16;  // the order jumps through the caller's rows
-        if (i + ahead < count) __builtin_prefetch(asked_.queries->row(order_[first + i + ahead]));
-        scratch.numbers[static_cast<std::size_t>(i)] = order_[first + i];
-        read_query(order_[first + i], values + i * tree_.dim);
+        if (i + ahead < count) __builtin_prefetch(asked_.queries->row(query_at(first + i + ahead)));
+        scratch.numbers[static_cast<std::size_t>(i)] = query_at(first + i);
+        read_query(*asked_.queries, query_at(first + i), values + i * tree_.dim);
       }
+      for (std::int64_t end = tuning::queries_a_group; sorted_ && end < count;
+           end += tuning::queries_a_group) {
+        scratch.group_ends.push_back(end);
+      }
+      scratch.group_ends.push_back(count);
       return;
     }
     auto leaf = std::upper_bound(leaves_.begin(), leaves_.end(), first,
                                  [](std::int64_t at, const Leaf& l) { return at < l.begin; }) -
                 1;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (first + i == leaf->begin + leaf->count) ++leaf;
+      const std::int64_t in_group = i - (scratch.group_ends.empty() ? 0 : scratch.group_ends.back());
+      const bool next_leaf = first + i == leaf->begin + leaf->count;
+      // Whole leaves, but not too many points of one.
+      if (in_group >= (next_leaf ? 1 : 2) * tuning::queries_a_group) scratch.group_ends.push_back(i);
+      if (next_leaf) ++leaf;
       const T* x = view_.coordinates + leaf->begin * tree_.dim + (first + i - leaf->begin);
       for (std::int64_t j = 0; j < tree_.dim; ++j) values[i * tree_.dim + j] = x[j * leaf->count];
       scratch.numbers[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(view_.rows[first + i]);
     }
+    scratch.group_ends.push_back(count);
   }
 
   void walk(std::int64_t first, std::int64_t count) {
     Scratch scratch;
     gather(first, count, scratch);
-    scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 1)));
+    scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 2)));
+    scratch.boxes = AlignedBuffer<T>(2 * tree_.dim * (node_width + 1));
     Task<T> task{};
     task.queries = scratch.values.data();
     task.count = count;
     task.exclude = excludes() ? scratch.numbers.data() : nullptr;
     task.rooted = tree_.metric == Metric::euclidean;
     task.radius = round_down<T>(radius_);
-    task.chained = sorted_ && kind_ == Kind::nearest;
+    task.group_ends = sorted_ ? scratch.group_ends.data() : nullptr;
     task.stack = scratch.stack.data();
+    task.boxes = scratch.boxes.data();
     task.k = list_k_;
     task.select = select<T>;
     task.owner = &scratch;
@@ -438,7 +514,7 @@ class Batch {
       scratch.numbers = {query};
       scratch.values.resize(static_cast<std::size_t>(tree_.dim));
       if (asked_.queries != nullptr) {
-        read_query(query, scratch.values.data());
+        read_query(*asked_.queries, query, scratch.values.data());
       } else {
         std::transform(tree_.infinite_values.begin() + static_cast<std::ptrdiff_t>(e) * tree_.dim,
                        tree_.infinite_values.begin() + static_cast<std::ptrdiff_t>(e + 1) * tree_.dim,
@@ -501,10 +577,11 @@ class Batch {
   TreeFunction<T, Id> function_;
   const char* stage_;
   const std::function<void(const Part<T>&)>& take_;
-  AlignedBuffer<std::int64_t> order_;
+  std::int64_t walking_ = 0;           // queries that walk
+  AlignedBuffer<std::int64_t> order_;  // of these; empty: as they come
   std::vector<std::int64_t> endless_, nan_;
   std::vector<Leaf> leaves_;
-  bool sorted_ = false;
+  bool sorted_ = false;  // queries that follow each other are near each other
   std::atomic<std::int64_t> tested_{0}, candidates_{0};
 };
 
@@ -517,6 +594,12 @@ SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64
   const Tree& held = on_host(tree);
   return tree.wide_rows ? Batch<T, std::int64_t>(held, asked, kind, k, radius, execution, stage, take).run()
                         : Batch<T, std::uint32_t>(held, asked, kind, k, radius, execution, stage, take).run();
+}
+
+bool follow_each_other(const Tree& tree, const DatasetView& queries) {
+  const Tree& held = on_host(tree);
+  return visit_tree(held,
+                    [&]<class T, class Id>() { return follow_each_other(held.view<T, Id>(), queries); });
 }
 
 template <class T, class Id>

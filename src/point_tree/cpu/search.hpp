@@ -35,6 +35,10 @@ SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64
                      const Execution& execution, const char* stage,
                      const std::function<void(const Part<T>&)>& take);
 
+/// Whether most queries fall into the same node of leaves as the one before them, by a sample: those of a
+/// scan do. Sorting them would cost more than it saves.
+bool follow_each_other(const Tree& tree, const DatasetView& queries);
+
 /// The contract's order of answers: by distance, equal ones by row.
 template <class T>
 bool before(const Entry<T>& a, const Entry<T>& b) {
