@@ -592,8 +592,9 @@ class Walk {
         other_count = __shfl_sync(everyone, mine.count, second);
         rest &= ~(1U << second);
       }
-      // What stays moves together.
-      if (rest >> lane_ & 1U) stack_[base + __popc(rest & below)] = mine;
+      // What stays moves together; all have read.
+      __syncwarp();
+      if (rest >> lane_ & 1U) stack_[base + __popc(rest & below)] = {mine.low, mine.begin, mine.count};
       top = base + __popc(rest);
       __syncwarp();
     }
