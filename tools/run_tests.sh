@@ -12,8 +12,12 @@ ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "${JOBS:-2}" \
 
 if (($#)); then
   echo "== Python and command-line tests"
+  # A process a core, a file of tests in one of them: what a file prepares once is prepared once. PYTEST_FLAGS come
+  # last: "-n 0" is one process, for --pdb and -s.
+  workers=${JOBS:-2}
   # shellcheck disable=SC2086
   KITH=$BUILD/bin/kith PYTHONPATH=$BUILD/python "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
+    -n $((workers < 8 ? workers : 8)) --dist loadfile \
     --junit-xml="$RESULTS/pytest.xml" ${PYTEST_FLAGS:-} "$@" || status=1
 fi
 
