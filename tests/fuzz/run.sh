@@ -11,10 +11,12 @@ compiler=$(command -v clang++ || command -v clang++-14 || true)
 
 mkdir -p "$build"
 log="$build/build.log"
+launcher=
+if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 # Only once: naming the compiler again would throw the configuration away.
 [ -f "$build"/CMakeCache.txt ] || cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKITH_CUDA=OFF -DKITH_BUILD_CLI=OFF -DKITH_BUILD_TESTS=ON \
-  -DKITH_BUILD_FUZZERS=ON > "$log" 2>&1 || { cat "$log" >&2; rm -f "$build"/CMakeCache.txt; exit 2; }
+  -DKITH_BUILD_FUZZERS=ON $launcher > "$log" 2>&1 || { cat "$log" >&2; rm -f "$build"/CMakeCache.txt; exit 2; }
 nice cmake --build "$build" --target fuzzers make_seeds > "$log" 2>&1 || { cat "$log" >&2; exit 2; }
 # The starting corpus comes from Kith's own writers.
 "$build"/bin/make_seeds "$build"/corpus
