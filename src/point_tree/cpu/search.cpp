@@ -396,6 +396,8 @@ class Batch {
     gather(first, count, scratch);
     scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 2)));
     scratch.boxes = AlignedBuffer<T>(2 * tree_.dim * (node_width + 1));
+    // Boxes that stay empty are computed with, too.
+    std::fill_n(scratch.boxes.data(), scratch.boxes.size(), T{0});
     Task<T> task{};
     task.queries = scratch.values.data();
     task.count = count;
