@@ -108,31 +108,38 @@ void in_arena(int threads, const Body& body) {
 }
 
 /// Tells ThreadSanitizer what oneTBB, which is not instrumented, orders: what came before the loop happens
-/// before every task, and every task before what comes after. Tasks stay unordered among themselves.
+/// before every task, and every task before what comes after, whether it ends or throws. Tasks stay unordered
+/// among themselves.
 class SharedWork {
  public:
 #if defined(__SANITIZE_THREAD__)
-  void offer() {
+  SharedWork() {
     offered_.store(1, std::memory_order_release);
   }
-  void begin() {
-    (void)offered_.load(std::memory_order_acquire);
-  }
-  void end() {
-    done_.fetch_add(1, std::memory_order_release);
-  }
-  void collect() {
+  ~SharedWork() {
     (void)done_.load(std::memory_order_acquire);
   }
+  SharedWork(const SharedWork&) = delete;
+  SharedWork& operator=(const SharedWork&) = delete;
+
+  class Task {
+   public:
+    explicit Task(SharedWork& work) : work_(work) { (void)work_.offered_.load(std::memory_order_acquire); }
+    ~Task() { work_.done_.fetch_add(1, std::memory_order_release); }
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+
+   private:
+    SharedWork& work_;
+  };
 
  private:
   std::atomic<int> offered_{0};
   std::atomic<int> done_{0};
 #else
-  void offer() {}
-  void begin() {}
-  void end() {}
-  void collect() {}
+  struct Task {
+    explicit Task(SharedWork& /*work*/) {}
+  };
 #endif
 };
 
@@ -144,18 +151,15 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     return;
   }
   SharedWork work;
-  work.offer();
   in_arena(threads, [&] {
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, count, 1),
         [&](const tbb::blocked_range<std::int64_t>& range) {
-          work.begin();
+          const SharedWork::Task task(work);
           for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i);
-          work.end();
         },
         tbb::simple_partitioner());
   });
-  work.collect();
 }
 
 }  // namespace kith
