@@ -4,6 +4,7 @@
 //   gpu_trees [--repeat N] [--device cuda:0] [--json FILE] [--rows N]... [--index kd_tree|octree]... [--k
 //   K]...
 //             [--leaf-size N] [--queries N] [--only build|search|host]
+// Ends with status 1 where an answer is not what it is compared with.
 // Points: uniform in a cube; coast, walks of short steps with noise, most of space empty; coast twice, half
 // of its rows copies of others; flood, half of the uniform rows one point; outlier, one of them far away.
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <variant>
@@ -200,9 +202,18 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  /// `fields`: further members of the JSON object.
+  /// `fields`: further members of the JSON object. `wrong`: cells that are, -1 where nobody looked.
   void add(const char* what, const std::string& index, const std::string& kind, std::int64_t rows,
-           const Times& times, const std::string& fields, const std::string& note) {
+           const Times& times, std::string fields, std::string note,
+           std::optional<std::int64_t> wrong = std::nullopt) {
+    if (wrong) {
+      fields += ", \"wrong\": " + std::to_string(*wrong);
+      if (*wrong >= 0) note += ", " + std::to_string(*wrong) + " wrong";
+      if (*wrong > 0) {
+        failures_.push_back(std::string(what) + ", " + index + " of " + std::to_string(rows) + " " + kind +
+                            " points, " + note);
+      }
+    }
     std::printf("%-14s %-8s %-11s %9lld | %9.3f %9.3f | %s\n", what, index.c_str(), kind.c_str(),
                 static_cast<long long>(rows), times.median, times.least, note.c_str());
     std::fflush(stdout);
@@ -213,9 +224,13 @@ class Report {
     first_ = false;
   }
 
+  /// The measurements with wrong cells.
+  const std::vector<std::string>& failures() const { return failures_; }
+
  private:
   std::ofstream file_;
   bool first_ = true;
+  std::vector<std::string> failures_;
 };
 
 struct Options {
@@ -288,9 +303,8 @@ void add_normals(const Options& options, const kith::PointTree& tree, const std:
       if (std::memcmp(&found[i], &expected[i], sizeof(double)) != 0) ++wrong;
     }
   }
-  report.add("normals", index, kind, n, times,
-             ", \"k\": " + std::to_string(k) + ", \"wrong\": " + std::to_string(wrong),
-             "k = " + std::to_string(k) + (wrong < 0 ? "" : ", " + std::to_string(wrong) + " wrong"));
+  report.add("normals", index, kind, n, times, ", \"k\": " + std::to_string(k), "k = " + std::to_string(k),
+             wrong);
 }
 
 void measure_searches(const Options& options, const kith::Execution& execution, Report& report) {
@@ -306,10 +320,10 @@ void measure_searches(const Options& options, const kith::Execution& execution, 
           const auto add = [&](const char* what, const DeviceRows& queries, const Answer& found,
                                const Times& times) {
             const std::int64_t wrong = wrong_cells(rows.view, queries.view, found, execution);
-            report.add(what, index, kind, n, times,
-                       ", \"k\": " + std::to_string(k) + ", \"queries\": " +
-                           std::to_string(queries.view.rows) + ", \"wrong\": " + std::to_string(wrong),
-                       "k = " + std::to_string(k) + ", " + std::to_string(wrong) + " wrong");
+            report.add(
+                what, index, kind, n, times,
+                ", \"k\": " + std::to_string(k) + ", \"queries\": " + std::to_string(queries.view.rows),
+                "k = " + std::to_string(k), wrong);
           };
           const int repeat = n > 1000000 ? std::min(options.repeat, 5) : options.repeat;
           add("all neighbours", rows, answer,
@@ -402,7 +416,10 @@ int run(int argc, char** argv) {
   if (options.wants("build")) measure_builds(options, execution, report);
   if (options.wants("search")) measure_searches(options, execution, report);
   if (options.wants("host")) measure_host(options, execution, report);
-  return 0;
+  for (const std::string& failure : report.failures()) {
+    std::fprintf(stderr, "gpu_trees: %s\n", failure.c_str());
+  }
+  return report.failures().empty() ? 0 : 1;
 }
 
 }  // namespace

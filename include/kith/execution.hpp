@@ -52,13 +52,22 @@ struct Progress {
 /// How a call runs. The default is: this CPU, all its cores, no memory limit, silent.
 struct Execution {
   std::vector<Device> devices = {Device{}};
-  int threads = 0;                 ///< 0: one per hardware thread this process may use
-  std::uint64_t memory_limit = 0;  ///< bytes the call may take beyond its inputs; 0: no limit
-  void* stream = nullptr;          ///< CUDA stream whose work so far comes before the call's; nullptr: none
+  int threads = 0;  ///< 0: one per hardware thread this process may use
+  /// Bytes the call may take beyond its inputs, a working space of some MiB aside; 0: no limit.
+  std::uint64_t memory_limit = 0;
+
+  /// A cudaStream_t: what it has been given so far comes before what the call reads and writes in GPU memory.
+  /// nullptr: the default streams, the legacy one and the calling thread's own, of the current device and of
+  /// the devices that the call uses. The call itself is complete when it returns, for every stream.
+  void* stream = nullptr;
+  /// false: the call comes after no stream, for arrays that nothing is pending for. It then overlaps with
+  /// whatever the default streams do.
+  bool follow_stream = true;
 
   /// Called now and then from a worker thread, never concurrently. Must not throw.
   std::function<void(const Progress&)> progress;
-  /// Polled often; return true to stop. The call then throws Cancelled.
+  /// Polled at least ten times a second, never concurrently; return true to stop. The call then throws
+  /// Cancelled.
   std::function<bool()> cancelled;
 };
 

@@ -119,10 +119,12 @@ std::vector<Device> parse_devices(std::string_view text) {
       }
     }
     if (!found) {
-      throw DeviceError(fmt::format("{} is not there: {}; use --device cpu", name(device), cuda::absence()));
+      throw DeviceError(
+          fmt::format("{} is not there: {}; use the device cpu", name(device), cuda::absence()));
     }
   }
-  if (chosen.empty()) throw DeviceError(fmt::format("no CUDA device: {}; use --device cpu", cuda::absence()));
+  if (chosen.empty())
+    throw DeviceError(fmt::format("no CUDA device: {}; use the device cpu", cuda::absence()));
   return chosen;
 }
 

@@ -17,6 +17,7 @@ struct Streams {
 };
 
 const Streams& streams_of(int device) {
+  use_driver();
   static std::mutex mutex;
   static auto& all = *new std::map<int, Streams>;
   const std::scoped_lock lock(mutex);
@@ -30,7 +31,8 @@ const Streams& streams_of(int device) {
 }
 
 void free_memory(void* memory, int device) noexcept {
-  // Errors have nobody to go to; after the driver's end there is nothing to free.
+  // Errors have nobody to go to; after the driver's end, or a fork, there is nothing to free.
+  if (driver_lost()) return;
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return;
   (void)cudaDeviceSynchronize();
@@ -60,6 +62,7 @@ void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes) {
   if (bytes == 0) return;
   const cudaStream_t stream = streams_of(device).memory;
   const DeviceGuard guard(device);
+  follow_default(stream);
   KITH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
   KITH_CUDA(cudaStreamSynchronize(stream));
 }
@@ -84,6 +87,7 @@ void copy_to_device(const void* from, void* to, int device, std::uint64_t bytes)
 }
 
 int device_of(const void* address) {
+  use_driver();
   cudaPointerAttributes attributes{};
   KITH_CUDA(cudaPointerGetAttributes(&attributes, address));
   if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
@@ -99,21 +103,21 @@ void* meeting_stream(int device) {
 void meet(int device, std::uintptr_t stream) {
   const cudaStream_t meeting = streams_of(device).meeting;
   const DeviceGuard guard(device);
-  const Event event;
   // The numbers 1 and 2 are what cudaStreamLegacy and cudaStreamPerThread are defined as.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  KITH_CUDA(cudaEventRecord(event, reinterpret_cast<cudaStream_t>(stream)));
-  KITH_CUDA(cudaStreamWaitEvent(meeting, event, 0));
+  follow(reinterpret_cast<cudaStream_t>(stream), meeting);
+}
+
+void meet_default(int device) {
+  const cudaStream_t meeting = streams_of(device).meeting;
+  const DeviceGuard guard(device);
+  follow_default(meeting);
 }
 
 void wait_for_meeting(int device) {
   const cudaStream_t meeting = streams_of(device).meeting;
   const DeviceGuard guard(device);
   KITH_CUDA(cudaStreamSynchronize(meeting));
-}
-
-void wait_for_stream(void* stream) {
-  KITH_CUDA(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 
 }  // namespace kith::cuda

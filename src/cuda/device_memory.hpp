@@ -14,7 +14,8 @@ namespace kith::cuda {
 /// @throws OutOfMemory, DeviceError
 std::shared_ptr<void> allocate(int device, std::uint64_t bytes);
 
-/// Copies to host memory; complete on return. @throws DeviceError
+/// Copies to host memory, after what the default streams have been given; complete on return. @throws
+/// DeviceError
 void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes);
 
 /// Rows in device memory to contiguous ones in host memory; complete on return. @throws DeviceError
@@ -34,10 +35,10 @@ void* meeting_stream(int device);
 /// @param stream a cudaStream_t of the device; 1 and 2 are the legacy and the per-thread default stream
 void meet(int device, std::uintptr_t stream);
 
+/// The same of both default streams of the device, the legacy one and the calling thread's own.
+void meet_default(int device);
+
 /// Waits for the meeting stream.
 void wait_for_meeting(int device);
-
-/// Waits for a stream of the caller's, whichever device it is of.
-void wait_for_stream(void* stream);
 
 }  // namespace kith::cuda

@@ -34,10 +34,10 @@ void* meeting_stream(int) {
 void meet(int, std::uintptr_t) {
   refuse();
 }
-void wait_for_meeting(int) {
+void meet_default(int) {
   refuse();
 }
-void wait_for_stream(void*) {
+void wait_for_meeting(int) {
   refuse();
 }
 

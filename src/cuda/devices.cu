@@ -1,9 +1,14 @@
 // What the CUDA driver reports.
 #include "cuda/devices.hpp"
 
+#include <atomic>
+#include <memory>
 #include <string>
 
 #include <cuda_runtime_api.h>
+
+#include "core/fork.hpp"
+#include "cuda/fork.hpp"
 
 namespace kith::cuda {
 namespace {
@@ -17,13 +22,18 @@ struct Count {
 
 Count count() {
   Count result;
+  check_driver();
   const cudaError_t status = cudaGetDeviceCount(&result.devices);
   if (status != cudaSuccess) {
     result.devices = 0;
-    result.reason = cudaGetErrorString(status);
+    // Forked from a process in which somebody else has used the driver.
+    result.reason =
+        forked() && status == cudaErrorInitializationError ? driver_lost_reason : cudaGetErrorString(status);
     (void)cudaGetLastError();
   } else if (result.devices == 0) {
     result.reason = "the driver reports none";
+  } else {
+    use_driver();
   }
   return result;
 }
@@ -65,11 +75,29 @@ std::vector<DeviceInfo> ask_driver() {
 
 // Asked once: properties take longer to get than a small search.
 std::vector<DeviceInfo> devices() {
-  static const std::vector<DeviceInfo> list = ask_driver();
-  return list;
+  static std::atomic<const std::vector<DeviceInfo>*> known{nullptr};
+  const std::vector<DeviceInfo>* list = known.load(std::memory_order_acquire);
+  if (driver_lost()) {
+    std::vector<DeviceInfo> unusable = list == nullptr ? std::vector<DeviceInfo>() : *list;
+    for (DeviceInfo& device : unusable) {
+      device.usable = false;
+      device.note = driver_lost_reason;
+    }
+    return unusable;
+  }
+  if (list == nullptr) {
+    // Without a lock, which another thread could hold while the process is forked. Who loses the race throws
+    // his list away; the other is never freed.
+    auto asked = std::make_unique<const std::vector<DeviceInfo>>(ask_driver());
+    if (known.compare_exchange_strong(list, asked.get(), std::memory_order_acq_rel)) {
+      list = asked.release();
+    }
+  }
+  return *list;
 }
 
 std::string absence() {
+  if (driver_lost()) return driver_lost_reason;
   const Count found = count();
   return found.devices == 0 ? found.reason : std::to_string(found.devices) + " CUDA device(s) found";
 }

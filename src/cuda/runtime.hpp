@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/fork.hpp"
 #include "kith/error.hpp"
 
 namespace kith::cuda {
@@ -19,7 +20,7 @@ inline void check(cudaError_t status, const char* call) {
   const std::string text = std::string(call) + ": " + cudaGetErrorString(status);
   if (status == cudaErrorMemoryAllocation) {
     throw OutOfMemory("the GPU has no memory left (" + text +
-                      "); search fewer queries at once, lower --memory-limit, or name more devices");
+                      "); search fewer queries at once, set a lower memory limit, or name more devices");
   }
   throw DeviceError("the GPU reported a failure (" + text + ")");
 }
@@ -30,16 +31,21 @@ inline void check_launch(const char* kernel) {
   check(cudaGetLastError(), kernel);
 }
 
-/// Makes a device current for a scope.
+// What a forked process has inherited it can only leave as it is: destructors then call nothing.
+
+/// Makes a device current for a scope. @throws DeviceError, also in a process that was forked (fork.hpp)
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
+    use_driver();
     KITH_CUDA(cudaGetDevice(&before_));
     if (before_ != device) KITH_CUDA(cudaSetDevice(device));
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
-  ~DeviceGuard() { (void)cudaSetDevice(before_); }
+  ~DeviceGuard() {
+    if (!driver_lost()) (void)cudaSetDevice(before_);
+  }
 
  private:
   int before_ = 0;
@@ -52,7 +58,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() {
-    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+    if (stream_ != nullptr && !driver_lost()) (void)cudaStreamDestroy(stream_);
   }
   operator cudaStream_t() const { return stream_; }  // NOLINT(google-explicit-constructor)
   void synchronize() const { KITH_CUDA(cudaStreamSynchronize(stream_)); }
@@ -67,12 +73,38 @@ class Event {
   Event() { KITH_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  ~Event() { (void)cudaEventDestroy(event_); }
+  ~Event() {
+    if (!driver_lost()) (void)cudaEventDestroy(event_);
+  }
   operator cudaEvent_t() const { return event_; }  // NOLINT(google-explicit-constructor)
 
  private:
   cudaEvent_t event_ = nullptr;
 };
+
+/// What `before` has been given comes before what `after`, a stream of the current device, is given later.
+/// `before` may be of another device.
+inline void follow(cudaStream_t before, cudaStream_t after) {
+  // Most often nothing is pending, and asking takes a fraction of what an event does.
+  const cudaError_t status = cudaStreamQuery(before);
+  if (status == cudaSuccess) return;
+  if (status != cudaErrorNotReady) check(status, "cudaStreamQuery");
+  (void)cudaGetLastError();
+  const Event event;
+  if (cudaEventRecord(event, before) == cudaSuccess) {
+    KITH_CUDA(cudaStreamWaitEvent(after, event, 0));
+    return;
+  }
+  (void)cudaGetLastError();  // another device's: its events are not for this one
+  KITH_CUDA(cudaStreamSynchronize(before));
+}
+
+/// The same for both default streams of the current device, the legacy one and the calling thread's own. A
+/// stream of ours, which does not block, waits for neither by itself.
+inline void follow_default(cudaStream_t after) {
+  follow(cudaStreamLegacy, after);
+  follow(cudaStreamPerThread, after);
+}
 
 /// Device memory from the stream-ordered pool. The stream must outlive it.
 template <class T>
@@ -91,7 +123,7 @@ class Buffer {
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) (void)cudaFreeAsync(data_, stream_);
+    if (data_ != nullptr && !driver_lost()) (void)cudaFreeAsync(data_, stream_);
   }
 
   /// At least `count` values; what was inside is lost when it grows.
@@ -135,7 +167,7 @@ class PinnedBuffer {
     return *this;
   }
   ~PinnedBuffer() {
-    if (data_ != nullptr) (void)cudaFreeHost(data_);
+    if (data_ != nullptr && !driver_lost()) (void)cudaFreeHost(data_);
   }
   T* reserve(std::int64_t count) {
     if (count > count_) {

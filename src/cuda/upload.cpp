@@ -74,7 +74,7 @@ struct Uploader::State {
 
 Uploader::Uploader() = default;
 Uploader::~Uploader() {
-  if (state_) State::give(std::move(state_));
+  if (state_ && !driver_lost()) State::give(std::move(state_));
 }
 
 void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, const Execution& execution) {
@@ -141,10 +141,12 @@ void Uploader::copy(const DatasetView& rows, void* to, cudaStream_t stream, cons
 }
 
 void wait_for(const Execution& execution, cudaStream_t stream) {
-  if (execution.stream == nullptr) return;
-  const Event event;
-  KITH_CUDA(cudaEventRecord(event, static_cast<cudaStream_t>(execution.stream)));
-  KITH_CUDA(cudaStreamWaitEvent(stream, event, 0));
+  if (!execution.follow_stream) return;
+  if (execution.stream == nullptr) {
+    follow_default(stream);
+  } else {
+    follow(static_cast<cudaStream_t>(execution.stream), stream);
+  }
 }
 
 PlacedRows place(const DatasetView& rows, int device, Buffer<unsigned char>& memory, Uploader& uploader,

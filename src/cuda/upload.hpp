@@ -32,8 +32,9 @@ class Uploader {
   std::unique_ptr<State> state_;
 };
 
-/// What the caller's stream has been given comes before what `stream` is given later.
-/// @throws DeviceError
+/// What the caller's stream, or where none is named the default ones, have been given comes before what
+/// `stream`, of the current device, is given later. Call it on the caller's thread, of which one of the
+/// default streams is; what that cannot order caller_stream.hpp has waited for. @throws DeviceError
 void wait_for(const Execution& execution, cudaStream_t stream);
 
 /// Waits until `written` says that the last kernel on a stream has written to page-locked memory that its

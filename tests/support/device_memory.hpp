@@ -14,8 +14,8 @@ inline void cuda_ok(cudaError_t status) {
   ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status);
 }
 
-/// Filled with 0xEE or with a copy, which is there when the constructor returns: a small copy from pageable
-/// memory returns when it is staged, and no stream of the library's waits for the default one.
+/// Filled with 0xEE or with a copy, which is there when the constructor returns: for streams, too, that wait
+/// for no other. A small copy from pageable memory returns when it is staged.
 class DeviceMemory {
  public:
   explicit DeviceMemory(std::size_t bytes, int device = 0) : bytes_(bytes), device_(device) {

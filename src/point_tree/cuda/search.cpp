@@ -120,15 +120,11 @@ int device_of(const Execution& execution) {
 
 template <class T>
 cuda::AnyTree<T> any_tree(const Tree& tree, const DeviceTree& there) {
-  return {tree.points,
-          tree.dim,
-          tree.nodes,
-          node_bytes<T>(tree.dim),
-          there.nodes.data(),
-          reinterpret_cast<const T*>(there.coordinates.data()),
-          there.rows.data(),
-          tree.wide_rows,
-          sizeof(T) == 4 && !tree.wide_rows && tree.rows <= 0xffffffffLL && tree.points < 0x7fffffffLL};
+  return {tree.points, tree.dim, tree.nodes, node_bytes<T>(tree.dim), there.nodes.data(),
+          reinterpret_cast<const T*>(there.coordinates.data()), there.rows.data(), tree.wide_rows,
+          // A leaf of equal points is marked by -2 - count.
+          sizeof(T) == 4 && !tree.wide_rows && tree.rows <= 0xffffffffLL &&
+              tree.points < cuda::most_packed_points - 1};
 }
 
 // The axes of a Morton curve through the tree's box: the widest, as many as 30 bits serve well.

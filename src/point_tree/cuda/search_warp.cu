@@ -525,12 +525,12 @@ class Walk {
     return static_cast<unsigned>(__double_as_longlong(low) >> 32);
   }
 
-  // The lane of the least rank among `lanes`, which it leaves; -1: there are none.
+  // The lane of the least rank among `lanes`, of which there is one at least; it leaves them.
   __device__ int take_least(unsigned& lanes, unsigned rank) const {
     const unsigned mine = lanes >> lane_ & 1U ? rank : ~0U;
     const unsigned least = __reduce_min_sync(everyone, mine);
     const int at = __ffs(static_cast<int>(lanes & __ballot_sync(everyone, mine == least))) - 1;
-    lanes &= ~(at < 0 ? 0U : 1U << at);
+    lanes &= ~(1U << at);
     return at;
   }
 
@@ -703,10 +703,7 @@ class Walk {
     T distance[2] = {};
 #pragma unroll
     for (int leaf = 0; leaf < 2; ++leaf) {
-      if (lane_ >= counts[leaf] || !may_be_within(x[leaf], 1)) continue;
-      distance[leaf] = canonical(x[leaf], 1);
-      has[leaf] = distance[leaf] <= list_.bound() && rows[leaf] != own_;
-      candidates_ += has[leaf];
+      has[leaf] = lane_ < counts[leaf] && is_candidate(x[leaf], 1, rows[leaf], distance[leaf]);
     }
     __syncwarp();
     bool changed = list_.offer(has[0], distance[0], rows[0]);
@@ -714,16 +711,22 @@ class Walk {
     if (changed) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
   }
 
-  // False only for points that are farther than the bound: a sum in float is near enough to tell.
-  __device__ bool may_be_within(const T* x, std::int64_t count) const {
-    if constexpr (sizeof(T) == 8) return true;
-    T sum = 0;
+  // Whether a point may be in the list, and then its distance; x[j * count] are its coordinates. A sum in
+  // float tells well enough which are farther than the bound.
+  __device__ bool is_candidate(const T* x, std::int64_t count, std::int64_t row, T& distance) {
+    if constexpr (sizeof(T) == 4) {
+      T sum = 0;
 #pragma unroll
-    for (std::int64_t j = 0; j < dim(); ++j) {
-      const T d = less(x[j * count], coordinate(j));
-      sum = s_.manhattan ? sum_up(sum, d < 0 ? -d : d) : square_up(sum, d);
+      for (std::int64_t j = 0; j < dim(); ++j) {
+        const T d = less(x[j * count], coordinate(j));
+        sum = s_.manhattan ? sum_up(sum, fabsf(d)) : square_up(sum, d);
+      }
+      if (!(sum <= limit_)) return false;
     }
-    return sum <= limit_;
+    distance = canonical(x, count);
+    const bool candidate = distance <= list_.bound() && row != own_;
+    candidates_ += candidate;
+    return candidate;
   }
 
   // Each lane its point of a leaf, if that has so many.
@@ -735,16 +738,7 @@ class Walk {
     std::int64_t row = most;
     if (i < count) {
       row = row_at(begin + i);  // on its way with the coordinates
-      const T* x = leaf + i;
-      has = may_be_within(x, count);
-      if (has) {
-        distance = canonical(x, count);
-        has = distance <= list_.bound();
-      }
-      if (has) {
-        has = row != own_;
-        candidates_ += has;
-      }
+      has = is_candidate(leaf + i, count, row, distance);
     }
     __syncwarp();
     if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);

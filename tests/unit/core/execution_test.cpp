@@ -84,7 +84,7 @@ TEST(Devices, AnAbsentOneIsNamedWithTheRemedy) {
         return info.usable && info.device.kind == Device::Kind::cuda;
       })) {
     for (const char* text : {"cuda", "all", "cuda:0", "cuda:0,1"}) {
-      EXPECT_TRUE(contains(message_of<DeviceError>([&] { parse_devices(text); }), "--device cpu"));
+      EXPECT_TRUE(contains(message_of<DeviceError>([&] { parse_devices(text); }), "use the device cpu"));
     }
     EXPECT_EQ(parse_devices("auto"), (std::vector<Device>{Device{}}));
   }
