@@ -58,7 +58,7 @@ class BruteForce {
 
   /// The same answer into memory of the caller's, on the host or on a GPU; complete when the call returns.
   /// Queries and answers on the GPU that searches are used where they lie, ordered after the work on
-  /// execution.stream.
+  /// execution.stream, or on the default streams where none is named.
   /// @param out [queries.rows, k]; its k is the k of the search
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled; what `out` holds is then unspecified
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plural.hpp"
 #include "kith/any_index.hpp"
 #include "kith/support.hpp"
 
@@ -123,10 +124,11 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const auto estimates = fmt::format("about {} against {}, {}", duration(std::min(tree, brute_force)),
                                      duration(std::max(tree, brute_force)), costs.machine);
   if (brute_force <= tree) {
-    return {"brute_force",
-            fmt::format("{} queries do not repay a tree over {} rows ({})", q, rows, estimates)};
+    return {"brute_force", fmt::format("{} {} not repay a tree over {} ({})",
+                                       plural(static_cast<std::int64_t>(q), "query", "queries"),
+                                       q == 1 ? "does" : "do", plural(rows, "row"), estimates)};
   }
-  return {"kd_tree", fmt::format("{} rows of dimension {} ({})", rows, dim, estimates)};
+  return {"kd_tree", fmt::format("{} of dimension {} ({})", plural(rows, "row"), dim, estimates)};
 }
 
 }  // namespace kith

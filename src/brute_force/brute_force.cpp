@@ -11,7 +11,7 @@
 #include "brute_force/backend.hpp"
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
-#include "cuda/device_memory.hpp"
+#include "cuda/caller_stream.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 
@@ -41,6 +41,19 @@ void check_output_memory(const DatasetView& data, const DatasetView& queries, st
                       fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);
 }
 
+// What is left for the codes of one search beside its answer. A GPU's memory holds no answer for the host.
+Execution beside_answer(const DatasetView& data, const DatasetView& queries, std::int64_t k,
+                        const Execution& execution) {
+  Execution left = execution;
+  if (&brute_force::backend_for(execution) != &brute_force::cpu_backend()) return left;
+  check_output_memory(data, queries, k, execution);
+  if (execution.memory_limit == 0) return left;
+  const std::uint64_t answer = static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) *
+                               (sizeof(std::int64_t) + size_of(distance_dtype(data.dtype)));
+  left.memory_limit = std::max<std::uint64_t>(1, execution.memory_limit - answer);
+  return left;
+}
+
 // Rows in GPU memory are for the GPU.
 void check_space(const DatasetView& view, const char* what, const brute_force::Backend& backend) {
   if (view.space == MemorySpace::cuda && &backend == &brute_force::cpu_backend()) {
@@ -61,13 +74,11 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.devices = execution.devices;
   check_space(dataset.view(), "rows", *state.backend);
   // Rows that somebody still writes on a GPU: building reads them from several streams and devices.
-  if (dataset.view().space == MemorySpace::cuda && execution.stream != nullptr) {
-    cuda::wait_for_stream(execution.stream);
-  }
+  if (dataset.view().space == MemorySpace::cuda) cuda::wait_for_caller(execution, {dataset.view().device});
   state.prepared = or_out_of_memory(
       [&] {
         return fmt::format(
-            "the codes of {} rows of dimension {}; use --filter none, which needs none, or fewer rows",
+            "the codes of {} rows of dimension {}; use the filter none, which needs none, or fewer rows",
             dataset.rows(), dataset.view().dim);
       },
       [&] { return state.backend->prepare(dataset.view(), parameters, expected_queries, execution); });
@@ -80,9 +91,10 @@ std::string names(const std::vector<Device>& devices) {
   return text;
 }
 
-// Runs a search on the index's backend after the checks that all of them share.
+// Runs a search on the index's backend after the checks that all of them share. The answer is to lie on the
+// device `answer` (-1: the host).
 template <class Search>
-auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k, int answer,
                 const Execution& asked, Search&& search) {
   Execution execution = asked;
   (void)brute_force::backend_for(execution);  // refuses what no backend is for
@@ -94,11 +106,8 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
                     names(state.devices), names(execution.devices)));
   }
   check_space(queries, "queries", *state.backend);
-  if (execution.stream != nullptr && execution.devices.size() > 1) {
-    // A stream belongs to one device: the others can only wait until it is done.
-    cuda::wait_for_stream(execution.stream);
-    execution.stream = nullptr;
-  }
+  // A stream belongs to one device: the others can only wait until it is done.
+  cuda::follow_elsewhere(execution, {cuda::place_of(queries.space, queries.device), answer});
   return or_out_of_memory(
       [&] {
         return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
@@ -111,7 +120,7 @@ Neighbors search_state(const BruteForce::State& state, const DatasetView& querie
                        const Execution& execution) {
   const DatasetView& data = state.dataset.view();
   check_output_memory(data, queries, k, execution);
-  return run_search(state, queries, k, execution, [&](const Execution& ordered) {
+  return run_search(state, queries, k, -1, execution, [&](const Execution& ordered) {
     return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, ordered);
   });
 }
@@ -120,24 +129,27 @@ SearchStatistics search_state_into(const BruteForce::State& state, const Dataset
                                    const NeighborsView& out, const Execution& execution) {
   const DatasetView& data = state.dataset.view();
   const Metric metric = state.parameters.metric;
-  return run_search(state, queries, out.k, execution, [&](const Execution& ordered) -> SearchStatistics {
-    const brute_force::Backend& backend = *state.backend;
-    if (backend.search_into != nullptr) {
-      return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
-    }
-    if (out.space == MemorySpace::cuda) {
-      throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
-    }
-    check_output_memory(data, queries, out.k, ordered);
-    const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, ordered);
-    std::copy(found.indices.begin(), found.indices.end(), out.indices);
-    std::visit(
-        [&]<class T>(const std::vector<T>& list) {
-          std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
-        },
-        found.distances);
-    return found.statistics;
-  });
+  const int answer = cuda::place_of(out.space, out.device);
+  return run_search(
+      state, queries, out.k, answer, execution, [&](const Execution& ordered) -> SearchStatistics {
+        const brute_force::Backend& backend = *state.backend;
+        if (backend.search_into != nullptr) {
+          return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
+        }
+        if (out.space == MemorySpace::cuda) {
+          throw InvalidArgument(
+              "a search on the CPU cannot leave its answer in GPU memory; give host memory");
+        }
+        check_output_memory(data, queries, out.k, ordered);
+        const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, ordered);
+        std::copy(found.indices.begin(), found.indices.end(), out.indices);
+        std::visit(
+            [&]<class T>(const std::vector<T>& list) {
+              std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
+            },
+            found.distances);
+        return found.statistics;
+      });
 }
 
 }  // namespace
@@ -185,7 +197,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
 }
 
 BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& execution) {
-  const IndexFile file = IndexFile::open(path);
+  const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   const auto& header = file.header();
   try {
     if (header.at("index") != "brute_force") {
@@ -236,7 +248,8 @@ Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64
               const BruteForceParameters& parameters, const Execution& execution) {
   validate(dataset, "dataset");
   check_search(dataset, queries, k);
-  return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
+  return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
+                                 beside_answer(dataset, queries, k, execution)),
                       queries, k, execution);
 }
 

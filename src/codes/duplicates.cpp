@@ -7,10 +7,10 @@
 #include <limits>
 #include <unordered_map>
 
-#include <oneapi/tbb/parallel_sort.h>
 #include <xxhash.h>
 
 #include "core/parallel.hpp"
+#include "core/parallel_sort.hpp"
 #include "core/sample.hpp"
 
 namespace kith {
@@ -31,7 +31,7 @@ constexpr std::int64_t few_rows = 4096;
 // Two looks. By content: of the rows whose hash ends in zeros every copy is seen, which shows how many rows
 // have a twin. By position: a value that fills a share of the rows shows up twice among rows taken at a
 // stride.
-bool worth_grouping(const DatasetView& data, std::size_t row_bytes, int threads) {
+bool worth_grouping(const DatasetView& data, std::size_t row_bytes, const Execution& execution) {
   const std::int64_t n = data.rows;
   std::unordered_map<std::uint64_t, std::int64_t> seen;
   const std::vector<std::int64_t> sample = sample_rows(n, few_rows);
@@ -51,7 +51,7 @@ bool worth_grouping(const DatasetView& data, std::size_t row_bytes, int threads)
   constexpr std::int64_t chunk = 16384;
   const std::int64_t chunks = (n + chunk - 1) / chunk;
   std::vector<std::vector<std::uint64_t>> found(static_cast<std::size_t>(chunks));
-  parallel_for(threads, chunks, [&](std::int64_t c) {
+  parallel_for(execution, chunks, [&](std::int64_t c) {
     for (std::int64_t i = c * chunk; i < std::min(n, (c + 1) * chunk); ++i) {
       const std::uint64_t hash = XXH3_64bits(data.row(i), row_bytes);
       if ((hash & mask) == 0) found[static_cast<std::size_t>(c)].push_back(hash);
@@ -72,20 +72,16 @@ Duplicates Duplicates::find(const DatasetView& data, const Execution& execution)
   if (data.rows < 2) return result;
   const std::size_t row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
   const int threads = resolve_threads(execution);
-  if (!worth_grouping(data, row_bytes, threads)) return result;
+  if (!worth_grouping(data, row_bytes, execution)) return result;
 
   std::vector<Hashed> hashed(static_cast<std::size_t>(data.rows));
   constexpr std::int64_t chunk = 16384;
-  parallel_for(threads, (data.rows + chunk - 1) / chunk, [&](std::int64_t c) {
+  parallel_for(execution, (data.rows + chunk - 1) / chunk, [&](std::int64_t c) {
     for (std::int64_t i = c * chunk; i < std::min(data.rows, (c + 1) * chunk); ++i) {
       hashed[static_cast<std::size_t>(i)] = {XXH3_64bits(data.row(i), row_bytes), i};
     }
   });
-  if (threads == 1) {
-    std::sort(hashed.begin(), hashed.end());
-  } else {
-    in_arena(threads, [&] { tbb::parallel_sort(hashed.begin(), hashed.end()); });
-  }
+  parallel_sort(threads, hashed);
 
   // Runs of one hash, ascending rows. Rows whose bytes differ from the run's first are a collision: left
   // alone. The groups found are written over the list itself, first and size ahead of the others: a copy of

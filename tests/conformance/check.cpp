@@ -33,7 +33,7 @@ std::vector<Filter> filters(const Support& entry) {
   const bool manhattan = entry.metric == Metric::manhattan;
   const bool differences =
       manhattan || entry.metric == Metric::sqeuclidean || entry.metric == Metric::euclidean;
-  if (!manhattan) list.push_back(Filter::int8);
+  if (!manhattan) list.insert(list.end(), {Filter::int8, Filter::fp16});
   if (differences) list.push_back(Filter::fp32);
   return list;
 }

@@ -19,6 +19,7 @@
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "core/instruction_set.hpp"
+#include "core/large_vector.hpp"
 #include "core/parallel.hpp"
 #include "distance/canonical.hpp"
 #include "kith/error.hpp"
@@ -56,8 +57,9 @@ class Task {
  public:
   using List = TopK<R>;
 
-  Task(Job& job, std::int64_t first, std::int64_t count, std::int64_t split)
+  Task(Job& job, std::int64_t first, std::int64_t count, std::int64_t split, ProgressCounter& progress)
       : job_(job),
+        progress_(progress),
         codes_(job.prepared.codes),
         first_(first),
         filter_(codes_, count),
@@ -65,14 +67,15 @@ class Task {
         padded_(canonical_padded(job.data.dim)),
         values_(static_cast<std::size_t>(count * padded_)),
         wait_(std::clamp<std::int64_t>(job.list_k, 16, tuning::largest_wait)),
-        distances_(static_cast<std::size_t>(wait_ + tile_rows)) {
+        distances_(static_cast<std::size_t>(wait_ + tile_rows)),
+        poll_after_(std::max<std::int64_t>(tile_rows, tuning::values_between_polls / job.data.dim)) {
     const std::int64_t tiles = codes_.tiles;
     begin_ = tiles * split / job.splits;
     end_ = tiles * (split + 1) / job.splits;
     for (std::int64_t i = 0; i < count; ++i) admit(i, split == 0);
   }
 
-  void run(ProgressCounter& progress) {
+  void run() {
     // Without codes the rows themselves stream past.
     const std::int64_t codes_bytes = codes_.space.bytes_per_tile();
     const std::int64_t rows_bytes =
@@ -102,7 +105,7 @@ class Task {
       pairs_ += open_ * rows;
       if (rows_seen >= tuning::fallback_after_rows) leave_useless_filter(rows_seen);
       if (job_.splits > 1) refresh_shared_bounds();
-      progress.advance((to - from) * static_cast<std::int64_t>(lists_.size()));
+      progress_.advance((to - from) * static_cast<std::int64_t>(lists_.size()));
     }
     flush_all();
     job_.counters.pairs += pairs_;
@@ -195,6 +198,10 @@ class Task {
     job_.canonical(canonical_rows(job_.data), {values(i), norms_[static_cast<std::size_t>(i)]}, rows, count,
                    distances_.data());
     evaluated_ += count;
+    if (evaluated_ >= poll_at_) {
+      progress_.check();
+      poll_at_ = evaluated_ + poll_after_;
+    }
     for (std::int64_t j = 0; j < count; ++j) {
       const auto distance = static_cast<R>(distances_[static_cast<std::size_t>(j)]);
       if (std::isnan(distance) || distance > list.bound()) continue;
@@ -273,6 +280,7 @@ class Task {
   }
 
   Job& job_;
+  ProgressCounter& progress_;
   const Codes& codes_;
   std::int64_t first_;
   std::int64_t begin_ = 0, end_ = 0;  // tiles
@@ -290,6 +298,7 @@ class Task {
   std::vector<std::int64_t> buffers_, waiting_, kept_;
   std::vector<bool> closed_;
   std::int64_t evaluated_ = 0;
+  std::int64_t poll_at_ = 0, poll_after_;
   std::int64_t pairs_ = 0;
 };
 
@@ -298,12 +307,18 @@ struct Plan {
   std::int64_t splits;
 };
 
+// Memory for the k-lists of all running tasks.
+std::uint64_t list_memory(const Execution& execution) {
+  return execution.memory_limit > 0 ? tuning::limited_list_bytes : tuning::list_bytes;
+}
+
 // How to cut queries x rows for this many threads.
-Plan make_plan(const Codes& codes, std::int64_t queries, std::int64_t list_k, int threads) {
+Plan make_plan(const Codes& codes, std::int64_t queries, std::int64_t list_k, int threads,
+               std::uint64_t list_bytes) {
   const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; };
   std::int64_t most = tuning::query_cache_bytes / std::max<std::int64_t>(1, codes.space.query_stride_bytes());
-  const auto lists = static_cast<std::int64_t>(tuning::list_bytes / static_cast<unsigned>(threads) /
-                                               TopK<double>::bytes(list_k));
+  const auto lists =
+      static_cast<std::int64_t>(list_bytes / static_cast<unsigned>(threads) / TopK<double>::bytes(list_k));
   most = std::clamp<std::int64_t>(std::min(most, lists), 1, tuning::largest_chunk);
   if (most > tuning::query_group) most = most / tuning::query_group * tuning::query_group;
   Plan plan{};
@@ -315,7 +330,7 @@ Plan make_plan(const Codes& codes, std::int64_t queries, std::int64_t list_k, in
   if (chunks < tuning::tasks_a_thread * threads && threads > 1) {
     // The lists of all parts live until they are merged.
     const auto affordable = static_cast<std::int64_t>(
-        tuning::list_bytes / (TopK<double>::bytes(list_k) * static_cast<unsigned>(queries)));
+        list_bytes / (TopK<double>::bytes(list_k) * static_cast<unsigned>(queries)));
     plan.splits =
         std::clamp<std::int64_t>((tuning::splits_a_thread * threads + chunks - 1) / chunks, 1,
                                  std::max<std::int64_t>(1, codes.tiles / tuning::smallest_split_tiles));
@@ -341,14 +356,15 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   Neighbors out;
   out.queries = queries.rows;
   out.k = k;
-  const auto cells = static_cast<std::size_t>(queries.rows * k);
-  out.indices.assign(cells, -1);
-  std::vector<R> distances(cells, std::numeric_limits<R>::infinity());
+  const std::int64_t cells = queries.rows * k;
+  out.indices = large_vector<std::int64_t>(cells, execution, -1);
+  auto distances = large_vector<R>(cells, execution, std::numeric_limits<R>::infinity());
 
   const int threads = resolve_threads(execution);
   const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, data.rows));
   const bool coded = prepared.filter() != Filter::none;
-  const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), list_k, threads);
+  const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), list_k, threads,
+                              list_memory(execution));
   Job job{prepared,
           data,
           queries,
@@ -371,18 +387,20 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   parallel_for(threads, chunks * plan.splits, [&](std::int64_t t) {
     const std::int64_t first = t / plan.splits * plan.chunk;
     const std::int64_t count = std::min(plan.chunk, queries.rows - first);
-    Task<R> task(job, first, count, t % plan.splits);
-    task.run(progress);
+    Task<R> task(job, first, count, t % plan.splits, progress);
+    task.run();
     if (plan.splits > 1) {
       parts[static_cast<std::size_t>(t)] = std::move(task.lists());
       return;
     }
     for (std::int64_t i = 0; i < count; ++i) {
       write_list(out, distances, first + i, task.lists()[static_cast<std::size_t>(i)].take());
+      progress.check();
     }
   });
   if (plan.splits > 1) {
     parallel_for(threads, queries.rows, [&](std::int64_t q) {
+      progress.check();
       TopK<R> merged(list_k);
       for (std::int64_t s = 0; s < plan.splits; ++s) {
         auto& part = parts[static_cast<std::size_t>(q / plan.chunk * plan.splits + s)];

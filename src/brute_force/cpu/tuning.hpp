@@ -28,6 +28,10 @@ inline constexpr std::int64_t fallback_share = 4;
 
 /// Memory for the k-lists of all running tasks.
 inline constexpr std::uint64_t list_bytes = std::uint64_t{96} << 20U;
+inline constexpr std::uint64_t limited_list_bytes = std::uint64_t{16} << 20U;  // under a memory limit
+
+/// Values of rows a task evaluates between two questions whether the caller wants to stop: some milliseconds.
+inline constexpr std::int64_t values_between_polls = 1 << 20;
 
 /// Automatic choice: rows and queries of the sample, and the cost of a multiply-add of each filter (int8 = 1)
 /// and of an exact evaluation, per dimension.

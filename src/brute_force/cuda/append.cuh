@@ -1,5 +1,5 @@
-// How the int8 kernels hand on what they keep: a small buffer a warp in shared memory, emptied 32 entries at
-// a time, so that a warp waits for the atomics of 32 candidates at once and not for each.
+// How the kernels over codes hand on what they keep: a small buffer a warp in shared memory, emptied 32
+// entries at a time, so that a warp waits for the atomics of 32 candidates at once and not for each.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct WarpBuffer {
   std::uint32_t queries[capacity];
 };
 
-/// A stage that keeps everything: a row has its place.
+/// A stage that keeps everything: a row has its place. A score below `least` is that of no row.
 __device__ inline void keep_in_place(const Candidates& out, std::int64_t queries, const Stage& stage,
                                      std::int64_t q, std::int64_t position, int column, std::uint32_t row,
-                                     std::int32_t score) {
+                                     std::int32_t score, std::int32_t least) {
   if (q >= queries) return;
   const std::int64_t place = position * code_tile_rows + column;
   if (place == 0) out.counts[q] = static_cast<std::uint32_t>(stage.count * code_tile_rows);
-  out.entries[q * out.room + place] = score < keep_all ? no_candidate : make_candidate(score, row);
+  out.entries[q * out.room + place] = score < least ? no_candidate : make_candidate(score, row);
 }
 
 /// Owned by one warp, whose threads call together; `filled` is the same in all of them.

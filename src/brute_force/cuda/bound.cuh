@@ -12,21 +12,25 @@ namespace kith::cuda {
 
 /// Keeps every row that is not special or NaN.
 __device__ inline QueryBound open_bound(const Space& space) {
-  if (space.int8()) return {0, CUDART_INF, 0};
+  if (space.coded()) return {0, CUDART_INF, 0};
   return {CUDART_INF, 0, 0};
 }
 
 /// Keeps nothing.
 __device__ inline QueryBound closed_bound(const Space& space) {
-  if (space.int8()) return {CUDART_INF, 0, 0};
+  if (space.coded()) return {CUDART_INF, 0, 0};
   return {-1, 0, 0};
 }
 
-/// What the product of codes and the row's bias must reach, given the largest residual and norm of the rows.
-template <bool triangle>
-__device__ inline std::int32_t threshold(const QueryBound& bound, double residual, double norm) {
+/// What the product of int8 codes and the row's bias must reach, given RowCodes::largest.
+__device__ inline std::int32_t threshold(const QueryBound& bound, const CodeTest& test,
+                                         const float* largest) {
+  // Biases make up for residuals beyond the typical ones, for queries within their reach.
+  const bool within = (test.form == Form::triangle ? bound.c1 : bound.c2) <= test.reach;
+  const double residual = largest[within ? largest_of::typical_residuals : largest_of::residuals];
+  const double norm = largest[largest_of::norms];
   double limit;
-  if constexpr (triangle) {
+  if (test.form == Form::triangle) {
     const double reach = bound.c1 + residual;
     limit = bound.c0 - 0.5 * reach * reach * (1 + 0x1p-40) - 0x1p-10;
   } else {
@@ -37,6 +41,34 @@ __device__ inline std::int32_t threshold(const QueryBound& bound, double residua
   }
   if (!(limit > keep_all)) return keep_all;  // a NaN keeps all
   return limit >= 2147483647.0 ? 2147483647 : static_cast<std::int32_t>(floor(limit));
+}
+
+/// The same for half codes: products are summed in float32, wrong by test.rounding of their largest partial
+/// sum.
+__device__ inline float half_threshold(const QueryBound& bound, const CodeTest& test, const float* largest) {
+  const double residual = largest[largest_of::residuals];
+  const double norm = largest[largest_of::norms];
+  const double code_norm = (norm + residual) * (1 + 0x1p-20);
+  double limit;
+  if (test.form == Form::triangle) {
+    const double reach = bound.c1 + residual;
+    limit = bound.c0 - 0.5 * reach * reach * (1 + 0x1p-40) -
+            test.rounding * (bound.c2 * code_norm + 0.5 * code_norm * code_norm) - 0x1p-60;
+  } else {
+    const double slack = bound.c1 == CUDART_INF ? CUDART_INF
+                                                : (bound.c1 * norm + bound.c2 * residual) * (1 + 0x1p-40) +
+                                                      test.rounding * bound.c2 * code_norm;
+    limit = bound.c0 - fabs(bound.c0) * 0x1p-40 - slack - 0x1p-60;
+  }
+  if (bound.c0 == CUDART_INF) return CUDART_INF_F;
+  if (!(limit > keep_all_halves)) return keep_all_halves;  // a NaN keeps all
+  return __double2float_rd(limit);
+}
+
+/// A float as an integer that orders like it; -0 is +0.
+__device__ inline std::int32_t ordered(float value) {
+  const int bits = __float_as_int(__fadd_rn(value, 0.0F));
+  return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
 __device__ inline double next_above(double x) {
@@ -76,7 +108,9 @@ __device__ inline QueryBound make_bound(R distance, const Space& space, const Qu
   constexpr double more = 1 + 0x1p-40;
   switch (space.form) {
     case Form::triangle:
-      return {q.code_sq / 2, (sqrt(real) * space.unit * more + q.residual) / space.step * more, 0};
+      return {q.code_sq / 2 * (space.half ? 1 - 0x1p-30 : 1),
+              (sqrt(real) * space.unit * more + q.residual) / space.step * more,
+              space.half ? q.norm * more : 0};
     case Form::integer: {
       const double offset = space.offset();
       return {-real - offset * q.code_sum - offset * offset * static_cast<double>(space.dim), 0, 0};
@@ -120,10 +154,10 @@ __device__ inline std::int32_t float_score(float sum) {
   return -__float_as_int(sum);
 }
 
-/// The largest order that a row within the bound can have.
+/// The largest order that a row within the bound can have; `maxima` as in Batch.
 __device__ inline std::uint32_t order_cut(const QueryBound& bound, const Space& space, const float* maxima) {
-  if (space.form == Form::triangle) return order_of(threshold<true>(bound, maxima[1], maxima[2]));
-  if (space.int8()) return order_of(threshold<false>(bound, maxima[1], maxima[2]));
+  if (space.int8()) return order_of(threshold(bound, space.test(), maxima + 1));
+  if (space.half) return order_of(ordered(half_threshold(bound, space.test(), maxima + 1)));
   return order_of(float_score(static_cast<float>(bound.c0)));
 }
 

@@ -51,33 +51,44 @@ std::vector<double> in_code_space(const DatasetView& sample, const CudaChoice& c
   return all;
 }
 
-// Largest residual of a step among the rows: rounding within the range (its mean), and what lies beyond it.
-double largest_residual(const std::vector<double>& values, std::int64_t dim, double step) {
-  double largest = 0;
-  for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(dim)) {
+// Residuals that a step leaves the rows with, ascending: rounding within the range (its mean), and what lies
+// beyond it. Of `rows` rows, spread over all of them.
+std::vector<double> residuals(const std::vector<double>& values, std::int64_t dim, double step,
+                              std::int64_t rows) {
+  const auto d = static_cast<std::size_t>(dim);
+  const std::size_t all = values.size() / d;
+  const std::size_t every =
+      std::max<std::size_t>(1, all / static_cast<std::size_t>(std::max<std::int64_t>(1, rows)));
+  std::vector<double> out;
+  for (std::size_t i = 0; i < all; i += every) {
     double squares = 0;
-    for (std::size_t j = at; j < at + static_cast<std::size_t>(dim); ++j) {
+    for (std::size_t j = i * d; j < (i + 1) * d; ++j) {
       const double beyond = std::fabs(values[j]) - 127 * step;
       squares += beyond > 0 ? beyond * beyond : step * step / 12;
     }
-    largest = std::max(largest, squares);
+    out.push_back(std::sqrt(squares));
   }
-  return std::sqrt(largest);
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
+double share_of(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+}
+
+// The step that leaves all but a few rows, and queries like them, with the least residual. A narrow range has
+// a finer step, but a value beyond it costs its row or query all that it lies beyond.
 double choose_step(const std::vector<double>& values, std::int64_t dim) {
   double largest = 0;
   for (const double v : values) largest = std::max(largest, std::fabs(v));
   if (!(largest > 0x1p-50)) return 0x1p-7;
-  // A few rows are enough to compare ranges by.
-  const std::size_t few =
-      std::min(values.size(), static_cast<std::size_t>(std::max<std::int64_t>(1, 65536 / dim) * dim));
-  const std::vector<double> part(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(few));
+  const std::int64_t few = std::max<std::int64_t>(64, 131072 / dim);
   double best = largest * 1.0625 / 127;
   double least = std::numeric_limits<double>::infinity();
-  for (const double share : {1.0625, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.03, 0.01, 0.003, 0.001}) {
+  for (const double share : {1.0625, 0.95, 0.85, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.03, 0.01, 0.003, 0.001}) {
     const double step = largest * share / 127;
-    const double residual = largest_residual(part, dim, step);
+    const double residual = share_of(residuals(values, dim, step, few), 0.99);
     if (residual < least) {
       least = residual;
       best = step;
@@ -86,13 +97,24 @@ double choose_step(const std::vector<double>& values, std::int64_t dim) {
   return static_cast<double>(static_cast<float>(best));
 }
 
-// Distance to the nearest other row among the sample, extrapolated to all rows as if they filled their
-// dimension evenly (a generous guess where they do not).
-double nearest_distance(const std::vector<double>& values, std::int64_t dim, std::int64_t rows) {
+// Residuals of halves are shares of the row's length: rows far longer than the sample's are special.
+double half_cap(const std::vector<double>& values, std::int64_t dim) {
+  const auto d = static_cast<std::size_t>(dim);
+  double largest = 0;
+  for (std::size_t i = 0; i + d <= values.size(); i += d) {
+    double squares = 0;
+    for (std::size_t j = i; j < i + d; ++j) squares += values[j] * values[j];
+    largest = std::max(largest, squares);
+  }
+  return 4 * std::sqrt(largest) * 0x1p-11 + 0x1p-18;
+}
+
+// Distances of some of the sample's rows to the nearest other one, ascending.
+std::vector<double> nearest_distances(const std::vector<double>& values, std::int64_t dim) {
   const auto d = static_cast<std::size_t>(dim);
   const std::size_t n = values.size() / d;
-  if (n < 2) return 0;
   std::vector<double> nearest;
+  if (n < 2) return nearest;
   for (std::size_t i = 0; i < n; i += std::max<std::size_t>(1, n / 24)) {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < n; ++j) {
@@ -105,11 +127,16 @@ double nearest_distance(const std::vector<double>& values, std::int64_t dim, std
     }
     if (std::isfinite(least)) nearest.push_back(std::sqrt(least));
   }
-  if (nearest.empty()) return 0;
-  std::nth_element(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(nearest.size() / 2),
-                   nearest.end());
-  return nearest[nearest.size() / 2] *
-         std::pow(static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>(rows, 2)),
+  std::sort(nearest.begin(), nearest.end());
+  return nearest;
+}
+
+// Distance to the nearest other row among the sample, extrapolated to all rows as if they filled their
+// dimension evenly (a generous guess where they do not).
+double nearest_distance(const std::vector<double>& nearest, std::int64_t dim, std::size_t sample,
+                        std::int64_t rows) {
+  return share_of(nearest, 0.5) *
+         std::pow(static_cast<double>(sample) / static_cast<double>(std::max<std::int64_t>(rows, 2)),
                   1.0 / static_cast<double>(dim));
 }
 
@@ -117,8 +144,23 @@ double nearest_distance(const std::vector<double>& values, std::int64_t dim, std
 
 std::string CudaChoice::text() const {
   return fmt::format(
-      "{}: int8 keeps about {:.3g} rows a neighbour; expected ms for 10^9 pairs: int8 {:.3g}, fp32 {:.3g}",
-      name(filter), surplus, int8_seconds * 1e3, fp32_seconds * 1e3);
+      "{}: int8 keeps about {:.3g} rows a neighbour; expected ms for 10^9 pairs: int8 {:.3g}, fp16 {:.3g}, "
+      "fp32 {:.3g}",
+      name(filter), surplus, int8_seconds * 1e3, fp16_seconds * 1e3, fp32_seconds * 1e3);
+}
+
+bool CudaChoice::may_be_halves() const {
+  return filter == Filter::int8 && !exact_codes && !forced && fp16_fits && !short_rows;
+}
+
+CudaChoice CudaChoice::as_halves() const {
+  CudaChoice halves = *this;
+  halves.filter = Filter::fp16;
+  halves.step = 1;
+  halves.typical_residual = 1e300;  // halves of all rows are about as exact
+  halves.typical_reach = 0;
+  halves.residual_cap = half_residual_cap;
+  return halves;
 }
 
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
@@ -131,16 +173,19 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
   CudaChoice choice;
 
   Filter filter = parameters.filter;
-  if (filter == Filter::fp16 || (filter == Filter::fp32 && metric != Metric::manhattan && !euclid) ||
-      (filter == Filter::int8 && metric == Metric::manhattan)) {
-    throw InvalidArgument(
-        fmt::format("the CUDA backend has no {} filter for {}: it has int8 (all metrics but manhattan), fp32 "
-                    "(sqeuclidean, "
-                    "euclidean, manhattan) and none; leave the choice to auto",
-                    name(filter), name(metric)));
+  choice.forced = filter != Filter::automatic;
+  choice.fp16_fits = can_int8 && 2 * dim <= cuda::longest_code;
+  choice.short_rows = dim <= tuning::low_dimension;
+  if ((filter == Filter::fp32 && metric != Metric::manhattan && !euclid) ||
+      ((filter == Filter::int8 || filter == Filter::fp16) && metric == Metric::manhattan)) {
+    throw InvalidArgument(fmt::format(
+        "the CUDA backend has no {} filter for {}: it has int8 and fp16 (all metrics but manhattan), "
+        "fp32 (sqeuclidean, euclidean, manhattan) and none; leave the choice to auto",
+        name(filter), name(metric)));
   }
   // Rows that are too long for a filter go without, as on the CPU.
   if (filter == Filter::int8 && !can_int8) filter = Filter::none;
+  if (filter == Filter::fp16 && !choice.fp16_fits) filter = Filter::none;
   if (filter == Filter::fp32 && !can_fp32) filter = Filter::none;
 
   const auto adopt = [&](Filter f, FilterForm form) {
@@ -148,26 +193,37 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
     choice.mean = space.mean;
     choice.unit = space.unit;
   };
-  const bool raw = is_integer(sample.dtype) && metric != Metric::cosine;
+  const bool raw = is_integer(sample.dtype) && metric != Metric::cosine && filter != Filter::fp16;
+  choice.exact_codes = raw;
   if (can_int8 && filter != Filter::fp32 && filter != Filter::none) {
     choice.form = euclid ? cuda::Form::triangle : cuda::Form::cauchy;
     if (raw) {
       if (metric == Metric::inner_product) choice.form = cuda::Form::integer;
     } else {
-      adopt(Filter::int8, euclid ? FilterForm::triangle : FilterForm::cauchy);
+      adopt(filter == Filter::fp16 ? filter : Filter::int8,
+            euclid ? FilterForm::triangle : FilterForm::cauchy);
       const std::vector<double> values = in_code_space(sample, choice, metric);
       choice.step = choose_step(values, dim);
-      choice.residual_cap = 1.5 * largest_residual(values, dim, choice.step) / choice.step + 4;
+      const std::vector<double> left = residuals(values, dim, choice.step, tuning::sample_rows);
+      const std::vector<double> nearest = nearest_distances(values, dim);
+      choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
+      choice.residual_cap = 4 * choice.typical_residual + 4;
+      const double reach = share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
+      // In the Cauchy form the reach is the length of a query's code.
+      choice.typical_reach = euclid ? reach : 64 * std::sqrt(static_cast<double>(dim));
+      choice.half_residual_cap = half_cap(values, dim);
       if (euclid && can_fp32 && dim <= tuning::low_dimension && filter == Filter::automatic) {
-        const double nearest = nearest_distance(values, dim, rows);
-        const double residual = largest_residual(values, dim, choice.step);
-        choice.surplus = nearest > 0 ? std::pow(1 + 2 * residual / nearest, static_cast<double>(dim))
-                                     : std::numeric_limits<double>::infinity();
+        const double distance =
+            nearest_distance(nearest, dim, values.size() / static_cast<std::size_t>(dim), rows);
+        const double residual = left.empty() ? 0 : left.back();
+        choice.surplus = distance > 0 ? std::pow(1 + 2 * residual / distance, static_cast<double>(dim))
+                                      : std::numeric_limits<double>::infinity();
       }
     }
     const std::int64_t whole_steps = (dim + 31) / 32;
     const auto steps = static_cast<double>(whole_steps);
     choice.int8_seconds = std::max(0.06e-3 * steps, 0.15e-3) + 0.3e-3 * std::min(choice.surplus, 1e6) / 100;
+    choice.fp16_seconds = 2 * std::max(0.06e-3 * steps, 0.1e-3);
     choice.fp32_seconds =
         can_fp32 ? 0.035e-3 * (2 * static_cast<double>(dim) + 1) : std::numeric_limits<double>::infinity();
     // Up to four dimensions a float32 row is no longer than its padded codes: these pay where rows are few
@@ -175,6 +231,7 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
     const bool short_rows =
         filter == Filter::automatic && can_fp32 && dim <= 4 &&
         !(euclid && rows <= tuning::most_short_coded_rows && choice.surplus <= tuning::most_short_surplus);
+    if (filter == Filter::fp16) return choice.as_halves();
     if (!short_rows && (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds)) {
       choice.filter = Filter::int8;
       return choice;

@@ -17,11 +17,12 @@ inline constexpr std::int64_t key_bytes = 2 * sizeof(R);
 /// Largest number of rows that one part of a dataset may have: a row and one more bit fill 32 bits.
 inline constexpr std::int64_t most_part_rows = (std::int64_t{1} << 31) - 2;
 
-/// A query's threshold in parts: the rows' largest residual E and norm X make it whole (int8), or it is one
+/// A query's threshold in parts: the rows' largest residual E and norm X make it whole (codes), or it is one
 /// float.
-///   triangle:  floor(c0 - (c1 + E)^2 / 2)
-///   cauchy:    floor(c0 - c1 X - c2 E)
+///   triangle:  c0 - (c1 + E)^2 / 2
+///   cauchy:    c0 - c1 X - c2 E
 ///   float32:   c0
+/// Halves: less what the sum of their products may be wrong by; c2 is |q'| in the triangle form, too.
 struct QueryBound {
   double c0, c1, c2;
 };
@@ -101,8 +102,8 @@ struct Lists {
   ListShape shape;
 };
 
-/// int8 filter on the tensor cores: `codes` and `queries` as encode.cu leaves them.
-struct Int8Filter {
+/// Filter on the tensor cores: codes of int8 or half, rows and queries as encode.cu leaves them.
+struct CodeFilter {
   RowCodes rows;
   std::int64_t part_rows;
   const std::uint8_t* query_codes;
@@ -110,7 +111,7 @@ struct Int8Filter {
   std::int64_t queries;
   int query_tile;  ///< 16, 64 or 128
   CodeShape shape;
-  bool triangle;
+  CodeTest test;
   bool all;  ///< thresholds are open: every row is kept, in place, no_candidate where there is none
   Stage stage;
   Candidates out;
@@ -119,10 +120,15 @@ struct Int8Filter {
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device);
 /// Splits of the rows so that the blocks fill whole waves of `places`.
 unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int places);
-void run_int8_filter(const Int8Filter& filter, int device, cudaStream_t stream);
+void run_code_filter(const CodeFilter& filter, int device, cudaStream_t stream);
 /// The same for compute capability 9.0a, where it pays: query tiles of 128. False: not here, nothing was
 /// done.
-bool run_int8_filter_sm90(const Int8Filter& filter, int device, cudaStream_t stream);
+bool run_code_filter_sm90(const CodeFilter& filter, int device, cudaStream_t stream);
+/// Whether it does codes of this shape.
+bool code_filter_sm90_fits(const CodeShape& shape, int device);
+/// Whether the tensor cores sum products of halves as exactly as the bound of half codes takes for granted,
+/// tried once a device; see docs/exact-contract.md, step 9.
+bool halves_are_summed_well(int device);
 
 /// float32 filter on the CUDA cores.
 struct FloatFilter {
@@ -163,8 +169,9 @@ struct Batch {
   Key<R>* partial;         ///< k keys a block, where several blocks share a query
   std::uint32_t* arrived;  ///< a query: blocks that are done with it; zero between launches
   QueryBound* bounds;
-  std::uint8_t* overflow;        ///< a query: kept more than there was room for in this pass
-  unsigned long long* counters;  ///< [0] candidates evaluated, [1] queries that overflowed in this pass
+  std::uint8_t* overflow;  ///< a query: kept more than there was room for in this pass
+  unsigned long long*
+      counters;  ///< [0] candidates evaluated, [1] queries that overflowed, [4] candidates kept
 };
 
 /// Which of a batch's queries take part: all of them, or `count` of them listed in `ids`.
@@ -255,10 +262,11 @@ ListShape scan_shape(const Space& space, std::int64_t rows, std::int64_t looked,
 bool packed_rows(const Space& space, const float* rows, std::int64_t stride);
 void scan_rows(const Scan& scan, int device, cudaStream_t stream);
 
-/// Before another pass: queries that overflowed start their list again from the bound they have reached, the
-/// others are closed.
-template <class R>
-void restart_overflown(const Batch<R>& batch, cudaStream_t stream);
+/// Rows of `row_bytes` bytes, `stride` apart: those listed one after the other, and back.
+void gather_rows(const void* from, std::int64_t stride, std::int64_t row_bytes, const std::uint32_t* ids,
+                 std::int64_t count, void* to, cudaStream_t stream);
+void scatter_rows(const void* from, std::int64_t row_bytes, const std::uint32_t* ids, std::int64_t count,
+                  void* to, cudaStream_t stream);
 
 /// Empties the lists of a subset.
 template <class R>

@@ -178,19 +178,19 @@ void merge_long(const Batch<R>& batch, const Subset& subset, bool bound_only, cu
   check_launch("scatter");
 }
 
-template <class R>
-__global__ void restart_kernel(Batch<R> batch) {
-  const std::int64_t q = blockIdx.x;
-  const bool again = batch.overflow[q] != 0;
-  __syncthreads();  // all have read it
-  if (again) {
-    for (std::int64_t j = threadIdx.x; j < batch.k; j += blockDim.x)
-      batch.lists[q * batch.k + j] = Key<R>::none();
+// Row i of `to` is row ids[i] of `from`, or the other way round.
+template <bool gather>
+__global__ void move_rows_kernel(const unsigned char* from, std::int64_t stride, std::int64_t row_bytes,
+                                 const std::uint32_t* ids, std::int64_t count, unsigned char* to) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count * row_bytes) return;
+  const std::int64_t row = i / row_bytes;
+  const std::int64_t at = i % row_bytes;
+  if constexpr (gather) {
+    to[i] = from[ids[row] * stride + at];
+  } else {
+    to[ids[row] * row_bytes + at] = from[i];
   }
-  if (threadIdx.x != 0) return;
-  batch.overflow[q] = 0;
-  if (!again) batch.bounds[q] = closed_bound(batch.space);
-  if (q == 0) batch.counters[1] = 0;
 }
 
 template <class R>
@@ -301,10 +301,22 @@ void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expec
   merge_long(batch, subset, bound_only, stream);
 }
 
-template <class R>
-void restart_overflown(const Batch<R>& batch, cudaStream_t stream) {
-  restart_kernel<R><<<static_cast<unsigned>(batch.count), 64, 0, stream>>>(batch);
-  check_launch("restart_overflown");
+void gather_rows(const void* from, std::int64_t stride, std::int64_t row_bytes, const std::uint32_t* ids,
+                 std::int64_t count, void* to, cudaStream_t stream) {
+  if (count <= 0 || row_bytes <= 0) return;
+  move_rows_kernel<true><<<blocks_for(count * row_bytes, 256), 256, 0, stream>>>(
+      static_cast<const unsigned char*>(from), stride, row_bytes, ids, count,
+      static_cast<unsigned char*>(to));
+  check_launch("gather_rows");
+}
+
+void scatter_rows(const void* from, std::int64_t row_bytes, const std::uint32_t* ids, std::int64_t count,
+                  void* to, cudaStream_t stream) {
+  if (count <= 0 || row_bytes <= 0) return;
+  move_rows_kernel<false><<<blocks_for(count * row_bytes, 256), 256, 0, stream>>>(
+      static_cast<const unsigned char*>(from), row_bytes, row_bytes, ids, count,
+      static_cast<unsigned char*>(to));
+  check_launch("scatter_rows");
 }
 
 template <class R>
@@ -344,7 +356,6 @@ void merge_answers(const std::int64_t* const* indices, const R* const* distances
 #define KITH_INSTANTIATE(R)                                                                            \
   template void start_lists<R>(const Batch<R>&, const R*, cudaStream_t);                               \
   template void settle_long<R>(const Batch<R>&, const Subset&, std::int64_t, bool, int, cudaStream_t); \
-  template void restart_overflown<R>(const Batch<R>&, cudaStream_t);                                   \
   template void clear_lists<R>(const Batch<R>&, const Subset&, cudaStream_t);                          \
   template void write_lists<R>(const Batch<R>&, std::int64_t, std::int64_t, std::int64_t*, R*, bool,   \
                                std::uint32_t*, std::uint32_t*, cudaStream_t);                          \

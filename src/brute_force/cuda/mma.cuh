@@ -1,5 +1,6 @@
-// The instructions of the int8 kernels for compute capability 8.0 and up: asynchronous copies to shared
-// memory, matrix loads, products (PTX ISA, cp.async, ldmatrix, mma.m16n8k32).
+// The instructions of the kernels over codes for compute capability 8.0 and up: asynchronous copies to shared
+// memory, matrix loads, products of 32 bytes a row (PTX ISA, cp.async, ldmatrix, mma.m16n8k32 and m16n8k16,
+// whose fragments lie alike in bytes).
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,14 @@ __device__ inline void multiply(int (&c)[4], const std::uint32_t (&a)[4], std::u
       "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};\n"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 

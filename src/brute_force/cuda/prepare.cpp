@@ -20,33 +20,46 @@ using cuda::code_tile_rows;
 Part::Part(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
            std::int64_t most_rows)
     : device(device_ordinal), capacity(most_rows) {
-  space.form = choice.form;
   space.metric = metric;
   space.dtype = shape.dtype;
   space.dim = shape.dim;
-  space.unit = choice.unit;
-  space.step = choice.step;
-  space.residual_cap = choice.residual_cap;
-  space.shape = cuda::CodeShape::of(shape.dim);
-  const bool integers = shape.dtype == Dtype::u8 || shape.dtype == Dtype::i8;
-  space.raw_integers = space.int8() && integers && metric != Metric::cosine;
   if (!choice.mean.empty()) {
     mean = cuda::Buffer<double>(shape.dim, stream);
     KITH_CUDA(cudaMemcpyAsync(mean.data(), choice.mean.data(), mean.bytes(), cudaMemcpyHostToDevice, stream));
     stream.synchronize();
     space.mean = mean.data();
   }
-  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
-  if (space.int8()) {
-    codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
-    bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
-  } else if (space.form != cuda::Form::none && shape.dtype != Dtype::f32) {
-    floats = cuda::Buffer<float>(capacity * shape.dim, stream);
-  }
-  maxima = cuda::Buffer<float>(3, stream);
+  maxima = cuda::Buffer<float>(1 + cuda::largest_of::count, stream);
   special = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1024, capacity / 8), stream);
   counts = cuda::Buffer<unsigned long long>(2, stream);
+  make_room(choice);
+}
+
+void Part::make_room(const CudaChoice& choice) {
+  space.form = choice.form;
+  space.unit = choice.unit;
+  space.step = choice.step;
+  space.half = choice.filter == Filter::fp16;
+  space.typical_residual = choice.typical_residual;
+  space.typical_reach = choice.typical_reach;
+  space.residual_cap = choice.residual_cap;
+  space.raw_integers = space.int8() && choice.exact_codes;
+  space.shape = cuda::CodeShape::of(space.half ? 2 * space.dim : space.dim);
+  codes = {};
+  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
+  if (space.coded()) {
+    codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
+    if (bias.empty()) bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
+  } else if (space.form != cuda::Form::none && space.dtype != Dtype::f32) {
+    floats = cuda::Buffer<float>(capacity * space.dim, stream);
+  }
   stream.synchronize();  // other streams use the memory from here on
+}
+
+void Part::code_anew(const CudaChoice& choice) {
+  const cuda::DeviceGuard guard(device);
+  make_room(choice);
+  encode(data, stride, rows, stream);
 }
 
 std::uint64_t Part::bytes() const {
@@ -79,7 +92,7 @@ void Part::encode_piece(const void* piece_rows, std::int64_t row_stride, std::in
   const auto* start = static_cast<const char*>(piece_rows) -
                       first * row_stride * static_cast<std::int64_t>(size_of(space.dtype));
   const std::int64_t whole = (rows + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
-  const std::int64_t padded = space.int8() && first + count == rows ? whole - first : count;
+  const std::int64_t padded = space.coded() && first + count == rows ? whole - first : count;
   cuda::encode_rows(start, row_stride, first, padded, rows, space, row_codes(), on);
 }
 
@@ -98,7 +111,7 @@ void Part::encode(const void* device_rows, std::int64_t row_stride, std::int64_t
 }
 
 std::int64_t Part::tiles() const {
-  const std::int64_t size = space.int8() ? code_tile_rows : tuning::float_tile_rows;
+  const std::int64_t size = space.coded() ? code_tile_rows : tuning::float_tile_rows;
   return (rows + size - 1) / size;
 }
 
@@ -131,7 +144,7 @@ void Part::give_workspace(std::unique_ptr<Workspace> workspace) {
 }
 
 RegisteredMemory::~RegisteredMemory() {
-  if (data_ != nullptr) (void)cudaHostUnregister(data_);
+  if (data_ != nullptr && !cuda::driver_lost()) (void)cudaHostUnregister(data_);
 }
 
 bool RegisteredMemory::add(const void* data, std::uint64_t bytes) {
@@ -151,6 +164,39 @@ std::uint64_t CudaPrepared::memory_bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& part : parts) sum += part->bytes();
   return sum;
+}
+
+namespace {
+
+// Runs f(i) for every part, each on a thread of its own; the first failure is thrown.
+template <class F>
+void for_each_device(std::size_t count, F&& f) {
+  if (count == 1) {
+    f(std::size_t{0});
+    return;
+  }
+  std::vector<std::exception_ptr> failures(count);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        f(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace
+
+void CudaPrepared::code_anew(const CudaChoice& other) {
+  choice = other;
+  for_each_device(parts.size(), [&](std::size_t i) { parts[i]->code_anew(other); });
 }
 
 namespace {
@@ -182,36 +228,13 @@ Dataset take_sample(const DatasetView& data, int device) {
 std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows) {
   const auto n = static_cast<std::uint64_t>(rows);
   std::uint64_t each = 1;  // special rows
-  if (choice.filter == Filter::int8) {
-    each += static_cast<std::uint64_t>(cuda::CodeShape::of(data.dim).row_bytes()) + 5;
+  if (choice.filter == Filter::int8 || choice.filter == Filter::fp16) {
+    const std::int64_t bytes = choice.filter == Filter::fp16 ? 2 * data.dim : data.dim;
+    each += static_cast<std::uint64_t>(cuda::CodeShape::of(bytes).row_bytes()) + 5;
   } else if (choice.filter == Filter::fp32 && data.dtype != Dtype::f32) {
     each += static_cast<std::uint64_t>(data.dim) * 4;
   }
   return n * each + (1U << 20U);
-}
-
-// Runs f(i) for every part, each on a thread of its own; the first failure is thrown.
-template <class F>
-void for_each_device(std::size_t count, F&& f) {
-  if (count == 1) {
-    f(std::size_t{0});
-    return;
-  }
-  std::vector<std::exception_ptr> failures(count);
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        f(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 // Uploads (where needed) and codes rows [first, first + count) of the dataset as one part.
@@ -290,15 +313,21 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     const auto found = std::find_if(known.begin(), known.end(),
                                     [&](const DeviceInfo& info) { return info.device == device; });
     if (found == known.end()) {
-      throw DeviceError(fmt::format("{} is not there: {}; use --device cpu", name(device), cuda::absence()));
+      throw DeviceError(
+          fmt::format("{} is not there: {}; use the device cpu", name(device), cuda::absence()));
     }
     if (!found->usable)
-      throw DeviceError(fmt::format("{} cannot be used: {}; use --device cpu", name(device), found->note));
+      throw DeviceError(fmt::format("{} cannot be used: {}; use the device cpu", name(device), found->note));
     if (std::find(p.devices.begin(), p.devices.end(), device.ordinal) == p.devices.end())
       p.devices.push_back(device.ordinal);
   }
   const Dataset sample = take_sample(data, data.space == MemorySpace::cuda ? data.device : p.devices.front());
   p.choice = choose_cuda_codes(sample.view(), data.rows, parameters);
+  if (p.choice.filter == Filter::fp16 &&
+      !std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) {
+    throw DeviceError(
+        "this GPU sums products of halves less exactly than the fp16 filter needs; use filter auto");
+  }
 
   // What a device may be asked for: the limit that was set, or most of what is free.
   for (const int device : p.devices) {
@@ -322,8 +351,8 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   const std::uint64_t working = p.budget / 4;
   if (whole + working > p.budget && data.space == MemorySpace::host) {
     // float32 rows are their own codes: without them on the device there is nothing to scan.
-    const bool codes_help =
-        p.choice.filter == Filter::int8 || (p.choice.filter == Filter::fp32 && data.dtype != Dtype::f32);
+    const bool codes_help = p.choice.filter == Filter::int8 || p.choice.filter == Filter::fp16 ||
+                            (p.choice.filter == Filter::fp32 && data.dtype != Dtype::f32);
     const bool pinned =
         p.registered.add(data.data, static_cast<std::uint64_t>((data.rows - 1) * data.row_stride + data.dim) *
                                         size_of(data.dtype));
@@ -375,6 +404,10 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   });
   for (auto& list : made) {
     for (auto& part : list) p.parts.push_back(std::move(part));
+  }
+  if (expected_queries == 0 || expected_queries >= tuning::least_queries_to_measure) {
+    const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - coded;
+    measure_filter(p, sample.view(), doubled + working <= p.budget, execution);
   }
   progress.finish();
   return prepared;

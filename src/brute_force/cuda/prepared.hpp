@@ -22,12 +22,23 @@ struct CudaChoice {
   std::vector<double> mean;  ///< empty: not centred
   double unit = 1;
   double step = 1;
+  double typical_residual = 1e300;  ///< as in cuda::Space, and so the next two
+  double typical_reach = 0;
   double residual_cap = 1e300;
-  double surplus = 1;       ///< candidates a neighbour that int8 is expected to keep
-  double int8_seconds = 0;  ///< expected per 10^9 pairs
+  double half_residual_cap = 1e300;
+  bool forced = false;       ///< the caller named the filter
+  bool exact_codes = false;  ///< rows are their own codes
+  bool fp16_fits = false;    ///< codes of halves are not too long
+  bool short_rows = false;   ///< one look at int8 codes is quicker than anything else
+  double surplus = 1;        ///< candidates a neighbour that int8 is expected to keep
+  double int8_seconds = 0;   ///< expected per 10^9 pairs
+  double fp16_seconds = 0;
   double fp32_seconds = 0;
 
   std::string text() const;
+  /// Whether halves may take the place of int8 codes where these keep too much.
+  bool may_be_halves() const;
+  CudaChoice as_halves() const;
 };
 
 /// Chooses by a sample of the rows (host memory). @throws InvalidArgument for a filter that does not fit
@@ -40,7 +51,9 @@ struct Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   /// After a failure or a cancel kernels may still be on their way, into memory that is freed next.
-  ~Workspace() { (void)cudaStreamSynchronize(stream); }
+  ~Workspace() {
+    if (!cuda::driver_lost()) (void)cudaStreamSynchronize(stream);
+  }
   int device;
   cuda::Stream stream;
   cuda::Uploader uploader;
@@ -73,6 +86,8 @@ struct Part {
   void encode_piece(const void* piece_rows, std::int64_t row_stride, std::int64_t first, std::int64_t count,
                     cudaStream_t on);
   void finish(cudaStream_t on);
+  /// The same rows with other codes.
+  void code_anew(const CudaChoice& choice);
 
   std::uint64_t bytes() const;
 
@@ -88,12 +103,13 @@ struct Part {
   cuda::Buffer<double> mean;
   cuda::Buffer<std::uint8_t> codes;
   cuda::Buffer<std::int32_t> bias;
-  cuda::Buffer<float> maxima;  ///< float32 residual; int8 residual in steps, norm
+  cuda::Buffer<float> maxima;  ///< float32 residual; behind it RowCodes::largest
   cuda::Buffer<float> floats;
   cuda::Buffer<std::uint32_t> special;
   cuda::Buffer<unsigned long long> counts;
   std::int64_t nan_rows = 0;
   std::int64_t special_rows = 0;
+  double surplus = 1;  ///< how many times more rows the filter keeps than one without error would
 
   std::int64_t tiles() const;  ///< of the filter's size
   bool filtered() const;       ///< false: every query is evaluated exactly
@@ -106,6 +122,9 @@ struct Part {
   void give_workspace(std::unique_ptr<Workspace> workspace);
 
  private:
+  // Memory for codes of that choice.
+  void make_room(const CudaChoice& choice);
+
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workspace>> idle_;
 };
@@ -144,7 +163,28 @@ struct CudaPrepared final : Prepared {
 
   Filter filter() const noexcept override { return choice.filter; }
   std::uint64_t memory_bytes() const noexcept override;
+  /// Codes the rows of all parts by another choice, of the same mean and unit.
+  void code_anew(const CudaChoice& other);
 };
+
+/// What the filter of a part did for a query, on average.
+struct MeasuredSearch {
+  double evaluated = 0;  ///< rows evaluated exactly
+  double surplus = 1;    ///< as in Part
+};
+/// One search in stages; its answer is thrown away.
+template <class R>
+MeasuredSearch measure_search(Part& part, Workspace& workspace, const void* queries, std::int64_t stride,
+                              std::int64_t count, std::int64_t k, const Execution& execution,
+                              std::uint64_t budget);
+
+/// What a search of this part should take by its surplus, but for the looks at all rows.
+double expected_seconds(const Part& part, std::int64_t queries, std::int64_t k);
+
+/// Searches for some of the sample's rows: what int8 codes keep says how many stages pay, and whether halves
+/// would be quicker; then the rows are coded anew.
+void measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool halves_fit,
+                    const Execution& execution);
 
 /// Searches one part. Queries and answers lie on its device; `best` (or null) are distances known to bound
 /// the answers. Counters are added to `statistics`.

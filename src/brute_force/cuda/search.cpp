@@ -3,9 +3,10 @@
 //
 // The first bound comes from a small sample, evaluated exactly. A stage then filters a share of the rows,
 // spread over all of them, and what it keeps is evaluated and merged: a stage that sees g times the rows of
-// those before it keeps about g k candidates a query, whatever the data. A query that keeps more than there
-// is room for is searched again from the bound it has reached, and in the end without a filter, in pieces
-// that always fit. The answer depends on none of this, because a filter only ever keeps too many.
+// those before it keeps about g k candidates a query, whatever the data. The queries that keep more than
+// there is room for are searched again as a batch of their own, from the bounds they have reached and with
+// more room, and in the end without a filter, in pieces that always fit. The answer depends on none of this,
+// because a filter only ever keeps too many.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -42,22 +43,23 @@ struct Plan {
   std::int64_t room = 0;
   std::int64_t first_room = 1;  ///< what the first bound needs: a sample, or an open first stage
   std::int64_t batch = 0;       ///< queries at once
+  double seconds = 0;           ///< expected, but for the looks at all rows
 };
 
-// The sample and the stages that are expected to be the quickest. int8: the sample is the first stage, whose
-// bounds are open.
+// The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
+// whose bounds are open.
 void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_t list_k) {
   const auto n = static_cast<double>(part.rows);
   const auto k = static_cast<double>(list_k);
-  const bool int8 = part.space.int8();
+  const bool coded = part.space.coded();
   const std::int64_t tiles = part.tiles();
   const double row_bytes =
       static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
   const double evaluated = tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds;
-  const double kept = int8 ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
+  const double kept = coded ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
   const auto q = static_cast<double>(queries);
   const std::int64_t least =
-      std::max(int8 ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
+      std::max(coded ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
   // How long a block, or the few that share a query, are at so many candidates.
   const auto latency = [&](double candidates) {
     const int blocks = cuda::settle_blocks(queries, static_cast<std::int64_t>(candidates), part.device);
@@ -74,25 +76,26 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
     double first = static_cast<double>(sample) * evaluated;
     if (plan.look) {
       first = static_cast<double>(sample) *
-              (int8 ? tuning::look_int8_seconds
-                    : tuning::look_float_seconds +
-                          static_cast<double>(part.space.dim) * tuning::look_value_seconds);
-    } else if (int8) {
+              (coded ? tuning::look_int8_seconds
+                     : tuning::look_float_seconds +
+                           static_cast<double>(part.space.dim) * tuning::look_value_seconds);
+    } else if (coded) {
       first = static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
     for (int s = 1; s <= tuning::most_stages; ++s) {
       const double g = std::pow(whole, 1.0 / s);
-      const double each = tuning::settle_seconds + k * g * kept + std::min(k * g, 1.2 * k + 16) * evaluated;
-      const double seconds = s * (tuning::stage_seconds + latency(k * g) + q * each) + q * first +
+      const double passed = k * g * part.surplus;
+      const double each = tuning::settle_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
+      const double seconds = s * (tuning::stage_seconds + latency(passed) + q * each) + q * first +
                              (plan.look ? 0 : latency(static_cast<double>(sample)));
       if (seconds >= least_seconds) continue;
-      least_seconds = seconds;
+      plan.seconds = least_seconds = seconds;
       growth = g;
       plan.sample = sample;
     }
   }
   std::int64_t sample_tiles = 0;
-  if (int8 && !plan.look) {
+  if (coded && !plan.look) {
     sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
     plan.sample = sample_tiles * cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);
@@ -107,12 +110,12 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
     sample_tiles = std::clamp(static_cast<std::int64_t>(end), sample_tiles + 1, tiles);
     plan.stage_ends.push_back(sample_tiles);
   }
-  plan.expected = static_cast<std::int64_t>(k * growth) + 32;
+  plan.expected = static_cast<std::int64_t>(k * growth * part.surplus) + 32;
 }
 
 // Whether launches cost more than one dearer look at every pair.
 bool one_pass_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
-  if (list_k > tuning::largest_one_pass_k || part.special_rows > 0 ||
+  if (part.space.half || list_k > tuning::largest_one_pass_k || part.special_rows > 0 ||
       part.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
     return false;
   }
@@ -129,13 +132,14 @@ bool one_pass_pays(const Part& part, std::int64_t queries, std::int64_t list_k) 
 // Whether the first bound may come from one look at a sample.
 bool look_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
   const std::int64_t least = part.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
-  return list_k <= tuning::largest_one_pass_k && queries > least && part.rows >= 8 * tuning::least_look &&
-         part.space.dim <= tuning::low_dimension &&
+  return !part.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
+         part.rows >= 8 * tuning::least_look && part.space.dim <= tuning::low_dimension &&
          (!part.space.int8() || part.space.shape.row_bytes() == 32);
 }
 
+// `room`: how many candidates a query must at least have room for, where they are known to be many.
 Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
-               std::uint64_t budget, std::uint64_t limit) {
+               std::uint64_t budget, std::uint64_t limit, std::int64_t room) {
   Plan plan;
   // With a large share of the rows in the answer there is nothing to filter.
   plan.filtered = part.filtered() && list_k * 8 <= part.rows;
@@ -147,19 +151,23 @@ Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std:
     plan_stages(plan, part, queries, list_k);
     plan.one_pass = one_pass_pays(part, queries, list_k);
   }
-  const std::int64_t wanted = std::max(tuning::least_room, plan.filtered ? spread * plan.expected : list_k);
+  const std::int64_t wanted =
+      std::max({room, tuning::least_room, plan.filtered ? spread * plan.expected : list_k});
+  if (room > 0) plan.expected = std::max(plan.expected, room / 4);
   plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
   plan.room = std::max(plan.room, plan.first_room);
   // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
   const std::uint64_t key = 2 * result_bytes;
-  std::uint64_t each = static_cast<std::uint64_t>(plan.room) * 8 + static_cast<std::uint64_t>(list_k) * key +
-                       static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
-  if (list_k > tuning::largest_block_k) {
-    each += static_cast<std::uint64_t>(plan.room) * result_bytes +
-            static_cast<std::uint64_t>(list_k + plan.room) * key * 2;
-  }
+  const bool in_memory = list_k > tuning::largest_block_k;
+  const std::uint64_t kept = 8 + (in_memory ? result_bytes + 2 * key : 0);  // a candidate
+  const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
+                              static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
+  if (room > 0 && memory > fixed) {
+    plan.room = std::clamp(static_cast<std::int64_t>((memory - fixed) / kept), plan.first_room, plan.room);
+  }
+  const std::uint64_t each = static_cast<std::uint64_t>(plan.room) * kept + fixed;
   if (limit > 0 && each > limit) {
     throw OutOfMemory(fmt::format(
         "a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or ask "
@@ -186,11 +194,14 @@ class PartSearch {
   PartSearch(Part& part, Workspace& w, const Plan& plan, std::int64_t list_k, const Execution& execution)
       : part_(part), w_(w), plan_(plan), list_k_(list_k), execution_(execution), stream_(w.stream) {}
 
-  void run(const void* queries, std::int64_t stride, std::int64_t count, const R* best, std::int64_t k,
-           std::int64_t* indices, R* distances) {
+  // The answers, but for queries that kept more than there was room for: so many are left, see left_ids and
+  // left_bounds. With `exact_rest` these are evaluated without a filter, and none is left.
+  std::int64_t run(const void* queries, std::int64_t stride, std::int64_t count, const R* best,
+                   std::int64_t k, std::int64_t* indices, R* distances, bool exact_rest) {
     if (best == nullptr && k == list_k_ && plan_.one_pass &&
         one_pass(queries, stride, count, indices, distances))
-      return;
+      return 0;
+    staged_ = true;
     prepare(queries, stride, count);
     k_ = k;
     indices_ = indices;
@@ -200,33 +211,30 @@ class PartSearch {
       const bool open = best == nullptr;
       if (open && plan_.look) {
         look_at_sample();
-      } else if (open && !part_.space.int8()) {
+      } else if (open && !part_.space.coded()) {
         first_bound();
       }
-      evaluate_special(everyone());
-      for (int pass = 0; pass < tuning::most_passes; ++pass) {
-        if (pass > 0) {
-          cuda::restart_overflown(batch_, stream_);
-          // Only the lists of queries that are not answered were emptied.
-          evaluate_special({w_.exact_ids.data(), exact_count()});
-          KITH_CUDA(cudaMemsetAsync(w_.counters.data() + 3, 0, sizeof(unsigned long long), stream_));
-        }
-        filter_all(open && pass == 0 && part_.space.int8() && !plan_.look);
-        look();
-        if (overflown() == 0) break;
-      }
-    } else {
-      look();
+      evaluate_special();
+      filter_all(open && part_.space.coded() && !plan_.look);
     }
-    if (exact_count() > 0) {
-      exact({w_.exact_ids.data(), exact_count()});
-      write(false, nullptr);
-      KITH_CUDA(cudaStreamSynchronize(stream_));
-    }
+    look();
+    if (exact_count() == 0) return 0;
+    if (plan_.filtered && overflown() > 0 && !exact_rest) return exact_count();
+    exact({w_.exact_ids.data(), exact_count()});
+    write(false, nullptr);
+    KITH_CUDA(cudaStreamSynchronize(stream_));
+    fallbacks_ = plan_.filtered ? exact_count() : 0;
+    return 0;
   }
 
+  // What the filter kept, the rows of an open first stage among them; 0 after one look at every pair.
+  std::int64_t kept() const { return staged_ ? static_cast<std::int64_t>(w_.seen.data()[4]) : 0; }
+
+  const std::uint32_t* left_ids() const { return w_.exact_ids.data(); }
+  const R* left_bounds() const { return batch_.best; }
+
   std::int64_t candidates() const { return static_cast<std::int64_t>(w_.seen.data()[0]); }
-  std::int64_t fallbacks() const { return plan_.filtered ? exact_count() : 0; }
+  std::int64_t fallbacks() const { return fallbacks_; }
   std::int64_t nan_queries() const { return static_cast<std::int64_t>(w_.seen.data()[2]); }
 
  private:
@@ -236,7 +244,7 @@ class PartSearch {
     const cuda::Space& space = part_.space;
     const bool fresh = w_.totals.empty();
     w_.totals.reserve(4, stream_);
-    w_.seen.reserve(4)[3] = 0;  // no ticket
+    w_.seen.reserve(5)[3] = 0;  // no ticket
     if (fresh) KITH_CUDA(cudaMemsetAsync(w_.totals.data(), 0, w_.totals.bytes(), stream_));
     const cuda::ListShape shape =
         cuda::scan_shape(space, part_.rows, part_.rows, count,
@@ -287,7 +295,7 @@ class PartSearch {
     codes.padded = (space.dim + 7) / 8 * 8;
     codes.values = w_.values.reserve(count * codes.padded, stream_);
     codes.scalars = w_.scalars.reserve(count, stream_);
-    if (space.int8()) {
+    if (space.coded()) {
       codes.tile = tile;
       const std::int64_t tiles = (count + tile - 1) / tile;
       codes.codes = w_.query_codes.reserve(tiles * tile * space.shape.row_bytes(), stream_);
@@ -328,13 +336,13 @@ class PartSearch {
 
   void prepare(const void* queries, std::int64_t stride, std::int64_t count) {
     const cuda::Space& space = part_.space;
-    if (plan_.filtered && space.int8()) {
+    if (plan_.filtered && space.coded()) {
       query_tile_ =
           plan_.look ? cuda::scan_query_tile : cuda::choose_query_tile(space.shape, count, part_.device);
     }
-    // Without the filter int8 codes of the queries are of no use, but the kernel writes them.
+    // Without the filter codes of the queries are of no use, but the kernel writes them.
     cuda::QueryCodes codes = reserve_queries(count, query_tile_);
-    w_.counters.reserve(4, stream_);
+    w_.counters.reserve(5, stream_);
     w_.counts.reserve(count, stream_);
     w_.overflow.reserve(count, stream_);
     w_.bounds.reserve(count, stream_);
@@ -343,7 +351,7 @@ class PartSearch {
     w_.arrived.reserve(count, stream_);
     w_.lists.reserve(count * list_k_ * cuda::key_bytes<R>, stream_);
     w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
-    w_.seen.reserve(4);
+    w_.seen.reserve(5);
     if (list_k_ > tuning::largest_block_k) {
       w_.distances.reserve(count * plan_.room * static_cast<std::int64_t>(sizeof(R)), stream_);
       w_.scratch.reserve(count * (list_k_ + plan_.room) * cuda::key_bytes<R>, stream_);
@@ -406,12 +414,12 @@ class PartSearch {
     settle(everyone(), plan_.sample, true);
   }
 
-  // Rows that no filter speaks for, for queries whose lists do not have them yet.
-  void evaluate_special(const Subset& subset) {
+  // Rows that no filter speaks for.
+  void evaluate_special() {
     for (std::int64_t at = 0; at < part_.special_rows; at += plan_.room) {
       const std::int64_t count = std::min(plan_.room, part_.special_rows - at);
-      cuda::fill_candidates(batch_.candidates, subset, part_.special.data(), at, 1, count, stream_);
-      settle(subset, count, false);
+      cuda::fill_candidates(batch_.candidates, everyone(), part_.special.data(), at, 1, count, stream_);
+      settle(everyone(), count, false);
       stop_if_asked(execution_);
     }
   }
@@ -423,11 +431,10 @@ class PartSearch {
     for (const std::int64_t end : plan_.stage_ends) {
       stop_if_asked(execution_);
       const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done};
-      if (part_.space.int8()) {
-        cuda::run_int8_filter(
+      if (part_.space.coded()) {
+        cuda::run_code_filter(
             {part_.row_codes(), part_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
-             part_.space.shape, part_.space.form == cuda::Form::triangle, open && done == 0, stage,
-             batch_.candidates},
+             part_.space.shape, part_.space.test(), open && done == 0, stage, batch_.candidates},
             part_.device, stream_);
       } else {
         cuda::run_float_filter(
@@ -446,7 +453,7 @@ class PartSearch {
   void look() {
     auto* exact = reinterpret_cast<std::uint32_t*>(w_.counters.data() + 3);
     write(plan_.filtered, exact);  // most searches are done by now
-    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 4 * sizeof(unsigned long long),
+    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 5 * sizeof(unsigned long long),
                               cudaMemcpyDeviceToHost, stream_));
     KITH_CUDA(cudaStreamSynchronize(stream_));
   }
@@ -472,33 +479,130 @@ class PartSearch {
   const Execution& execution_;
   cudaStream_t stream_;
   int query_tile_ = 16;
+  std::int64_t fallbacks_ = 0;
+  bool staged_ = false;
   std::int64_t k_ = 0;
   std::int64_t* indices_ = nullptr;
   R* distances_ = nullptr;
   Batch<R> batch_{};
 };
 
+// Queries on the part's device and where their answers go.
+template <class R>
+struct Asked {
+  const void* queries;
+  std::int64_t stride;
+  std::int64_t count;
+  std::int64_t k;
+  const R* best;
+  std::int64_t* indices;
+  R* distances;
+};
+
+// `room`: as in make_plan; 0 at first.
+template <class R>
+void search_with_room(Part& part, Workspace& w, const Asked<R>& asked, const Execution& execution,
+                      std::uint64_t budget, std::int64_t room, SearchStatistics& statistics) {
+  const std::int64_t list_k = std::clamp<std::int64_t>(asked.k, 1, std::max<std::int64_t>(1, part.rows));
+  const Plan plan = make_plan(part, asked.count, list_k, sizeof(R), budget, execution.memory_limit, room);
+  const bool last =
+      plan.room >= std::min(part.rows, tuning::most_room) || plan.room <= room / tuning::room_growth;
+  const auto row_bytes = static_cast<std::int64_t>(size_of(part.space.dtype)) * part.space.dim;
+  for (std::int64_t first = 0; first < asked.count; first += plan.batch) {
+    const std::int64_t n = std::min(plan.batch, asked.count - first);
+    PartSearch<R> search(part, w, plan, list_k, execution);
+    const auto* queries = static_cast<const char*>(asked.queries) +
+                          first * asked.stride * static_cast<std::int64_t>(size_of(part.space.dtype));
+    std::int64_t* indices = asked.indices + first * asked.k;
+    R* distances = asked.distances + first * asked.k;
+    const std::int64_t left =
+        search.run(queries, asked.stride, n, asked.best == nullptr ? nullptr : asked.best + first, asked.k,
+                   indices, distances, last);
+    statistics.candidates += search.candidates();
+    statistics.fallbacks += search.fallbacks();
+    statistics.nan_queries += search.nan_queries();
+    if (left == 0) continue;
+
+    // What is left of the batch in memory of its own: the workspace serves the search for it.
+    cuda::Buffer<std::uint32_t> ids(left, w.stream);
+    cuda::Buffer<unsigned char> rows(left * row_bytes, w.stream);
+    cuda::Buffer<R> bounds(left, w.stream);
+    const cuda::Buffer<std::int64_t> left_indices(left * asked.k, w.stream);
+    const cuda::Buffer<R> left_distances(left * asked.k, w.stream);
+    KITH_CUDA(
+        cudaMemcpyAsync(ids.data(), search.left_ids(), ids.bytes(), cudaMemcpyDeviceToDevice, w.stream));
+    cuda::gather_rows(queries, asked.stride * static_cast<std::int64_t>(size_of(part.space.dtype)), row_bytes,
+                      ids.data(), left, rows.data(), w.stream);
+    cuda::gather_rows(search.left_bounds(), sizeof(R), sizeof(R), ids.data(), left, bounds.data(), w.stream);
+    search_with_room<R>(part, w,
+                        {rows.data(), part.space.dim, left, asked.k, bounds.data(), left_indices.data(),
+                         left_distances.data()},
+                        execution, budget, std::min(part.rows, plan.room * tuning::room_growth), statistics);
+    cuda::scatter_rows(left_indices.data(), asked.k * 8, ids.data(), left, indices, w.stream);
+    cuda::scatter_rows(left_distances.data(), asked.k * static_cast<std::int64_t>(sizeof(R)), ids.data(),
+                       left, distances, w.stream);
+    w.stream.synchronize();
+  }
+}
+
 }  // namespace
+
+double expected_seconds(const Part& part, std::int64_t queries, std::int64_t k) {
+  Plan plan;
+  plan.look = look_pays(part, queries, k);
+  plan_stages(plan, part, queries, k);
+  return plan.seconds;
+}
+
+template <class R>
+MeasuredSearch measure_search(Part& part, Workspace& w, const void* queries, std::int64_t stride,
+                              std::int64_t count, std::int64_t k, const Execution& execution,
+                              std::uint64_t budget) {
+  const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, part.rows));
+  Plan plan = make_plan(part, count, list_k, sizeof(R), budget, execution.memory_limit, 0);
+  plan.one_pass = false;
+  const cuda::Buffer<std::int64_t> indices(count * k, w.stream);
+  const cuda::Buffer<R> distances(count * k, w.stream);
+  PartSearch<R> search(part, w, plan, list_k, execution);
+  (void)search.run(queries, stride, count, nullptr, k, indices.data(), distances.data(), false);
+  w.stream.synchronize();
+  // A stage that sees g times the rows of those before it keeps k (g - 1) by a filter without error.
+  double expected = 0;
+  if (plan.look) {
+    expected +=
+        static_cast<double>(list_k) *
+        (static_cast<double>(plan.stage_ends[0] * cuda::code_tile_rows) / static_cast<double>(plan.sample) -
+         1);
+  }
+  for (std::size_t i = 1; i < plan.stage_ends.size(); ++i) {
+    expected += static_cast<double>(list_k) *
+                (static_cast<double>(plan.stage_ends[i]) / static_cast<double>(plan.stage_ends[i - 1]) - 1);
+  }
+  const double kept = static_cast<double>(search.kept()) / static_cast<double>(count);
+  const double surplus = expected > 0 ? (kept - static_cast<double>(plan.first_room)) / expected : 1;
+  return {static_cast<double>(search.candidates()) / static_cast<double>(count),
+          std::clamp(surplus, 1.0, tuning::most_surplus)};
+}
+template MeasuredSearch measure_search<float>(Part&, Workspace&, const void*, std::int64_t, std::int64_t,
+                                              std::int64_t, const Execution&, std::uint64_t);
+template MeasuredSearch measure_search<double>(Part&, Workspace&, const void*, std::int64_t, std::int64_t,
+                                               std::int64_t, const Execution&, std::uint64_t);
 
 template <class R>
 void search_part(Part& part, Workspace& w, const void* queries, std::int64_t query_stride, std::int64_t count,
                  std::int64_t k, const R* best, std::int64_t* indices, R* distances,
                  const Execution& execution, std::uint64_t budget, SearchStatistics& statistics) {
-  const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, part.rows));
-  const Plan plan = make_plan(part, count, list_k, sizeof(R), budget, execution.memory_limit);
-  for (std::int64_t first = 0; first < count; first += plan.batch) {
-    const std::int64_t n = std::min(plan.batch, count - first);
-    PartSearch<R> search(part, w, plan, list_k, execution);
-    search.run(static_cast<const char*>(queries) +
-                   first * query_stride * static_cast<std::int64_t>(size_of(part.space.dtype)),
-               query_stride, n, best == nullptr ? nullptr : best + first, k, indices + first * k,
-               distances + first * k);
-    statistics.candidates += search.candidates();
-    statistics.fallbacks += search.fallbacks();
-    statistics.nan_queries += search.nan_queries();
-    statistics.pairs += n * part.rows;
-  }
+  search_with_room<R>(part, w, {queries, query_stride, count, k, best, indices, distances}, execution, budget,
+                      0, statistics);
+  statistics.pairs += count * part.rows;
 }
+
+template void search_part<float>(Part&, Workspace&, const void*, std::int64_t, std::int64_t, std::int64_t,
+                                 const float*, std::int64_t*, float*, const Execution&, std::uint64_t,
+                                 SearchStatistics&);
+template void search_part<double>(Part&, Workspace&, const void*, std::int64_t, std::int64_t, std::int64_t,
+                                  const double*, std::int64_t*, double*, const Execution&, std::uint64_t,
+                                  SearchStatistics&);
 
 namespace {
 

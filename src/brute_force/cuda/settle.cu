@@ -120,21 +120,23 @@ __device__ void evaluate(const Batch<R>& batch, std::int64_t q, const std::uint6
 // Shared by the threads of a block while they look for the nearest entries.
 struct Histogram {
   unsigned counts[threads];
-  unsigned lowest, highest, limit;
+  unsigned lowest, highest;
+  unsigned first, before, inside;  // of the bin that the last of the wanted entries is in
   int picked;
 };
 
-// An order such that at least `wanted` of the entries are not above it, and not many more.
+// An order such that at least `wanted` of the entries are not above it, and not many more: of 256 bins the
+// one that the last of them is in is divided again, until it holds few. (In clusters one bin may hold a whole
+// cluster.)
 __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int wanted, Histogram& h) {
   const int tid = static_cast<int>(threadIdx.x);
+  constexpr unsigned none = 0xffffffffU;
   if (tid == 0) {
-    h.lowest = 0xffffffffU;
+    h.lowest = none;
     h.highest = 0;
-    h.limit = 0xffffffffU;
   }
-  h.counts[tid] = 0;
   __syncthreads();
-  unsigned low = 0xffffffffU;
+  unsigned low = none;
   unsigned high = 0;
   for (int i = tid; i < n; i += threads) {
     if (entries[i] == no_candidate) continue;
@@ -151,32 +153,45 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
   __syncthreads();
   low = h.lowest;
   const unsigned range = h.highest > low ? h.highest - low : 0;
-  const int shift = max(0, 24 - __clz(static_cast<int>(range)));  // 256 bins
-  for (int i = tid; i < n; i += threads) {
-    if (entries[i] == no_candidate) continue;
-    atomicAdd(&h.counts[(static_cast<unsigned>(entries[i] >> 32U) - low) >> shift], 1U);
-  }
-  __syncthreads();
-  if (tid < 32) {  // eight bins a thread of the first warp
-    unsigned sum = 0;
-#pragma unroll
-    for (int i = 0; i < threads / 32; ++i) sum += h.counts[tid * (threads / 32) + i];
-    unsigned before = sum;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const unsigned other = __shfl_up_sync(0xffffffffU, before, step);
-      if (tid >= step) before += other;
+  auto goal = static_cast<unsigned>(wanted);
+  for (int shift = max(0, 24 - __clz(static_cast<int>(range)));; shift = max(0, shift - 8)) {
+    h.counts[tid] = 0;
+    if (tid == 0) h.inside = 0;
+    __syncthreads();
+    for (int i = tid; i < n; i += threads) {
+      if (entries[i] == no_candidate) continue;
+      const auto order = static_cast<unsigned>(entries[i] >> 32U);
+      const unsigned bin = (order - low) >> shift;
+      if (order >= low && bin < threads) atomicAdd(&h.counts[bin], 1U);
     }
-    before -= sum;
-    const auto goal = static_cast<unsigned>(wanted);
-    if (before < goal && before + sum >= goal) {
-      int bin = tid * (threads / 32);
-      while (before + h.counts[bin] < goal) before += h.counts[bin++];
-      h.limit = low + (((static_cast<unsigned>(bin) + 1) << shift) - 1);
+    __syncthreads();
+    if (tid < 32) {  // eight bins a thread of the first warp
+      unsigned sum = 0;
+#pragma unroll
+      for (int i = 0; i < threads / 32; ++i) sum += h.counts[tid * (threads / 32) + i];
+      unsigned before = sum;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const unsigned other = __shfl_up_sync(0xffffffffU, before, step);
+        if (tid >= step) before += other;
+      }
+      before -= sum;
+      if (before < goal && before + sum >= goal) {
+        int bin = tid * (threads / 32);
+        while (before + h.counts[bin] < goal) before += h.counts[bin++];
+        h.first = low + (static_cast<unsigned>(bin) << shift);
+        h.before = before;
+        h.inside = h.counts[bin];
+      }
     }
+    __syncthreads();
+    if (h.inside == 0) return none;  // there are not so many
+    const bool few = h.before + h.inside <= goal + static_cast<unsigned>(wanted / 2 + groups);
+    if (shift == 0 || few) return h.first + ((1U << shift) - 1);
+    low = h.first;
+    goal -= h.before;
+    __syncthreads();  // all have read it
   }
-  __syncthreads();
-  return h.limit;
 }
 
 // What a block settles with, in shared memory.

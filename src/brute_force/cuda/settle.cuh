@@ -28,6 +28,7 @@ template <class R>
 __device__ inline void finish_candidates(const Batch<R>& batch, std::int64_t q) {
   const std::uint32_t kept = batch.candidates.counts[q];
   batch.candidates.counts[q] = 0;
+  atomicAdd(batch.counters + 4, static_cast<unsigned long long>(kept));
   const bool over = kept > batch.candidates.room;
   if (over && batch.overflow[q] == 0) {
     batch.overflow[q] = 1;

@@ -26,7 +26,7 @@ inline constexpr std::int64_t largest_block_k = 1024;
 inline constexpr double stage_seconds = 15e-6;
 inline constexpr double settle_seconds = 18e-9;
 inline constexpr double settle_candidate_seconds = 40e-9;  // in one block
-inline constexpr double kept_int8_seconds = 0.6e-9;
+inline constexpr double kept_int8_seconds = 0.45e-9;
 inline constexpr double kept_float_seconds = 0.1e-9;
 inline constexpr double open_seconds = 18e-12;
 inline constexpr double evaluated_seconds = 0.15e-9;
@@ -49,8 +49,19 @@ inline constexpr double look_value_seconds = 0.1e-12;
 inline constexpr std::int64_t most_short_coded_rows = std::int64_t{1} << 18;
 inline constexpr double most_short_surplus = 8;
 
-/// Passes over the rows before queries that keep too many leave the filter.
-inline constexpr int most_passes = 3;
+/// Queries that keep more than there was room for are searched again, with so many times the room, until all
+/// rows fit.
+inline constexpr std::int64_t room_growth = 16;
+
+/// Whether int8 codes keep too much is measured by searching for some rows of the sample, where there are
+/// rows and queries enough to repay it.
+inline constexpr std::int64_t measured_queries = 64;
+inline constexpr double most_surplus = 1000;
+inline constexpr std::int64_t usual_queries = 10000;
+inline constexpr double usual_evaluations = 150;
+inline constexpr std::int64_t measured_k = 10;
+inline constexpr std::int64_t least_rows_to_measure = 131072;
+inline constexpr std::int64_t least_queries_to_measure = 256;
 
 /// Queries of one batch, and memory for its candidates.
 inline constexpr std::int64_t most_queries = 16384;

@@ -1,11 +1,14 @@
-// Codes on the GPU: how rows and queries become int8 or float32, and what is known about the error.
+// Codes on the GPU: how rows and queries become int8, half or float32, and what is known about the error.
 //
 // int8: one step (scale) for all rows, c = round(y / step) clamped to +-127, in tiles of 256 rows. A tile's
 // chunk of `width` bytes a row is stored exactly as the kernels hold it in shared memory: rows one after the
 // other, 16-byte units exchanged by the row number so that eight rows of one column never share a bank. Two
 // integers a row would be enough for any bound: the product of the codes, exact in int32, and a bias. The
-// residuals |y - step c| enter as their maximum over all rows, in units of the step, so that the test of a
-// pair is one integer comparison.
+// residuals |y - step c| of most rows enter as their maximum, in units of the step, so that the test of a
+// pair is one integer comparison; what a row's residual is beyond that enters through its bias.
+//
+// half: c = y rounded to half precision, in the same tiles, two bytes a value. Products are summed in float32
+// by the tensor cores, with a bound on the error; the bias is a float.
 //
 // float32: the rows themselves where the element type is exact in float32; for float64 rows (y - mean) *
 // unit, rounded, with one residual bound for all.
@@ -27,28 +30,35 @@ inline constexpr int code_tile_rows = 256;
 KITH_HOST_DEVICE inline std::int64_t row_of(std::int64_t tile, std::int64_t j, std::int64_t tiles) {
   return tile + j * tiles;
 }
-/// Longest row with int8 codes: the queries of a block must fit into shared memory.
+/// Longest code of a row in bytes: the queries of a block must fit into shared memory.
 inline constexpr std::int64_t longest_code = 6144;
 /// Bias of a row that no filter may keep (padding, NaN, special): below every threshold, far from overflow.
 inline constexpr std::int32_t no_row = -(1 << 30);
 /// Smallest threshold: keeps every row but those.
 inline constexpr std::int32_t keep_all = -(1 << 29);
+/// The same for half codes, whose scores are floats.
+inline constexpr float no_half_row = -0x1p120F;
+inline constexpr float keep_all_halves = -0x1p100F;
+/// A row's residual beyond the typical one may add so much to its bias; else it is special.
+inline constexpr double most_extra_bias = 0x1p20;
 /// Entries beyond these in code space make a row (or query) special; see codes/transform.hpp.
 inline constexpr double largest_row = 0x1p12;
 inline constexpr double largest_centred_row = 0x1p5;
 inline constexpr double largest_query = 0x1p30;
+inline constexpr double largest_half_query = 0x1p12;
 
-/// Bytes of an int8 row as it is stored.
+/// Bytes of a coded row as it is stored.
 struct CodeShape {
   int width = 32;  ///< bytes of a row in a chunk: 32, 64 or 128
   int chunks = 1;
-  int steps = 1;  ///< groups of 32 values that hold anything
+  int steps = 1;  ///< groups of 32 bytes that hold anything
 
-  static CodeShape of(std::int64_t dim) {
+  /// For codes of `bytes` bytes in all: a value's bytes times the dimension.
+  static CodeShape of(std::int64_t bytes) {
     CodeShape shape;
-    shape.steps = static_cast<int>((dim + 31) / 32);
-    shape.width = dim <= 32 ? 32 : (dim <= 64 ? 64 : 128);
-    shape.chunks = static_cast<int>((dim + shape.width - 1) / shape.width);
+    shape.steps = static_cast<int>((bytes + 31) / 32);
+    shape.width = bytes <= 32 ? 32 : (bytes <= 64 ? 64 : 128);
+    shape.chunks = static_cast<int>((bytes + shape.width - 1) / shape.width);
     return shape;
   }
   KITH_HOST_DEVICE std::int64_t row_bytes() const { return static_cast<std::int64_t>(width) * chunks; }
@@ -65,12 +75,20 @@ struct CodeShape {
 
 /// Which bound a filter uses.
 enum class Form : std::uint8_t {
-  triangle,  ///< int8, |q' - y'| <= R + e: both Euclidean metrics
-  cauchy,    ///< int8, q.y <= q'.y' + e_q |y| + |q'| e: inner product and cosine
+  triangle,  ///< int8 or half, |q' - y'| <= R + e: both Euclidean metrics
+  cauchy,    ///< int8 or half, q.y <= q'.y' + e_q |y| + |q'| e: inner product and cosine
   integer,   ///< int8, u8 and i8 rows as they are: inner product
   squared,   ///< float32, sum of squared differences
   absolute,  ///< float32, sum of absolute differences
   none,
+};
+
+/// What makes a threshold of a query's bound, beside the rows' maxima; see bound.cuh.
+struct CodeTest {
+  Form form = Form::none;
+  bool half = false;
+  double reach = 0;     ///< the largest reach of a query that the rows' biases speak for
+  double rounding = 0;  ///< half: share of |q'| |y'| that the sum of products may be wrong by
 };
 
 /// The transformation into code space, common to rows and queries; passed to kernels by value.
@@ -82,25 +100,43 @@ struct Space {
   const double* mean = nullptr;  ///< device memory, or null
   double unit = 1;
   double step = 1;
+  double typical_residual = 1e300;  ///< in steps; a larger one is made up for by the row's bias, ...
+  double typical_reach = 0;         ///< ... for queries that reach no farther than this (in steps)
   double residual_cap =
-      1e300;  ///< int8 rows with a larger residual (in steps) are special: they would loosen all bounds
+      1e300;          ///< rows with a larger residual (in steps) are special: they would loosen all bounds
+  bool half = false;  ///< codes are halves, the step is 1
   bool raw_integers = false;  ///< u8 (minus 128) and i8 rows are their own codes
   CodeShape shape;
 
-  KITH_HOST_DEVICE bool int8() const {
+  /// Whether rows have codes in tiles, for the tensor cores.
+  KITH_HOST_DEVICE bool coded() const {
     return form == Form::triangle || form == Form::cauchy || form == Form::integer;
+  }
+  KITH_HOST_DEVICE bool int8() const { return coded() && !half; }
+  KITH_HOST_DEVICE CodeTest test() const {
+    // 26 units of 2^-25 for each 16 products, and as much again as one float32 addition.
+    const std::int64_t blocks = (dim + 15) / 16;
+    return {form, half, typical_reach, (static_cast<double>(blocks) * 26 * 0x1p-25 + 0x1p-23) * 1.01};
   }
   /// What is taken from a raw integer to make it a code.
   KITH_HOST_DEVICE int offset() const { return raw_integers && dtype == Dtype::u8 ? 128 : 0; }
 };
 
+/// Places in RowCodes::largest.
+namespace largest_of {
+inline constexpr int typical_residuals = 0;  ///< residuals (in steps) that no bias makes up for
+inline constexpr int norms = 1;              ///< |y|
+inline constexpr int residuals = 2;          ///< residuals of all rows that are not special
+inline constexpr int count = 3;
+}  // namespace largest_of
+
 /// What coding the rows writes; all device memory.
 struct RowCodes {
-  std::uint8_t* codes = nullptr;  ///< int8 image
-  std::int32_t* bias =
-      nullptr;  ///< a row: -floor(|c|^2 / 2), 128 sum(c), or 0: added to the product; see bound.cuh
-  float* largest = nullptr;  ///< [0]: largest residual in steps, [1]: largest |y|, of all rows, rounded up
-  float* floats = nullptr;   ///< float32 rows, or null where the rows are used as they are
+  std::uint8_t* codes = nullptr;  ///< image of int8 or half codes
+  std::int32_t* bias = nullptr;   ///< a row: -floor(|c|^2 / 2), 128 sum(c), or 0: added to the product; see
+                                  ///< bound.cuh. half: a float's bits
+  float* largest = nullptr;       ///< of all rows, rounded up; see largest_of
+  float* floats = nullptr;        ///< float32 rows, or null where the rows are used as they are
   float* largest_residual = nullptr;  ///< one value: float32 rows of float64 data
   std::uint32_t* special = nullptr;   ///< rows to evaluate exactly, `special_room` of them
   std::uint32_t special_room = 0;
@@ -124,7 +160,7 @@ struct QueryScalars {
 struct QueryCodes {
   double* values = nullptr;  ///< [queries, padded to 8]
   std::int64_t padded = 0;
-  std::uint8_t* codes = nullptr;  ///< int8 image in tiles of `tile` queries
+  std::uint8_t* codes = nullptr;  ///< image of their codes in tiles of `tile` queries
   int tile = 16;
   float* floats = nullptr;  ///< [queries, float_stride]
   std::int64_t float_stride = 0;

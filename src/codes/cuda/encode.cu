@@ -2,6 +2,7 @@
 // in any order, as the factor 1 + 2^-30 on residuals and norms covers it (docs/exact-contract.md, step 3).
 #include "codes/cuda/codes.hpp"
 
+#include <cuda_fp16.h>
 #include <math_constants.h>
 
 #include "codes/cuda/encode_query.cuh"
@@ -21,6 +22,17 @@ __device__ void raise(float* where, double value) {
   if (up > *reinterpret_cast<volatile float*>(where)) {
     atomicMax(reinterpret_cast<int*>(where), __float_as_int(up));
   }
+}
+
+// What is added to the bias of a row whose residual is beyond the typical one, an integer: no less than a
+// query's threshold would fall by, were that residual the largest of all.
+__device__ double extra_bias(double residual, const Space& space) {
+  const double beyond = residual - space.typical_residual;
+  if (space.half || space.form == Form::integer || !(beyond > 0)) return 0;
+  const double most = space.form == Form::triangle
+                          ? beyond * (space.typical_reach + 0.5 * (residual + space.typical_residual))
+                          : beyond * space.typical_reach;
+  return ceil(most * (1 + 0x1p-30)) + 1;
 }
 
 template <class T, int G>
@@ -64,40 +76,57 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
 
   const double inverse = 1 / space.step;
   double residual_sq = 0;
+  double half_sq = 0;
   int code_sq = 0;
   int code_sum = 0;
   for (int base = lane * 4; base < width; base += G * 4) {
     std::uint32_t packed = 0;
+    if (space.half) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int i = base + j;
-      int code = 0;
-      if (regular && i < space.dim) {
-        if (space.raw_integers) {
-          code = static_cast<int>(widen(row[i])) - space.offset();
-        } else {
-          const double y = in_code_space(row, i, space, look);
-          code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
-          const double error = y - code * space.step;
-          residual_sq += error * error;
-        }
+      for (int j = 0; j < 2; ++j) {
+        const int i = base / 2 + j;
+        if (!regular || i >= space.dim) continue;
+        const double y = in_code_space(row, i, space, look);
+        const __half code = __double2half(y);
+        const auto value = static_cast<double>(__half2float(code));
+        residual_sq += (y - value) * (y - value);
+        half_sq += value * value;
+        packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
       }
-      code_sq += code * code;
-      code_sum += code;
-      packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int i = base + j;
+        int code = 0;
+        if (regular && i < space.dim) {
+          if (space.raw_integers) {
+            code = static_cast<int>(widen(row[i])) - space.offset();
+          } else {
+            const double y = in_code_space(row, i, space, look);
+            code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
+            const double error = y - code * space.step;
+            residual_sq += error * error;
+          }
+        }
+        code_sq += code * code;
+        code_sum += code;
+        packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      }
     }
     *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(position, base, code_tile_rows)) =
         packed;
   }
   residual_sq = group_sum<G>(residual_sq);
+  half_sq = group_sum<G>(half_sq);
   code_sq = group_sum<G>(code_sq);
   code_sum = group_sum<G>(code_sum);
   if (lane != 0) return;
   const double norm = sqrt(norm_sq);
   const double error = space_error(space, norm);
   const double residual = (sqrt(residual_sq) * (1 + sum_error) + error) / space.step * (1 + sum_error);
-  if (!regular || (!space.raw_integers && !(residual <= space.residual_cap))) {
-    out.bias[position] = no_row;
+  const double extra = extra_bias(residual, space);
+  if (!regular || (!space.raw_integers && !(residual <= space.residual_cap && extra <= most_extra_bias))) {
+    out.bias[position] = space.half ? __float_as_int(no_half_row) : no_row;
     if (!exists) return;
     if (look.nan) {
       atomicAdd(out.counts, 1ULL);
@@ -107,12 +136,20 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
     }
     return;
   }
-  out.bias[position] = space.form == Form::triangle
-                           ? -(code_sq / 2)
-                           : (space.form == Form::integer ? space.offset() * code_sum : 0);
+  if (space.half) {
+    out.bias[position] = space.form == Form::triangle
+                             ? __float_as_int(__double2float_ru(-0.5 * half_sq * (1 - sum_error)))
+                             : 0;
+  } else {
+    out.bias[position] =
+        (space.form == Form::triangle ? -(code_sq / 2)
+                                      : (space.form == Form::integer ? space.offset() * code_sum : 0)) +
+        static_cast<int>(extra);
+  }
   if (space.raw_integers) return;
-  raise(out.largest, residual);
-  raise(out.largest + 1, norm * (1 + sum_error) + error);
+  if (extra == 0) raise(out.largest + largest_of::typical_residuals, residual);
+  raise(out.largest + largest_of::residuals, residual);
+  raise(out.largest + largest_of::norms, norm * (1 + sum_error) + error);
 }
 
 // float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.
@@ -191,7 +228,7 @@ void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std:
     const bool wide = space.dim > 48;
     const std::int64_t per_block = block_threads / (wide ? 32 : 8);
     const auto blocks = static_cast<unsigned>((rows + per_block - 1) / per_block);
-    if (space.int8()) {
+    if (space.coded()) {
       if (wide) {
         encode_rows_kernel<T, 32>
             <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, part_rows, space, out);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cuda_fp16.h>
 #include <math_constants.h>
 
 #include "codes/cuda/codes.hpp"
@@ -85,7 +86,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
                                             const QueryCodes& out) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   if (q >= queries) {
-    if (space.int8() && q < (queries + out.tile - 1) / out.tile * out.tile) {
+    if (space.coded() && q < (queries + out.tile - 1) / out.tile * out.tile) {
       for (int base = lane * 4; base < space.shape.row_bytes(); base += G * 4) {
         *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = 0;
       }
@@ -133,10 +134,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   bool special = look.infinite;
   if (space.metric == Metric::cosine) {
     special = special || !(look.squares >= 0x1p-900 && look.squares <= 0x1p900);
-  } else if (space.int8()) {
+  } else if (space.coded()) {
     // A zero query ties with every row under the inner product.
-    special =
-        special || !(largest <= largest_query) || (space.metric == Metric::inner_product && largest == 0);
+    const double limit = space.half && space.form == Form::triangle ? largest_half_query : largest_query;
+    special = special || !(largest <= limit) || (space.metric == Metric::inner_product && largest == 0);
   } else if (sizeof(T) == 8) {
     special = special || !(largest <= largest_query);
   } else {
@@ -146,10 +147,12 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   const double error = space_error(space, norm);
 
   const bool regular = s.kind == QueryKind::regular;
-  if (space.int8()) {
+  if (space.coded()) {
     double step = space.step;
-    if (space.form == Form::cauchy) {
-      step = static_cast<double>(static_cast<float>(largest / 127));
+    if (space.form == Form::cauchy && regular) {
+      // Halves are scaled by a power of two, which loses nothing.
+      step = space.half ? (largest >= 0x1p-60 ? ldexp(1.0, ilogb(largest)) : 0)
+                        : static_cast<double>(static_cast<float>(largest / 127));
       if (step < 0x1p-60) step = 1;
     }
     const double inverse = 1 / step;
@@ -159,22 +162,37 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     const int width = static_cast<int>(space.shape.row_bytes());
     for (int base = lane * 4; base < width; base += G * 4) {
       std::uint32_t packed = 0;
+      if (space.half) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int i = base + j;
-        if (i >= space.dim || !regular) continue;
-        int code = 0;
-        if (space.raw_integers) {
-          code = static_cast<int>(widen(row[i])) - space.offset();
-        } else {
+        for (int j = 0; j < 2; ++j) {
+          const int i = base / 2 + j;
+          if (i >= space.dim || !regular) continue;
           const double y = in_code_space(row, i, space, look);
-          code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
-          const double difference = y - code * step;
+          const __half code = __double2half(y * inverse);
+          const auto value = static_cast<double>(__half2float(code));
+          const double difference = y - value * step;
           residual_sq += difference * difference;
+          code_sq += value * value;
+          packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
         }
-        code_sq += code * code;
-        code_sum += code;
-        packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int i = base + j;
+          if (i >= space.dim || !regular) continue;
+          int code = 0;
+          if (space.raw_integers) {
+            code = static_cast<int>(widen(row[i])) - space.offset();
+          } else {
+            const double y = in_code_space(row, i, space, look);
+            code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
+            const double difference = y - code * step;
+            residual_sq += difference * difference;
+          }
+          code_sq += code * code;
+          code_sum += code;
+          packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+        }
       }
       *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = packed;
     }

@@ -2,6 +2,7 @@
 #ifdef KITH_CUDA_ENABLED
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -52,10 +53,29 @@ TEST(CudaChoice, CodesCoverTheData) {
   }
 }
 
+TEST(CudaChoice, NormalValuesAreNotCutOff) {
+  // A range that cuts off the tails has a finer step, but one row in some has a value beyond it.
+  conformance::Random random(5);
+  Dataset sample = Dataset::allocate(Dtype::f32, 512, 768);
+  for (float& value : sample.mutable_values<float>()) value = static_cast<float>(random.normal());
+  const CudaChoice choice = choose_cuda_codes(sample.view(), 1000000, {});
+  EXPECT_GT(127 * choice.step / choice.unit, 4.2);
+  EXPECT_LT(127 * choice.step / choice.unit, 6);
+  EXPECT_GT(choice.typical_residual, 0.28 * std::sqrt(768.0));
+  EXPECT_LT(choice.typical_residual, 0.33 * std::sqrt(768.0));
+}
+
+TEST(CudaChoice, HalvesForLongRowsToo) {
+  EXPECT_EQ(choose(3072, 1000, Metric::cosine, Filter::fp16).filter, Filter::fp16);
+  EXPECT_EQ(choose(3073, 1000, Metric::cosine, Filter::fp16).filter, Filter::none);
+  EXPECT_TRUE(choose(128, 1000, Metric::sqeuclidean).may_be_halves());
+  EXPECT_FALSE(choose(128, 1000, Metric::sqeuclidean, Filter::int8).may_be_halves());
+}
+
 TEST(CudaChoice, AFilterThatIsNotThereIsRefused) {
   EXPECT_THROW(choose(8, 1000, Metric::cosine, Filter::fp32), InvalidArgument);
   EXPECT_THROW(choose(8, 1000, Metric::manhattan, Filter::int8), InvalidArgument);
-  EXPECT_THROW(choose(8, 1000, Metric::sqeuclidean, Filter::fp16), InvalidArgument);
+  EXPECT_THROW(choose(8, 1000, Metric::manhattan, Filter::fp16), InvalidArgument);
   EXPECT_EQ(choose(8, 1000, Metric::sqeuclidean, Filter::none).filter, Filter::none);
 }
 

@@ -95,7 +95,7 @@ TEST(SearchInto, RefusesMemoryThatDoesNotFit) {
   const Answer<float> good(20, 4);
   NeighborsView view = good.view;
   view.queries = 19;
-  EXPECT_TRUE(contains(refusal(view, d.asked), "room for 19 queries, 20 are asked"));
+  EXPECT_TRUE(contains(refusal(view, d.asked), "room for 19 queries, the call has 20"));
   for (const std::int64_t k : {std::int64_t{0}, std::int64_t{-3}}) {
     view = good.view;
     view.k = k;

@@ -1,5 +1,5 @@
-// The int8 filter on the tensor cores (mma.sync m16n8k32, compute capability 8.0 and up): products of codes
-// that never reach memory.
+// The filter of codes on the tensor cores (mma.sync, compute capability 8.0 and up): products of int8 or half
+// codes that never reach memory.
 //
 // A block owns a tile of queries, which stays in shared memory, and streams tiles of 256 rows past it through
 // a ring of buffers filled by cp.async. Eight warps share the tile: a warp owns WM queries x WN rows in
@@ -15,6 +15,7 @@
 #include "brute_force/cuda/append.cuh"
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/mma.cuh"
+#include "brute_force/cuda/scores.cuh"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
@@ -28,9 +29,10 @@ constexpr int BN = code_tile_rows;
 struct Args {
   const std::uint8_t* codes;
   const std::int32_t* bias;
-  const float* maxima;
+  const float* largest;
   const std::uint8_t* query_codes;
   const QueryBound* bounds;
+  CodeTest test;
   std::int64_t queries;
   int chunks;
   int steps;
@@ -54,8 +56,10 @@ struct Layout {
 };
 
 // Blocks of few queries are bound by memory: two of them share a processor.
-template <int BM, int W, int slots, bool triangle>
+template <int BM, int W, int slots, bool half>
 __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args a) {
+  using S = Scores<half>;
+  using Value = typename S::Value;
   constexpr int WM = BM < 64 ? BM : 64;
   constexpr int warps_m = BM / WM;
   constexpr int warps_n = warps / warps_m;
@@ -69,7 +73,7 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
   unsigned char* const q_codes = shared;
   unsigned char* const ring_codes = shared + a.chunks * BM * W;
   auto* const ring_h = reinterpret_cast<std::int32_t*>(ring_codes + slots * L::stage_bytes);
-  auto* const thresholds = ring_h + slots * BN;
+  auto* const thresholds = reinterpret_cast<Value*>(ring_h + slots * BN);
 
   auto* const buffers = reinterpret_cast<WarpBuffer*>(thresholds + BM);
   const int tid = static_cast<int>(threadIdx.x);
@@ -94,7 +98,7 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
   if (tid < BM) {
     const QueryBound bound =
         first_query + tid < a.queries ? a.bounds[first_query + tid] : QueryBound{CUDART_INF, 0, 0};
-    thresholds[tid] = threshold<triangle>(bound, a.maxima[0], a.maxima[1]);
+    thresholds[tid] = S::limit(bound, a.test, a.largest);
   }
 
   const std::int64_t total = mine * a.chunks;
@@ -124,7 +128,7 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
 #pragma unroll
   for (int s = 0; s < slots - 1; ++s) load();
 
-  int acc[MI][NI][4];
+  Value acc[MI][NI][4];
   std::int64_t tile_index = 0;
   int chunk = 0;
   int slot = 0;
@@ -136,8 +140,8 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
       const std::int32_t* h = ring_h + slot * BN + wn;
 #pragma unroll
       for (int n = 0; n < NI; ++n) {
-        const int h0 = h[n * 8 + lane % 4 * 2];
-        const int h1 = h[n * 8 + lane % 4 * 2 + 1];
+        const Value h0 = S::bias(h[n * 8 + lane % 4 * 2]);
+        const Value h1 = S::bias(h[n * 8 + lane % 4 * 2 + 1]);
 #pragma unroll
         for (int m = 0; m < MI; ++m) {
           acc[m][n][0] = acc[m][n][2] = h0;
@@ -175,20 +179,20 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
     if (++chunk < a.chunks) continue;
     chunk = 0;
 
-    const std::int32_t* limits = thresholds + wm + lane / 4;
+    const Value* limits = thresholds + wm + lane / 4;
     unsigned found[MI];
-    int scores[MI * NI * 4];  // of what was found: in local memory, so that the code below stays short
+    Value scores[MI * NI * 4];  // of what was found: in local memory, so that the code below stays short
     unsigned some = 0;
 #pragma unroll
     for (int m = 0; m < MI; ++m) {
-      const int t0 = limits[m * 16];
-      const int t1 = limits[m * 16 + 8];
-      int largest0 = acc[m][0][0];
-      int largest1 = acc[m][0][2];
+      const Value t0 = limits[m * 16];
+      const Value t1 = limits[m * 16 + 8];
+      Value largest0 = acc[m][0][0];
+      Value largest1 = acc[m][0][2];
 #pragma unroll
       for (int n = 0; n < NI; ++n) {
-        largest0 = max(largest0, max(acc[m][n][0], acc[m][n][1]));
-        largest1 = max(largest1, max(acc[m][n][2], acc[m][n][3]));
+        largest0 = S::larger(largest0, S::larger(acc[m][n][0], acc[m][n][1]));
+        largest1 = S::larger(largest1, S::larger(acc[m][n][2], acc[m][n][3]));
       }
       found[m] = 0;
       if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
@@ -215,10 +219,11 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
           const int column = wn + i / 4 * 8 + lane % 4 * 2 + i % 2;
           const std::int64_t q = first_query + wm + m * 16 + i / 2 % 2 * 8 + lane / 4;
           const auto row = static_cast<std::uint32_t>(row_of(tile, column, a.stage.tiles));
-          const int score = (mine_here >> i & 1U) != 0 ? scores[m * NI * 4 + i] : no_row;
+          const std::int32_t score =
+              (mine_here >> i & 1U) != 0 ? S::order(scores[m * NI * 4 + i]) : S::no_score;
           if (a.all) {
             keep_in_place(a.out, a.queries, a.stage, q, blockIdx.y + tile_index * gridDim.y, column, row,
-                          score);
+                          score, S::least());
           } else {
             appender.add((mine_here >> i & 1U) != 0, q, make_candidate(score, row));
           }
@@ -232,17 +237,17 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
 }
 
 template <int BM, int W, int slots>
-void launch(const Int8Filter& f, int device, cudaStream_t stream) {
+void launch(const CodeFilter& f, int device, cudaStream_t stream) {
   const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
-  const Args args{f.rows.codes,   f.rows.bias,   f.rows.largest, f.query_codes, f.bounds, f.queries,
-                  f.shape.chunks, f.shape.steps, f.all,          f.stage,       f.out};
+  const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test,
+                  f.queries,    f.shape.chunks, f.shape.steps,  f.all,         f.stage,  f.out};
   const std::size_t bytes = Layout<BM, W, slots>::bytes(f.shape.chunks);
-  const auto kernel = f.triangle ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
+  const auto kernel = f.test.half ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
   const int resident = allow_shared(kernel, threads, bytes, device);
   const dim3 grid(static_cast<unsigned>(query_tiles),
                   choose_splits(query_tiles, f.stage.count, processors(device) * resident));
   kernel<<<grid, threads, bytes, stream>>>(args);
-  check_launch("int8 filter");
+  check_launch("filter of codes");
 }
 
 std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
@@ -252,7 +257,7 @@ std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
 }
 
 template <int W, int slots>
-void launch_tile(const Int8Filter& f, int device, cudaStream_t stream) {
+void launch_tile(const CodeFilter& f, int device, cudaStream_t stream) {
   if (f.query_tile == 128) {
     launch<128, W, slots>(f, device, stream);
   } else if (f.query_tile == 64) {
@@ -286,16 +291,17 @@ unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int process
 
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) {
   const auto limit = static_cast<std::size_t>(shared_limit(device));
+  if (queries > 64 && code_filter_sm90_fits(shape, device)) return 128;
   for (const int tile : {128, 64, 16}) {
     const bool wanted = tile == 16 || queries > tile / 2;
     if (wanted && bytes_of(tile, shape, short_ring) <= limit) return tile;
   }
-  throw DeviceError("the GPU has too little shared memory for int8 codes of this length; use --filter none");
+  throw DeviceError("the GPU has too little shared memory for codes of this length; use the filter none");
 }
 
-void run_int8_filter(const Int8Filter& f, int device, cudaStream_t stream) {
+void run_code_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   if (f.stage.count <= 0 || f.queries <= 0) return;
-  if (run_int8_filter_sm90(f, device, stream)) return;
+  if (run_code_filter_sm90(f, device, stream)) return;
   const bool room = f.query_tile > 16 &&
                     bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
   switch (f.shape.width) {

@@ -1,0 +1,499 @@
+// The filter of codes for compute capability 9.0a: warpgroup products (wgmma) over tiles that the copy engine
+// brings.
+//
+// A block owns 128 queries. One thread of the first warpgroup keeps a ring of row tiles filled by bulk
+// copies, which announce themselves on barriers in shared memory; the layout in memory is the one wgmma
+// reads, so a tile is one contiguous copy. Two warpgroups multiply 64 queries x 256 rows each and hold the
+// products in registers; while one compares its products with the thresholds, the other keeps the tensor
+// cores busy. A slot is free again when all eight warps have said so.
+//
+// Where the queries' codes leave no room for a ring they come along with the rows, chunk by chunk. That is
+// half as much again from the second-level cache, which is the bound, so two blocks are a pair (a cluster):
+// they look at the same rows, and each brings one half of every tile to both. A slot is then free when the
+// warps of both blocks have said so. (Pairs with resident queries were measured, and slower.)
+//
+// Descriptors and fragment layouts: PTX ISA, "Asynchronous warpgroup level matrix instructions".
+#include <type_traits>
+
+#include <math_constants.h>
+
+#include "brute_force/cuda/append.cuh"
+#include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/mma.cuh"
+#include "brute_force/cuda/scores.cuh"
+#include "cuda/launch.hpp"
+#include "cuda/runtime.hpp"
+
+namespace kith::cuda {
+namespace {
+
+constexpr int BM = 128;
+constexpr int BN = code_tile_rows;
+constexpr int group_threads = 128;
+constexpr int threads = 3 * group_threads;
+constexpr int most_slots = 6;
+constexpr int bias_slots = 4;
+constexpr int barrier_bytes = 256;
+static_assert((2 * most_slots + 1 + 2 * bias_slots) * 8 <= barrier_bytes);
+
+struct Args {
+  const std::uint8_t* codes;
+  const std::int32_t* bias;
+  const float* largest;
+  const std::uint8_t* query_codes;
+  const QueryBound* bounds;
+  CodeTest test;
+  std::int64_t queries;
+  int chunks;
+  int steps;
+  int slots;
+  bool all;
+  Stage stage;
+  Candidates out;
+};
+
+// What a slot holds: a chunk of a tile of rows, in a pair also of the queries.
+__host__ __device__ constexpr int slot_bytes(int width, bool pair) {
+  return BN * width + (pair ? BM * width : 0);
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+__device__ inline void init_barrier(std::uint32_t barrier, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+__device__ inline void expect_bytes(std::uint32_t barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ inline void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// At the same barrier of the other block of a pair.
+__device__ inline void arrive_there(std::uint32_t barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+__device__ inline std::uint32_t rank_in_pair() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Both blocks of a pair meet here, every thread of them.
+__device__ inline void meet() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ inline void wait(std::uint32_t barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\n"
+      "bra WAIT;\n"
+      "DONE:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+__device__ inline void copy_bulk(std::uint32_t to, const void* from, std::uint32_t bytes,
+                                 std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+// To the same place of both blocks of a pair, announced at the barrier of each.
+__device__ inline void copy_bulk_to_both(std::uint32_t to, const void* from, std::uint32_t bytes,
+                                         std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, "
+      "[%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(static_cast<unsigned short>(3))
+      : "memory");
+}
+
+// A matrix in shared memory, rows of W bytes, K-major, swizzled by W bytes.
+template <int W>
+__device__ inline std::uint64_t describe(std::uint32_t address) {
+  constexpr std::uint64_t swizzle = W == 128 ? 1 : (W == 64 ? 2 : 3);
+  return static_cast<std::uint64_t>((address & 0x3FFFFU) >> 4U) | std::uint64_t{1} << 16U |
+         static_cast<std::uint64_t>(8 * W / 16) << 32U | swizzle << 62U;
+}
+
+// clang-format off
+#define KITH_PRODUCTS \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define KITH_SUMS(kind) \
+  kind(d[0]), kind(d[1]), kind(d[2]), kind(d[3]), kind(d[4]), kind(d[5]), kind(d[6]), kind(d[7]), \
+  kind(d[8]), kind(d[9]), kind(d[10]), kind(d[11]), kind(d[12]), kind(d[13]), kind(d[14]), kind(d[15]), \
+  kind(d[16]), kind(d[17]), kind(d[18]), kind(d[19]), kind(d[20]), kind(d[21]), kind(d[22]), kind(d[23]), \
+  kind(d[24]), kind(d[25]), kind(d[26]), kind(d[27]), kind(d[28]), kind(d[29]), kind(d[30]), kind(d[31]), \
+  kind(d[32]), kind(d[33]), kind(d[34]), kind(d[35]), kind(d[36]), kind(d[37]), kind(d[38]), kind(d[39]), \
+  kind(d[40]), kind(d[41]), kind(d[42]), kind(d[43]), kind(d[44]), kind(d[45]), kind(d[46]), kind(d[47]), \
+  kind(d[48]), kind(d[49]), kind(d[50]), kind(d[51]), kind(d[52]), kind(d[53]), kind(d[54]), kind(d[55]), \
+  kind(d[56]), kind(d[57]), kind(d[58]), kind(d[59]), kind(d[60]), kind(d[61]), kind(d[62]), kind(d[63]), \
+  kind(d[64]), kind(d[65]), kind(d[66]), kind(d[67]), kind(d[68]), kind(d[69]), kind(d[70]), kind(d[71]), \
+  kind(d[72]), kind(d[73]), kind(d[74]), kind(d[75]), kind(d[76]), kind(d[77]), kind(d[78]), kind(d[79]), \
+  kind(d[80]), kind(d[81]), kind(d[82]), kind(d[83]), kind(d[84]), kind(d[85]), kind(d[86]), kind(d[87]), \
+  kind(d[88]), kind(d[89]), kind(d[90]), kind(d[91]), kind(d[92]), kind(d[93]), kind(d[94]), kind(d[95]), \
+  kind(d[96]), kind(d[97]), kind(d[98]), kind(d[99]), kind(d[100]), kind(d[101]), kind(d[102]), kind(d[103]), \
+  kind(d[104]), kind(d[105]), kind(d[106]), kind(d[107]), kind(d[108]), kind(d[109]), kind(d[110]), kind(d[111]), \
+  kind(d[112]), kind(d[113]), kind(d[114]), kind(d[115]), kind(d[116]), kind(d[117]), kind(d[118]), kind(d[119]), \
+  kind(d[120]), kind(d[121]), kind(d[122]), kind(d[123]), kind(d[124]), kind(d[125]), kind(d[126]), kind(d[127])
+// clang-format on
+
+// d = a b, or d += a b: 64 queries x 256 rows x 32 bytes of codes.
+__device__ inline void multiply(std::int32_t (&d)[128], std::uint64_t a, std::uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {" KITH_PRODUCTS
+      "}, %128, %129, p;\n"
+      "}\n"
+      : KITH_SUMS("+r")
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+__device__ inline void multiply(float (&d)[128], std::uint64_t a, std::uint64_t b, int accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" KITH_PRODUCTS
+      "}, %128, %129, p, 1, 1, 0, 0;\n"
+      "}\n"
+      : KITH_SUMS("+f")
+      : "l"(a), "l"(b), "r"(accumulate));
+}
+#undef KITH_PRODUCTS
+#undef KITH_SUMS
+
+template <int W, bool pair>
+__device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32_t ring, std::uint32_t ring_h,
+                               std::uint32_t full, std::uint32_t empty, std::uint32_t bias_full,
+                               std::uint32_t bias_empty, std::uint32_t query_barrier) {
+  // The second block of the last pair may have no queries: it takes somebody else's, and keeps nothing.
+  const std::int64_t last = (a.queries + BM - 1) / BM - 1;
+  const std::int64_t query_tile = blockIdx.x < last ? blockIdx.x : last;
+  const std::uint8_t* queries = a.query_codes + query_tile * BM * W * a.chunks;
+  if constexpr (!pair) {
+    const auto query_bytes = static_cast<std::uint32_t>(a.chunks * BM * W);
+    expect_bytes(query_barrier, query_bytes);
+    copy_bulk(q_codes, queries, query_bytes, query_barrier);
+  }
+  const auto bytes = static_cast<std::uint32_t>(slot_bytes(W, pair));
+  int slot = 0;
+  std::uint32_t parity = 1;  // the slots are free at the start
+  int turn = 0;
+  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y, ++turn) {
+    const std::int64_t tile = a.stage.tile(position);
+    const int bias_slot = turn % bias_slots;
+    wait(bias_empty + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1) ^ 1U);
+    expect_bytes(bias_full + bias_slot * 8, BN * 4);
+    copy_bulk(ring_h + bias_slot * BN * 4, a.bias + tile * BN, BN * 4, bias_full + bias_slot * 8);
+    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      wait(empty + slot * 8, parity);
+      const std::uint32_t bar = full + slot * 8;
+      const std::uint32_t to = ring + slot * bytes;
+      const std::uint8_t* from = a.codes + (tile * a.chunks + chunk) * (BN * W);
+      expect_bytes(bar, bytes);
+      if constexpr (pair) {
+        constexpr std::uint32_t part = BN * W / 2;
+        const std::uint32_t mine = rank_in_pair() * part;
+        copy_bulk_to_both(to + mine, from + mine, part, bar);
+      } else {
+        copy_bulk(to, from, BN * W, bar);
+      }
+      if constexpr (pair) copy_bulk(to + BN * W, queries + chunk * (BM * W), BM * W, bar);
+      if (++slot == a.slots) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+  }
+}
+
+template <int W, bool half, bool pair>
+__device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, std::uint32_t ring,
+                               const std::int32_t* ring_h, typename Scores<half>::Value* thresholds,
+                               std::uint32_t full, std::uint32_t empty, std::uint32_t bias_full,
+                               std::uint32_t bias_empty, std::uint32_t query_barrier, WarpBuffer* buffers) {
+  using S = Scores<half>;
+  using Value = typename S::Value;
+  const int tid = static_cast<int>(threadIdx.x) % group_threads;
+  const int warp = tid / 32;
+  const int lane = tid % 32;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * BM + group * 64;
+  if (tid < 64) {
+    const QueryBound bound = first + tid < a.queries ? a.bounds[first + tid] : QueryBound{CUDART_INF, 0, 0};
+    thresholds[tid] = S::limit(bound, a.test, a.largest);
+  }
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+  const int row = warp * 16 + lane / 4;
+  const Value t0 = thresholds[row];
+  const Value t1 = thresholds[row + 8];
+  Appender appender(buffers + warp, a.out);
+  if constexpr (!pair) wait(query_barrier, 0);
+  const int bytes = slot_bytes(W, pair);
+  int slot = 0;
+  std::uint32_t parity = 0;
+  int turn = 0;
+  Value acc[128];
+  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y, ++turn) {
+    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      wait(full + slot * 8, parity);
+      const std::uint32_t rows = ring + slot * bytes;
+      const std::uint32_t queries = pair ? rows + BN * W : q_codes + chunk * BM * W;
+      const std::uint64_t da = describe<W>(queries + group * 64 * W);
+      const std::uint64_t db = describe<W>(rows);
+      const int left = a.steps - chunk * (W / 32);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      if (left >= W / 32) {
+#pragma unroll
+        for (int s = 0; s < W / 32; ++s) multiply(acc, da + 2 * s, db + 2 * s, chunk + s > 0 ? 1 : 0);
+      } else {
+        for (int s = 0; s < left; ++s) multiply(acc, da + 2 * s, db + 2 * s, chunk + s > 0 ? 1 : 0);
+      }
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (lane == 0) {
+        arrive(empty + slot * 8);
+        if constexpr (pair) arrive_there(empty + slot * 8, rank_in_pair() ^ 1U);
+      }
+      if (++slot == a.slots) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+    const std::int64_t tile = a.stage.tile(position);
+    const int bias_slot = turn % bias_slots;
+    wait(bias_full + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1));
+    const std::int32_t* h = ring_h + bias_slot * BN + lane % 4 * 2;
+    unsigned found[4] = {};
+    Value scores[128];  // of what was found: in local memory, so that the code below stays short
+    bool some = false;  // the same in the whole warp
+#pragma unroll
+    for (int g = 0; g < 4; ++g) {  // 64 rows at once
+      Value largest0 = S::lowest();
+      Value largest1 = S::lowest();
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const int2 bias = *reinterpret_cast<const int2*>(h + g * 64 + n * 8);
+        const int i = (g * 8 + n) * 4;
+        const Value b0 = S::bias(bias.x);
+        const Value b1 = S::bias(bias.y);
+        largest0 = S::sum_or_larger(acc[i], b0, largest0);
+        largest0 = S::sum_or_larger(acc[i + 1], b1, largest0);
+        largest1 = S::sum_or_larger(acc[i + 2], b0, largest1);
+        largest1 = S::sum_or_larger(acc[i + 3], b1, largest1);
+      }
+      if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
+      some = true;
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {  // 8 rows at once
+        const int2 bias = *reinterpret_cast<const int2*>(h + g * 64 + n * 8);
+        const int i = (g * 8 + n) * 4;
+        const Value s0 = acc[i] + S::bias(bias.x);
+        const Value s1 = acc[i + 1] + S::bias(bias.y);
+        const Value s2 = acc[i + 2] + S::bias(bias.x);
+        const Value s3 = acc[i + 3] + S::bias(bias.y);
+        const unsigned hits =
+            a.all ? 15U
+                  : (s0 >= t0 ? 1U : 0U) | (s1 >= t0 ? 2U : 0U) | (s2 >= t1 ? 4U : 0U) | (s3 >= t1 ? 8U : 0U);
+        if (!__any_sync(0xffffffffU, hits != 0)) continue;
+        scores[i] = s0;
+        scores[i + 1] = s1;
+        scores[i + 2] = s2;
+        scores[i + 3] = s3;
+        found[g] |= hits << (n * 4);
+      }
+    }
+    if (some) {
+#pragma unroll 1
+      for (int g = 0; g < 4; ++g) {
+        const unsigned here = g < 2 ? (g == 0 ? found[0] : found[1]) : (g == 2 ? found[2] : found[3]);
+#pragma unroll 1
+        for (unsigned left = __reduce_or_sync(0xffffffffU, here); left != 0; left &= left - 1) {
+          const int i = __ffs(static_cast<int>(left)) - 1;
+          const bool hit = (here >> i & 1U) != 0;
+          const std::int32_t score = hit ? S::order(scores[g * 32 + i]) : S::no_score;
+          const int column = g * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+          const std::int64_t q = first + row + i / 2 % 2 * 8;
+          const auto id = static_cast<std::uint32_t>(row_of(tile, column, a.stage.tiles));
+          if (a.all) {
+            keep_in_place(a.out, a.queries, a.stage, q, position, column, id, score, S::least());
+          } else {
+            appender.add(hit, q, make_candidate(score, id));
+          }
+        }
+      }
+    }
+    __syncwarp();
+    if (lane == 0) arrive(bias_empty + bias_slot * 8);
+  }
+  appender.flush();
+}
+
+#endif
+
+template <int W, bool half, bool pair>
+__global__ void __launch_bounds__(threads, 1) filter_kernel(const __grid_constant__ Args a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char raw[];
+  // Swizzled tiles want 1024-byte boundaries.
+  const std::uint32_t start = (shared_address(raw) + 1023U) & ~1023U;
+  unsigned char* const base = raw + (start - shared_address(raw));
+  const std::uint32_t q_codes = start;
+  const std::uint32_t ring = q_codes + (pair ? 0U : static_cast<std::uint32_t>(a.chunks * BM * W));
+  const std::uint32_t ring_h = ring + static_cast<std::uint32_t>(a.slots * slot_bytes(W, pair));
+  const std::uint32_t barriers = ring_h + static_cast<std::uint32_t>(bias_slots * BN * 4);
+  const std::uint32_t full = barriers;
+  const std::uint32_t empty = barriers + most_slots * 8;
+  const std::uint32_t query_barrier = barriers + 2 * most_slots * 8;
+  const std::uint32_t bias_full = query_barrier + 8;
+  const std::uint32_t bias_empty = bias_full + bias_slots * 8;
+  using Value = typename Scores<half>::Value;
+  auto* const thresholds = reinterpret_cast<Value*>(base + (barriers - start) + barrier_bytes);
+  auto* const buffers = reinterpret_cast<WarpBuffer*>(thresholds + 2 * 64);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < a.slots; ++s) {
+      init_barrier(full + s * 8, 1);
+      init_barrier(empty + s * 8, pair ? 16 : 8);
+    }
+    for (int s = 0; s < bias_slots; ++s) {
+      init_barrier(bias_full + s * 8, 1);
+      init_barrier(bias_empty + s * 8, 8);
+    }
+    init_barrier(query_barrier, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  if constexpr (pair) {
+    meet();
+  } else {
+    __syncthreads();
+  }
+  const int group = static_cast<int>(threadIdx.x) / group_threads;
+  if (group == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x == 0)
+      produce<W, pair>(a, q_codes, ring, ring_h, full, empty, bias_full, bias_empty, query_barrier);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    consume<W, half, pair>(a, group - 1, q_codes, ring,
+                           reinterpret_cast<const std::int32_t*>(base + (ring_h - start)),
+                           thresholds + (group - 1) * 64, full, empty, bias_full, bias_empty, query_barrier,
+                           buffers + (group - 1) * 4);
+  }
+  // A block that is done may still be told that a slot is free.
+  if constexpr (pair) meet();
+#endif
+}
+
+std::size_t bytes_of(int chunks, int width, int slots, bool resident) {
+  return 1024U + (resident ? static_cast<std::size_t>(chunks) * BM * width : 0U) +
+         static_cast<std::size_t>(slots * slot_bytes(width, !resident)) + bias_slots * BN * 4U +
+         barrier_bytes + 2U * 64U * 4U + 8U * sizeof(WarpBuffer);
+}
+
+// How a filter is cut: as many slots as there is room for, and pairs where queries are not resident.
+struct Cut {
+  bool resident = true;
+  int slots = 0;
+};
+constexpr int least_slots = 2;
+
+Cut cut_of(const CodeShape& shape, std::size_t shared) {
+  const auto slots = [&](bool resident) {
+    int n = most_slots;
+    while (n > 0 && bytes_of(shape.chunks, shape.width, n, resident) > shared) --n;
+    return n;
+  };
+  const Cut cut{true, slots(true)};
+  if (cut.slots >= least_slots || shape.width != 128) return cut;
+  return {false, slots(false)};
+}
+
+template <int W, bool half, bool pair>
+bool launch(const CodeFilter& f, const Cut& cut, int device, cudaStream_t stream) {
+  const auto kernel = filter_kernel<W, half, pair>;
+  const std::size_t bytes = bytes_of(f.shape.chunks, W, cut.slots, !pair);
+  allow_shared(kernel, threads, bytes, device);
+  const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
+  const std::int64_t blocks = pair ? (query_tiles + 1) / 2 * 2 : query_tiles;
+  const Args args{f.rows.codes,   f.rows.bias,   f.rows.largest, f.query_codes, f.bounds, f.test, f.queries,
+                  f.shape.chunks, f.shape.steps, cut.slots,      f.all,         f.stage,  f.out};
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(blocks), choose_splits(blocks, f.stage.count, processors(device)));
+  config.blockDim = threads;
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {2, 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = pair ? 1 : 0;
+  KITH_CUDA(cudaLaunchKernelEx(&config, kernel, args));
+  return true;
+}
+
+template <int W, bool half>
+bool launch_cut(const CodeFilter& f, int device, cudaStream_t stream) {
+  const Cut cut = cut_of(f.shape, static_cast<std::size_t>(shared_limit(device)));
+  if (cut.slots < least_slots) return false;
+  if constexpr (W == 128) {
+    if (!cut.resident) return launch<W, half, true>(f, cut, device, stream);
+  }
+  return launch<W, half, false>(f, cut, device, stream);
+}
+
+// Compiled for this chip, not by the driver from the instructions of an older one.
+bool is_native(int device) {
+  if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) != 9 ||
+      device_attribute(cudaDevAttrComputeCapabilityMinor, device) != 0) {
+    return false;
+  }
+  static const bool native = [] {
+    cudaFuncAttributes attributes{};
+    KITH_CUDA(cudaFuncGetAttributes(&attributes, filter_kernel<128, false, false>));
+    return attributes.binaryVersion == 90 && attributes.ptxVersion == 90;
+  }();
+  return native;
+}
+
+}  // namespace
+
+bool code_filter_sm90_fits(const CodeShape& shape, int device) {
+  return is_native(device) &&
+         cut_of(shape, static_cast<std::size_t>(shared_limit(device))).slots >= least_slots;
+}
+
+bool run_code_filter_sm90(const CodeFilter& f, int device, cudaStream_t stream) {
+  if (f.query_tile != BM || !is_native(device)) return false;
+  const auto run = [&]<int W>(std::integral_constant<int, W> /*width*/) {
+    return f.test.half ? launch_cut<W, true>(f, device, stream) : launch_cut<W, false>(f, device, stream);
+  };
+  switch (f.shape.width) {
+    case 32: return run(std::integral_constant<int, 32>{});
+    case 64: return run(std::integral_constant<int, 64>{});
+    default: return run(std::integral_constant<int, 128>{});
+  }
+}
+
+}  // namespace kith::cuda

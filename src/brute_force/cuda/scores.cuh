@@ -1,0 +1,47 @@
+// What the kernels over codes compare: integers for int8 codes, floats for halves.
+#pragma once
+
+#include <cstdint>
+
+#include "brute_force/cuda/bound.cuh"
+
+namespace kith::cuda {
+
+template <bool half>
+struct Scores;
+
+template <>
+struct Scores<false> {
+  using Value = std::int32_t;
+  static constexpr std::int32_t no_score = no_row;
+  __device__ static Value bias(std::int32_t bits) { return bits; }
+  __device__ static Value lowest() { return -2147483647; }
+  __device__ static Value larger(Value a, Value b) { return max(a, b); }
+  __device__ static Value sum_or_larger(Value product, Value bias, Value largest) {
+    return __viaddmax_s32(product, bias, largest);
+  }
+  __device__ static Value limit(const QueryBound& bound, const CodeTest& test, const float* largest) {
+    return threshold(bound, test, largest);
+  }
+  __device__ static std::int32_t order(Value score) { return score; }
+  __device__ static std::int32_t least() { return keep_all; }
+};
+
+template <>
+struct Scores<true> {
+  using Value = float;
+  static constexpr std::int32_t no_score = -2147483647;
+  __device__ static Value bias(std::int32_t bits) { return __int_as_float(bits); }
+  __device__ static Value lowest() { return -CUDART_INF_F; }
+  __device__ static Value larger(Value a, Value b) { return fmaxf(a, b); }
+  __device__ static Value sum_or_larger(Value product, Value bias, Value largest) {
+    return fmaxf(__fadd_rn(product, bias), largest);
+  }
+  __device__ static Value limit(const QueryBound& bound, const CodeTest& test, const float* largest) {
+    return half_threshold(bound, test, largest);
+  }
+  __device__ static std::int32_t order(Value score) { return ordered(score); }
+  __device__ static std::int32_t least() { return ordered(keep_all_halves); }
+};
+
+}  // namespace kith::cuda
