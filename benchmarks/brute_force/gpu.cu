@@ -3,8 +3,10 @@
 // queries.
 //   gpu_search [--repeat N] [--devices cuda:0,1] [--filter F] [--json FILE] [CASE...]   CASE:
 //   d,queries,rows,k[,dtype]
+//   --data BASE QUERIES K   rows and queries from files, as another case
 //   --host            rows and queries in pageable host memory, one-shot searches, all copies included
 //   --memory-limit N  MiB of GPU memory; rows then stay in host memory
+// Ends with status 1 where a cell is wrong.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -65,6 +67,14 @@ struct Rows {
     view = kith::DatasetView(data, dtype, rows, dim, dim);
     view.space = kith::MemorySpace::cuda;
   }
+  explicit Rows(const kith::DatasetView& from) {
+    const auto bytes = static_cast<std::size_t>(from.rows * from.dim) * kith::size_of(from.dtype);
+    check(cudaMalloc(&data, bytes));
+    check(cudaMemcpy(data, from.data, bytes, cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
+    view = kith::DatasetView(data, from.dtype, from.rows, from.dim, from.dim);
+    view.space = kith::MemorySpace::cuda;
+  }
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
   ~Rows() { (void)cudaFree(data); }
@@ -101,7 +111,14 @@ struct Answer {
 struct Case {
   std::int64_t dim, queries, rows, k;
   kith::Dtype dtype = kith::Dtype::f32;
+  std::string base_file, queries_file;  // empty: uniform, made here
 };
+
+Rows rows_of(const Case& c, bool queries) {
+  const std::string& file = queries ? c.queries_file : c.base_file;
+  if (!file.empty()) return Rows(kith::read_dataset(file).view());
+  return queries ? Rows(c.queries, c.dim, c.dtype, 0x76543210) : Rows(c.rows, c.dim, c.dtype, 0x1234567);
+}
 
 // Cells of the first `some` queries that differ from an unfiltered search.
 std::int64_t wrong_cells(const kith::DatasetView& data, const kith::DatasetView& queries,
@@ -141,6 +158,17 @@ int main(int argc, char** argv) {
       devices = argv[++i];
     } else if (text == "--json" && i + 1 < argc) {
       json = argv[++i];
+    } else if (text == "--data" && i + 3 < argc) {
+      Case c{};
+      c.base_file = argv[++i];
+      c.queries_file = argv[++i];
+      c.k = std::atoll(argv[++i]);
+      const kith::Dataset base = kith::read_dataset(c.base_file);
+      c.dim = base.view().dim;
+      c.rows = base.view().rows;
+      c.dtype = base.view().dtype;
+      c.queries = kith::read_dataset(c.queries_file).view().rows;
+      cases.push_back(c);
     } else if (text == "--host") {
       host = true;
     } else if (text == "--memory-limit" && i + 1 < argc) {
@@ -177,9 +205,10 @@ int main(int argc, char** argv) {
   std::printf("%5s %6s %9s %5s %5s | %9s %9s %9s | %10s %8s %10s %4s %9s %5s\n", "d", "q", "n", "k", "dtype",
               "median ms", "min ms", "max ms", "QPS", "TFLOP/s", "cand/q", "fall", "build ms", "wrong");
   bool first = true;
+  std::vector<std::string> failures;
   for (const Case& c : cases) {
-    const Rows rows(c.rows, c.dim, c.dtype, 0x1234567);
-    const Rows queries(c.queries, c.dim, c.dtype, 0x76543210);
+    const Rows rows = rows_of(c, false);
+    const Rows queries = rows_of(c, true);
     const bool from_host = host || memory_mib > 0;
     const std::unique_ptr<HostRows> host_rows = from_host ? std::make_unique<HostRows>(rows) : nullptr;
     const std::unique_ptr<HostRows> host_queries = from_host ? std::make_unique<HostRows>(queries) : nullptr;
@@ -209,6 +238,12 @@ int main(int argc, char** argv) {
     const double median = times[times.size() / 2];
     const double pairs = static_cast<double>(c.queries) * static_cast<double>(c.rows);
     const std::int64_t wrong = wrong_cells(rows.view, queries.view, answer, 16, execution);
+    if (wrong > 0) {
+      failures.push_back(std::to_string(c.dim) + "," + std::to_string(c.queries) + "," +
+                         std::to_string(c.rows) + "," + std::to_string(c.k) + "," +
+                         std::string(kith::name(c.dtype)) + ": " + std::to_string(wrong) +
+                         " cells are wrong");
+    }
     std::printf(
         "%5lld %6lld %9lld %5lld %5s | %9.4f %9.4f %9.4f | %10.0f %8.1f %10.1f %4lld %9.2f %5lld  %s\n",
         static_cast<long long>(c.dim), static_cast<long long>(c.queries), static_cast<long long>(c.rows),
@@ -216,7 +251,8 @@ int main(int argc, char** argv) {
         times.back(), static_cast<double>(c.queries) / median * 1e3,
         pairs * 2 * static_cast<double>(c.dim) / median / 1e9,
         static_cast<double>(s.candidates) / static_cast<double>(c.queries),
-        static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong), s.filter.c_str());
+        static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong),
+        (s.filter + (c.base_file.empty() ? "" : " " + c.base_file)).c_str());
     std::fflush(stdout);
     if (out.is_open()) {
       out << (first ? "\n" : ",\n") << "  {\"dim\": " << c.dim << ", \"queries\": " << c.queries
@@ -231,5 +267,6 @@ int main(int argc, char** argv) {
     }
   }
   if (out.is_open()) out << "\n]\n";
-  return 0;
+  for (const std::string& failure : failures) std::fprintf(stderr, "gpu_search: %s\n", failure.c_str());
+  return failures.empty() ? 0 : 1;
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks.cases import CASES
 
 from .gpu import render_gpu
+from .sweep import render_sweep
 from .text import duration, figure, mebibytes, table
 from .trees import render_trees
 from .trees_gpu import render_trees_gpu
@@ -115,7 +116,7 @@ def render(results=RESULTS):
             parts.append(render_case(name, json.loads(path.read_text())))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
-    makers = {"trees": render_trees, "gpu": render_gpu, "trees_gpu": render_trees_gpu}
+    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "trees_gpu": render_trees_gpu}
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]
