@@ -1,9 +1,11 @@
-// Threads of a call: a TBB arena of the asked-for width, with cancellation and progress.
+// Threads of a call: a TBB arena of the asked-for width, with cancellation and progress. In a forked process,
+// where TBB cannot run, threads of our own.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -15,23 +17,56 @@
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include "core/fork.hpp"
+#include "core/own_threads.hpp"
 #include "kith/error.hpp"
 #include "kith/execution.hpp"
 
 namespace kith {
 
+/// Whether the caller wants to stop: asks Execution::cancelled from one thread at a time, and tells all.
+class StopRequest {
+ public:
+  explicit StopRequest(const Execution& execution) : cancelled_(execution.cancelled) {}
+
+  /// @throws Cancelled when the caller asked to stop
+  void check() {
+    if (!cancelled_) return;
+    if (!stop_.load(std::memory_order_relaxed) && !asking_.exchange(true, std::memory_order_acquire)) {
+      const Asking done{asking_};
+      if (cancelled_()) stop_.store(true, std::memory_order_relaxed);
+    }
+    if (stop_.load(std::memory_order_relaxed)) {
+      throw Cancelled("stopped because the caller asked to; nothing was produced");
+    }
+  }
+
+ private:
+  struct Asking {
+    std::atomic<bool>& flag;
+    explicit Asking(std::atomic<bool>& held) : flag(held) {}
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+    ~Asking() { flag.store(false, std::memory_order_release); }
+  };
+  const std::function<bool()>& cancelled_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> asking_{false};
+};
+
 /// Counts finished work, passes it on to the caller's callback one call at a time, and polls for cancel.
 class ProgressCounter {
  public:
   ProgressCounter(const Execution& execution, const char* stage, std::int64_t total)
-      : execution_(execution), stage_(stage), total_(total) {}
+      : execution_(execution), stop_(execution), stage_(stage), total_(total) {}
+
+  /// Between two advances, where there is much to do for a unit. @throws Cancelled
+  void check() { stop_.check(); }
 
   /// Adds finished units. @throws Cancelled when the caller asked to stop
   void advance(std::int64_t units) {
     const std::int64_t done = done_.fetch_add(units, std::memory_order_relaxed) + units;
-    if (execution_.cancelled && execution_.cancelled()) {
-      throw Cancelled("stopped because the caller asked to; nothing was produced");
-    }
+    stop_.check();
     if (execution_.progress) {
       const std::unique_lock lock(mutex_, std::try_to_lock);
       if (lock.owns_lock() && done > reported_ && done < total_) {
@@ -48,6 +83,7 @@ class ProgressCounter {
 
  private:
   const Execution& execution_;
+  StopRequest stop_;
   const char* stage_;
   std::int64_t total_;
   std::int64_t reported_ = 0;
@@ -91,14 +127,15 @@ class WideArena {
       if (largest > 0) limit.emplace(tbb::global_control::max_allowed_parallelism, largest);
     }
   };
+  // Never destroyed: a process that was forked while it was in use must leave TBB alone at its end, too.
   static State& state() {
-    static State state;
+    static State& state = *new State;
     return state;
   }
   std::size_t threads_;
 };
 
-/// Runs body() where TBB may use `threads` threads.
+/// Runs body() where TBB may use `threads` threads; not in a forked process.
 template <class Body>
 void in_arena(int threads, const Body& body) {
   tbb::task_arena arena(threads);
@@ -150,6 +187,10 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }
+  if (forked()) {
+    own_threads::run(threads, count, body);
+    return;
+  }
   SharedWork work;
   in_arena(threads, [&] {
     tbb::parallel_for(
@@ -159,6 +200,17 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
           for (std::int64_t i = range.begin(); i != range.end(); ++i) body(i);
         },
         tbb::simple_partitioner());
+  });
+}
+
+/// The same for work without a counter: the caller is asked to stop before each of them.
+/// @throws Cancelled
+template <class Body>
+void parallel_for(const Execution& execution, std::int64_t count, const Body& body) {
+  StopRequest stop(execution);
+  parallel_for(resolve_threads(execution), count, [&](std::int64_t i) {
+    stop.check();
+    body(i);
   });
 }
 
