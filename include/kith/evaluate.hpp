@@ -2,6 +2,8 @@
 /// Quality figures of an approximate answer against the truth.
 #pragma once
 
+#include <functional>
+
 #include "kith/neighbors.hpp"
 
 namespace kith {
@@ -18,7 +20,9 @@ struct Evaluation {
 
 /// recall@k and distance ratio of `result` against `truth`, both cut to the first k columns.
 /// @param k 0: the smaller of the two
+/// @param cancelled polled; true stops with Cancelled
 /// @throws InvalidArgument when the query counts differ or k is above either
-Evaluation evaluate(const Neighbors& result, const Neighbors& truth, std::int64_t k = 0);
+Evaluation evaluate(const Neighbors& result, const Neighbors& truth, std::int64_t k = 0,
+                    const std::function<bool()>& cancelled = {});
 
 }  // namespace kith

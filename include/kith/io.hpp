@@ -51,6 +51,7 @@ struct ReadOptions {
   std::string member;                ///< HDF5 dataset; default "train"; refused for other formats
   std::int64_t first_row = 0;        ///< skip this many rows; at most as many as there are
   std::int64_t max_rows = -1;        ///< read at most this many; -1: all
+  std::function<bool()> cancelled;   ///< polled; true stops with Cancelled
 };
 
 /// Vectors or points of a file. Files whose rows lie as Kith needs them are memory-mapped, others read.
@@ -63,8 +64,9 @@ struct WriteOptions {
   std::function<bool()> cancelled;   ///< polled; true stops with Cancelled, and no file appears
 };
 
-/// Writes the whole file or nothing (temporary file, fsync, rename). A dtype the format cannot hold is
-/// refused, never converted silently.
+/// Writes the whole file or nothing (temporary file, fsync, rename). Devices, pipes and descriptors of this
+/// process (/dev/stdout, /dev/fd/3) are written as they are, from where they stand. A dtype the format cannot
+/// hold is refused, never converted silently.
 /// @throws IoError, InvalidArgument
 void write_dataset(const std::filesystem::path& path, const DatasetView& data,
                    const WriteOptions& options = {});
@@ -113,7 +115,10 @@ std::vector<std::filesystem::path> write_neighbors(const std::filesystem::path& 
 
 /// Reads any of those, and ground-truth files of other tools (ivecs, ibin, HDF5, npy of int32 or int64).
 /// Distances are NaN-filled float where the file has none.
-Neighbors read_neighbors(const std::filesystem::path& path);
+/// @param format default: guess_format
+/// @param cancelled polled; true stops with Cancelled
+Neighbors read_neighbors(const std::filesystem::path& path, std::optional<FileFormat> format = {},
+                         const std::function<bool()>& cancelled = {});
 
 /// What a file holds, from its header.
 struct FileInfo {
@@ -122,11 +127,13 @@ struct FileInfo {
   std::int64_t rows = 0;
   std::int64_t dim = 0;
   std::uint64_t bytes = 0;  ///< size of the file
-  /// More that the header says, in order ("version", "1.2"), ("scale", "0.01 0.01 0.01"), ...
+  /// More that the header says, in order ("version", "1.2"), ("scale", "0.01 0.01 0.01"), ...; last, under
+  /// "contradiction", what the file says of itself and is not, where it can be read all the same.
   std::vector<std::pair<std::string, std::string>> details;
 };
 
+/// @param format default: guess_format
 /// @throws IoError
-FileInfo inspect(const std::filesystem::path& path);
+FileInfo inspect(const std::filesystem::path& path, std::optional<FileFormat> format = {});
 
 }  // namespace kith

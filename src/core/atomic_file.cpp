@@ -1,16 +1,20 @@
 // Temporary file, fsync, rename.
 #include "core/atomic_file.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/stream.hpp"
 #include "kith/error.hpp"
 
 namespace kith {
@@ -18,8 +22,17 @@ namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
 
+// What is written goes to the disk while more is made: fsync at the end, which nothing can interrupt, then
+// has little left to wait for.
+constexpr std::uint64_t bytes_under_way = std::uint64_t{8} << 20U;
+
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what, int reason) {
-  throw IoError(fmt::format("cannot {} '{}': {}", what, path.string(), std::strerror(reason)));
+  std::string remedy;
+  rlimit limit{};
+  if (reason == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    remedy = fmt::format("; files may have {} bytes here (ulimit -f), raise that", limit.rlim_cur);
+  }
+  throw IoError(fmt::format("cannot {} '{}': {}{}", what, path.string(), std::strerror(reason), remedy));
 }
 
 }  // namespace
@@ -31,11 +44,9 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
   if (path_.empty() || std::filesystem::is_directory(path_, ignored)) {
     throw IoError(fmt::format("cannot write '{}': it is a folder; name a file", path_.string()));
   }
-  // A rename would replace a device or a pipe by a file: these are written directly.
-  const auto status = std::filesystem::status(path_, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd_ < 0) fail(path_, "write", errno);
+  // A rename would replace a device or a pipe by a file, and what others have written to a descriptor.
+  if (is_stream(path_)) {
+    fd_ = open_stream(path_, cancelled_);
     buffer_.reserve(buffer_bytes);
     return;
   }
@@ -45,6 +56,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
   }
   temporary_ = path_;
   temporary_ += fmt::format(".{}.{}.tmp", ::getpid(), serial++);
+  note_ = TemporaryFileNote(temporary_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(path_, "write", errno);
   buffer_.reserve(buffer_bytes);
@@ -53,9 +65,11 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, {})),
+      note_(std::move(other.note_)),
       cancelled_(std::move(other.cancelled_)),
       buffer_(std::move(other.buffer_)),
       written_(other.written_),
+      flushed_(other.flushed_),
       fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile::~AtomicFile() {
@@ -63,18 +77,40 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::flush() {
+void AtomicFile::stop_if_cancelled() const {
   if (cancelled_ && cancelled_()) throw Cancelled("writing '" + path_.string() + "' was cancelled");
+}
+
+void AtomicFile::flush() {
+  stop_if_cancelled();
   std::size_t done = 0;
   while (done < buffer_.size()) {
+    // Whoever reads a pipe may take any time over it.
+    if (temporary_.empty() && !wait_writable(fd_)) {
+      stop_if_cancelled();
+      continue;
+    }
     const ssize_t count = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
     if (count < 0) {
       if (errno == EINTR) continue;
       fail(path_, "write", errno);
     }
     done += static_cast<std::size_t>(count);
+    if (temporary_.empty()) stop_if_cancelled();  // a signal may have cut the call short
   }
+  flushed_ += buffer_.size();
   buffer_.clear();
+#ifdef SYNC_FILE_RANGE_WRITE
+  if (temporary_.empty() || flushed_ % bytes_under_way != 0) return;
+  // Failures do not matter here: fsync will tell.
+  const auto end = static_cast<off_t>(flushed_);
+  constexpr auto part = static_cast<off_t>(bytes_under_way);
+  (void)::sync_file_range(fd_, end - part, part, SYNC_FILE_RANGE_WRITE);
+  if (end >= 2 * part) {
+    (void)::sync_file_range(fd_, end - 2 * part, part,
+                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  }
+#endif
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
@@ -102,11 +138,13 @@ void AtomicFile::commit() {
   if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "write", errno);
   temporary_.clear();
+  note_ = {};
 }
 
 void commit_all(std::vector<AtomicFile>& files) {
   // Everything that can fail for want of space comes before the first rename.
   for (AtomicFile& file : files) file.finish();
+  const RenamingTogether together;
   for (AtomicFile& file : files) file.commit();
 }
 

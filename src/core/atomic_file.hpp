@@ -9,10 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/temporary_files.hpp"
+
 namespace kith {
 
-/// Writes into "<path>.<pid>.tmp" beside the target; commit() puts it in place, destruction without
-/// commit removes it. A target that is a device or a pipe is written directly.
+/// Writes into "<path>.<pid>.<number>.tmp" beside the target; commit() puts it in place, destruction without
+/// commit removes it. A target that is a stream (stream.hpp: a device, a pipe, /dev/stdout) is written
+/// directly, from where it stands.
 /// Move-only.
 class AtomicFile {
  public:
@@ -31,7 +34,7 @@ class AtomicFile {
   std::uint64_t size() const noexcept { return written_; }
 
   /// The temporary file, for libraries that write by name (HDF5); do not mix with write(). Empty where
-  /// the target is a device or a pipe.
+  /// the target is a stream.
   const std::filesystem::path& temporary() const noexcept { return temporary_; }
 
   /// Flushes, syncs and renames. @throws IoError; the target is then untouched
@@ -42,11 +45,14 @@ class AtomicFile {
 
  private:
   void flush();
+  void stop_if_cancelled() const;
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  TemporaryFileNote note_;
   std::function<bool()> cancelled_;
   std::vector<char> buffer_;
   std::uint64_t written_ = 0;
+  std::uint64_t flushed_ = 0;
   int fd_ = -1;
 };
 

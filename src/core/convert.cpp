@@ -60,8 +60,8 @@ template <class To>
                     value, target));
   }
   throw InvalidArgument(fmt::format(
-      "row {} column {} is {}, which {} cannot hold exactly; use a wider element type, or ask for "
-      "rounding",
+      "row {} column {} is {}, which {} cannot hold exactly; use a wider element type, or round to "
+      "nearest",
       row, column, value, target));
 }
 

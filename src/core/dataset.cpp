@@ -9,6 +9,7 @@
 
 #include "core/int128.hpp"
 #include "core/mapped_file.hpp"
+#include "core/plural.hpp"
 #include "kith/error.hpp"
 
 namespace kith {
@@ -43,7 +44,7 @@ void validate(const DatasetView& view, const char* what) {
   extent_bytes(view.dtype, view.rows, view.dim, view.row_stride, what);
   if (view.data == nullptr && view.rows > 0) {
     throw InvalidArgument(
-        fmt::format("{}: the data pointer is null though there are {} rows", what, view.rows));
+        fmt::format("{}: the data pointer is null, but there should be {}", what, plural(view.rows, "row")));
   }
 }
 
@@ -55,16 +56,16 @@ Dataset Dataset::allocate(Dtype dtype, std::int64_t rows, std::int64_t dim) {
   }
   const std::uint64_t bytes = extent_bytes(dtype, rows, dim, dim, "dataset");
   constexpr std::uint64_t alignment = 64;
-  const std::uint64_t rounded = (bytes / alignment + 1) * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded);
+  // Zeros that the system gives: memory is taken when it is written.
+  void* memory = std::calloc(bytes + alignment, 1);
   if (memory == nullptr) {
     throw OutOfMemory(
-        fmt::format("no memory for {} rows of dimension {} ({} bytes); read fewer rows or "
+        fmt::format("no memory for {} of dimension {} ({} bytes); read fewer rows or "
                     "memory-map the file",
-                    rows, dim, bytes));
+                    plural(rows, "row"), dim, bytes));
   }
-  std::memset(memory, 0, rounded);
-  view.data = memory;
+  view.data = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory) + alignment - 1) / alignment *
+                                      alignment);  // NOLINT(performance-no-int-to-ptr)
   Dataset result;
   result.view_ = view;
   result.keep_alive_ =
@@ -98,9 +99,9 @@ Dataset Dataset::map(const std::filesystem::path& path, std::uint64_t offset, Dt
   if (rows > 0) validate(view, "file");
   const std::uint64_t bytes = extent_bytes(dtype, rows, dim, row_stride, "file");
   if (offset > file->size() || bytes > file->size() - offset) {
-    throw IoError(fmt::format(
-        "'{}' is truncated: {} rows of dimension {} need {} bytes from offset {}, the file has {}",
-        path.string(), rows, dim, bytes, offset, file->size()));
+    throw IoError(
+        fmt::format("'{}' is truncated: for {} of dimension {} it needs {} bytes from offset {}, it has {}",
+                    path.string(), plural(rows, "row"), dim, bytes, offset, file->size()));
   }
   view.data = file->bytes().data() + offset;
   return adopt(view, std::move(file));

@@ -13,7 +13,7 @@
 
 namespace kith {
 
-/// `count` values. @throws std::bad_alloc, std::length_error
+/// `count` values. @throws Cancelled, std::bad_alloc, std::length_error
 template <class T>
 std::vector<T> large_vector(std::int64_t count, const Execution& execution, T value = T{}) {
   constexpr std::uintptr_t huge_page = std::uintptr_t{2} << 20U;
@@ -31,14 +31,19 @@ std::vector<T> large_vector(std::int64_t count, const Execution& execution, T va
     advise(begin, end, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_WRITE  // Linux 5.14: all threads get the pages, the vector then finds them there
     constexpr std::uintptr_t part = 8 * huge_page;
-    parallel_for(resolve_threads(execution), static_cast<std::int64_t>((end - begin + part - 1) / part),
-                 [&](std::int64_t i) {
-                   const std::uintptr_t from = begin + static_cast<std::uintptr_t>(i) * part;
-                   advise(from, std::min(from + part, end), MADV_POPULATE_WRITE);
-                 });
+    parallel_for(execution, static_cast<std::int64_t>((end - begin + part - 1) / part), [&](std::int64_t i) {
+      const std::uintptr_t from = begin + static_cast<std::uintptr_t>(i) * part;
+      advise(from, std::min(from + part, end), MADV_POPULATE_WRITE);
+    });
 #endif
   }
-  values.assign(static_cast<std::size_t>(count), value);
+  constexpr std::int64_t piece = std::int64_t{32} << 20U;  // some milliseconds
+  StopRequest stop(execution);
+  for (std::int64_t size = 0; size < count;) {
+    size = std::min(count, size + piece / static_cast<std::int64_t>(sizeof(T)));
+    values.resize(static_cast<std::size_t>(size), value);
+    stop.check();
+  }
   return values;
 }
 

@@ -66,11 +66,11 @@ class SortFromTop {
   using Item = Keyed<Key, Value>;
 
  public:
-  static void sort(AlignedBuffer<Item>& items, int threads) {
+  static void sort(AlignedBuffer<Item>& items, int threads, const Execution& execution) {
     const std::int64_t count = items.size();
     if (count < 2) return;
     AlignedBuffer<Item> other(count);
-    SortFromTop(items.data(), other.data(), threads).run(count);
+    SortFromTop(items.data(), other.data(), threads, execution).run(count);
   }
 
  private:
@@ -85,7 +85,8 @@ class SortFromTop {
     bool moved;  // lies in other_
   };
 
-  SortFromTop(Item* items, Item* other, int threads) : items_(items), other_(other), threads_(threads) {}
+  SortFromTop(Item* items, Item* other, int threads, const Execution& execution)
+      : items_(items), other_(other), threads_(threads), stop_(execution) {}
 
   // Large parts are dealt out by all threads together, what they come to by one thread each.
   void run(std::int64_t count) {
@@ -103,6 +104,7 @@ class SortFromTop {
     }
     std::sort(jobs.begin(), jobs.end(), [](const Part& a, const Part& b) { return a.count > b.count; });
     parallel_for(threads_, static_cast<std::int64_t>(jobs.size()), [&](std::int64_t j) {
+      stop_.check();
       const Part& part = jobs[static_cast<std::size_t>(j)];
       Item* items = items_ + part.begin;
       Item* other = other_ + part.begin;
@@ -130,6 +132,7 @@ class SortFromTop {
   }
 
   void deal(const Part& part, std::vector<Part>& parts) {
+    stop_.check();
     const Item* from = (part.moved ? other_ : items_) + part.begin;
     Item* to = (part.moved ? items_ : other_) + part.begin;
     const std::int64_t blocks = 4 * threads_;
@@ -165,11 +168,15 @@ class SortFromTop {
   }
 
   // Sorts `from`; the result lies there if `stays`, else in `to`.
-  static void sort_part(Item* from, Item* to, std::int64_t count, bool stays) {
+  void sort_part(Item* from, Item* to, std::int64_t count, bool stays) {
     if (count <= few) {
       insert(from, stays ? from : to, count);
       return;
     }
+    const auto pause = [&] {
+      if (count > own_part) stop_.check();
+    };
+    pause();
     // About eight a value.
     const int wanted = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count))) - 3;
     const Digit digit = digit_of(differing(from, count), std::min(most_bits, wanted));
@@ -179,8 +186,10 @@ class SortFromTop {
     }
     Counts ends;
     std::fill_n(ends.begin(), digit.values + 1, 0);
+    pause();
     for (std::int64_t i = 0; i < count; ++i) ++ends[digit.of(from[i]) + 1];
     for (std::size_t d = 0; d < digit.values; ++d) ends[d + 1] += ends[d];
+    pause();
     for (std::int64_t i = 0; i < count; ++i) to[ends[digit.of(from[i])]++] = from[i];  // begins become ends
     std::int64_t begin = 0;
     for (std::size_t d = 0; d < digit.values; ++d) {
@@ -202,12 +211,13 @@ class SortFromTop {
   Item* items_;
   Item* other_;
   int threads_;
+  StopRequest stop_;
 };
 
-/// As SortFromTop says.
+/// As SortFromTop says. @throws Cancelled when `execution` asks to stop
 template <class Key, class Value>
-void sort_from_top(AlignedBuffer<Keyed<Key, Value>>& items, int threads) {
-  SortFromTop<Key, Value>::sort(items, threads);
+void sort_from_top(AlignedBuffer<Keyed<Key, Value>>& items, int threads, const Execution& execution = {}) {
+  SortFromTop<Key, Value>::sort(items, threads, execution);
 }
 
 }  // namespace kith

@@ -1,8 +1,12 @@
 #include "core/search_checks.hpp"
+#include "core/plural.hpp"
 
 #include <limits>
 
 #include <fmt/format.h>
+
+#include "cuda/devices.hpp"
+#include "cuda/fork.hpp"
 
 namespace kith {
 
@@ -15,13 +19,14 @@ Device::Kind kind_of_devices(const Execution& execution) {
           "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
     }
   }
-#ifndef KITH_CUDA_ENABLED
   if (kind == Device::Kind::cuda) {
-    throw DeviceError(
-        fmt::format("{} cannot be used: this build of Kith has no CUDA support; use --device cpu",
-                    name(execution.devices.front())));
-  }
+#ifdef KITH_CUDA_ENABLED
+    cuda::use_driver();
+#else
+    throw DeviceError(fmt::format("{} cannot be used: {}; use the device cpu",
+                                  name(execution.devices.front()), cuda::absence()));
 #endif
+  }
   return kind;
 }
 
@@ -42,8 +47,8 @@ void check_queries_fit(const DatasetView& queries, std::int64_t dim, Dtype dtype
 
 void check_output(std::int64_t queries, const NeighborsView& out) {
   if (out.queries != queries) {
-    throw InvalidArgument(fmt::format(
-        "the answer has room for {} queries, {} are asked; they must be the same", out.queries, queries));
+    throw InvalidArgument(fmt::format("the answer has room for {}, the call has {}; they must be the same",
+                                      plural(out.queries, "query", "queries"), queries));
   }
   if (queries > 0 && (out.indices == nullptr || out.distances == nullptr)) {
     throw InvalidArgument("the answer's indices or distances are a null pointer; give memory for both");

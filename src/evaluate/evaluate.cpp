@@ -8,26 +8,37 @@
 
 #include <fmt/format.h>
 
+#include "core/plural.hpp"
 #include "kith/error.hpp"
 
 namespace kith {
 
-Evaluation evaluate(const Neighbors& result, const Neighbors& truth, std::int64_t k) {
+Evaluation evaluate(const Neighbors& result, const Neighbors& truth, std::int64_t k,
+                    const std::function<bool()>& cancelled) {
   if (result.queries != truth.queries) {
-    throw InvalidArgument(fmt::format("the result has {} queries, the truth {}; they must be the same",
-                                      result.queries, truth.queries));
+    throw InvalidArgument(fmt::format("the result has {}, the truth {}; they must be the same",
+                                      plural(result.queries, "query", "queries"), truth.queries));
   }
   const std::int64_t widest = std::min(result.k, truth.k);
   if (k < 0 || k > widest) {
-    throw InvalidArgument(
-        fmt::format("k is {}, the result holds {} and the truth {} neighbours a query; use 1 to {}", k,
-                    result.k, truth.k, widest));
+    throw InvalidArgument(fmt::format(
+        "k is {}; the result holds {} and the truth {} for each query, so k is at least 1 and at most {}", k,
+        plural(result.k, "neighbour"), truth.k, widest));
   }
   Evaluation out;
   out.queries = result.queries;
   out.k = k == 0 ? widest : k;
-  const auto has_distances = [](const Neighbors& n) {
+  // Long lists take the time of their square.
+  std::int64_t since_asked = 0;
+  const auto ask = [&](std::int64_t work) {
+    since_asked += work;
+    if (since_asked < (std::int64_t{1} << 22U)) return;
+    since_asked = 0;
+    if (cancelled && cancelled()) throw Cancelled("evaluate was cancelled");
+  };
+  const auto has_distances = [&](const Neighbors& n) {
     for (std::int64_t q = 0; q < n.queries; ++q) {
+      ask(n.k);
       for (std::int64_t j = 0; j < n.k; ++j) {
         if (std::isnan(n.distance(q, j))) return false;
       }
@@ -59,6 +70,7 @@ Evaluation evaluate(const Neighbors& result, const Neighbors& truth, std::int64_
     std::vector<std::int64_t> seen;
     for (std::int64_t j = 0; j < out.k; ++j) {
       const std::int64_t r = result.indices_of(q)[static_cast<std::size_t>(j)];
+      ask(1 + static_cast<std::int64_t>(seen.size()));
       // A row named twice counts once.
       if (r < 0 || std::find(seen.begin(), seen.end(), r) != seen.end()) continue;
       seen.push_back(r);

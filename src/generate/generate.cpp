@@ -9,10 +9,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <tbb/blocked_range.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
+#include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
 #include "generate/random.hpp"
 #include "generate/terrain.hpp"
@@ -193,7 +191,8 @@ Dataset generate(const GenerateParameters& parameters, const Execution& executio
   std::atomic<bool> stop{false};
   std::atomic<std::int64_t> done{0};
   std::mutex reporting;
-  const auto work = [&](const tbb::blocked_range<std::int64_t>& range) {
+  const std::int64_t block = std::max<std::int64_t>(1, 65536 / parameters.dim);
+  parallel_for(threads, (parameters.rows + block - 1) / block, [&](std::int64_t b) {
     if (stop.load(std::memory_order_relaxed)) return;
     if (execution.cancelled && execution.cancelled()) {
       stop = true;
@@ -201,7 +200,9 @@ Dataset generate(const GenerateParameters& parameters, const Execution& executio
     }
     std::vector<double> row(static_cast<std::size_t>(parameters.dim));
     std::vector<double> scratch;
-    for (std::int64_t i = range.begin(); i < range.end(); ++i) {
+    const std::int64_t begin = b * block;
+    const std::int64_t end = std::min(parameters.rows, begin + block);
+    for (std::int64_t i = begin; i < end; ++i) {
       maker.make(parameters.first_row + i, row, scratch);
       if (parameters.normalize) normalize(row);
       visit_dtype(parameters.dtype, [&]<class T>(T) {
@@ -210,17 +211,11 @@ Dataset generate(const GenerateParameters& parameters, const Execution& executio
         std::transform(row.begin(), row.end(), to, [&](double value) { return round_to<T>(value, uniform); });
       });
     }
-    const std::int64_t finished = done += range.end() - range.begin();
+    const std::int64_t finished = done += end - begin;
     if (execution.progress && reporting.try_lock()) {
       execution.progress({"generate", finished, parameters.rows});
       reporting.unlock();
     }
-  };
-  const std::int64_t grain = std::max<std::int64_t>(1, 65536 / parameters.dim);
-  tbb::task_arena arena(threads);
-  arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, parameters.rows, grain), work,
-                      tbb::simple_partitioner());
   });
   if (stop) throw Cancelled("generate: cancelled");
   return result;

@@ -17,7 +17,7 @@ KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& paramet
 
 KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {
   point_tree::check_devices(execution);
-  return KdTree(point_tree::load(path, "kd_tree"));
+  return KdTree(point_tree::load(path, "kd_tree", execution));
 }
 
 }  // namespace kith

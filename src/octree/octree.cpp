@@ -24,7 +24,7 @@ Octree Octree::build(const DatasetView& dataset, const OctreeParameters& paramet
 
 Octree Octree::load(const std::filesystem::path& path, const Execution& execution) {
   point_tree::check_devices(execution);
-  return Octree(point_tree::load(path, "octree"));
+  return Octree(point_tree::load(path, "octree", execution));
 }
 
 }  // namespace kith

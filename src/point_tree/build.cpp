@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/search_checks.hpp"
+#include "cuda/caller_stream.hpp"
 #include "cuda/devices.hpp"
 #include "kith/error.hpp"
 #include "kith/support.hpp"
@@ -56,19 +57,21 @@ void check_devices(const Execution& execution) {
     const auto found = std::find_if(known.begin(), known.end(),
                                     [&](const DeviceInfo& info) { return info.device == device; });
     if (found == known.end()) {
-      throw DeviceError(fmt::format("{} is not there: {}; use --device cpu", name(device), cuda::absence()));
+      throw DeviceError(
+          fmt::format("{} is not there: {}; use the device cpu", name(device), cuda::absence()));
     }
     if (!found->usable) {
-      throw DeviceError(fmt::format("{} cannot be used: {}; use --device cpu", name(device), found->note));
+      throw DeviceError(fmt::format("{} cannot be used: {}; use the device cpu", name(device), found->note));
     }
   }
 }
 
 std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, const DatasetView& rows,
-                                          const Execution& execution, BytesAPoint bytes_a_point,
+                                          const Execution& asked, BytesAPoint bytes_a_point,
                                           BuildFunction build) {
   validate(rows, "dataset");
-  check_devices(execution);
+  check_devices(asked);
+  Execution execution = asked;
   const DeviceBackend* backend = backend_of(execution);
   const Metric metric = parameters.metric;
   if (!is_tree_metric(metric)) {
@@ -93,6 +96,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
                     "the limit, or use fewer rows",
                     parameters.index, rows.rows, need, execution.memory_limit));
   }
+  cuda::follow_elsewhere(execution, {cuda::place_of(rows.space, rows.device)});
   try {
     auto tree = std::make_shared<Tree>(backend == nullptr
                                            ? build(rows, leaf_size, execution)

@@ -156,11 +156,13 @@ class Growth {
   const Write& write_;
 };
 
-/// Calls place(i, j) for every finite row i, the j-th of them, by blocks in parallel.
+/// Calls place(i, j) for every finite row i, the j-th of them, by blocks in parallel. @throws Cancelled
 template <class T, class Place>
-void for_each_point(const Points<T>& points, std::int64_t rows, int threads, const Place& place) {
+void for_each_point(const Points<T>& points, std::int64_t rows, int threads, StopRequest& stop,
+                    const Place& place) {
   constexpr std::int64_t block = 1 << 16;
   parallel_for(threads, (rows + block - 1) / block, [&](std::int64_t b) {
+    stop.check();
     const std::int64_t first = b * block;
     auto out = std::lower_bound(points.left_out.begin(), points.left_out.end(), first);
     std::int64_t to = first - (out - points.left_out.begin());

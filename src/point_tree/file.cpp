@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/int128.hpp"
+#include "core/parallel.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 #include "kith/support.hpp"
@@ -24,7 +25,8 @@ IndexSection section(std::string name, std::span<const std::byte> bytes) {
 // Everything that a walk follows: child numbers, ranges of points, row numbers. A file is data from somebody.
 class Checker {
  public:
-  Checker(const Tree& tree, const std::string& path) : tree_(tree), path_(path) {}
+  Checker(const Tree& tree, const std::string& path, const Execution& execution)
+      : tree_(tree), path_(path), stop_(execution) {}
 
   void check() {
     visit_tree(tree_, [&]<class T, class Id>() {
@@ -37,6 +39,7 @@ class Checker {
       check_nodes<T>();
       const auto* rows = reinterpret_cast<const Id*>(tree_.row_numbers.data());
       for (std::int64_t i = 0; i < tree_.points; ++i) {
+        if (i % (1 << 22) == 0) stop_.check();
         if (static_cast<std::int64_t>(rows[i]) < 0 || static_cast<std::int64_t>(rows[i]) >= tree_.rows) {
           fail(fmt::format("point {} is row {} of {}", i, static_cast<std::int64_t>(rows[i]), tree_.rows));
         }
@@ -84,6 +87,7 @@ class Checker {
   template <class T>
   std::int64_t node(std::int64_t& next, std::int64_t begin, std::int64_t end, std::int64_t level) {
     if (next >= tree_.nodes) fail("a node is missing");
+    if (next % (1 << 16) == 0) stop_.check();
     levels_ = std::max(levels_, level);
     if (level > tree_.levels) fail("it is deeper than its header says");
     const std::byte* data = tree_.node_data.data() + next++ * node_bytes<T>(tree_.dim);
@@ -104,6 +108,7 @@ class Checker {
 
   const Tree& tree_;
   const std::string& path_;
+  StopRequest stop_;
   std::int64_t levels_ = 0;
 };
 
@@ -136,8 +141,9 @@ void save(const Tree& tree, const std::filesystem::path& path, const Execution& 
                    execution.cancelled);
 }
 
-std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index) {
-  const IndexFile file = IndexFile::open(path);
+std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index,
+                                 const Execution& execution) {
+  const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   const auto& header = file.header();
   auto tree = std::make_shared<Tree>();
   try {
@@ -178,7 +184,7 @@ std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_
   } catch (const InvalidArgument& error) {
     throw IoError(fmt::format("'{}' is corrupt: {}", path.string(), error.what()));
   }
-  Checker(*tree, path.string()).check();
+  Checker(*tree, path.string(), execution).check();
   return tree;
 }
 

@@ -15,7 +15,8 @@ void save(const Tree& tree, const std::filesystem::path& path, const Execution& 
 
 /// Maps the file and checks that every number in it can be followed.
 /// @param index the type it must hold
-/// @throws IoError
-std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index);
+/// @throws IoError, Cancelled
+std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index,
+                                 const Execution& execution = {});
 
 }  // namespace kith::point_tree

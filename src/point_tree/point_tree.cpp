@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "core/plural.hpp"
 #include "core/search_checks.hpp"
-#include "cuda/device_memory.hpp"
+#include "cuda/caller_stream.hpp"
 #include "kith/error.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/build.hpp"
@@ -42,16 +43,12 @@ void check_space(MemorySpace space, int device, const char* what, const Executio
   }
 }
 
-// A search on one device: of several the first does the work.
+// A search on one device: of several the first does the work. What is given in GPU memory lies there.
 Execution on_one_device(const Execution& asked) {
   point_tree::check_devices(asked);
-  if (asked.devices.size() == 1) return asked;
   Execution execution = asked;
   execution.devices.resize(1);
-  if (execution.stream != nullptr) {  // of which device it is, nobody knows
-    cuda::wait_for_stream(execution.stream);
-    execution.stream = nullptr;
-  }
+  cuda::follow_elsewhere(execution, {});
   return execution;
 }
 
@@ -90,8 +87,9 @@ void check_normals(const Tree& tree, const Neighborhood& how,
         "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
   }
   if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != tree.dim) {
-    throw InvalidArgument(
-        fmt::format("the viewpoint has {} coordinates, the points have {}", viewpoint->size(), tree.dim));
+    throw InvalidArgument(fmt::format("the viewpoint has {}, the points have {}; they must be the same",
+                                      plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
+                                      tree.dim));
   }
 }
 

@@ -1,29 +1,30 @@
 #include "point_tree/queries.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <mutex>
 
 #include <fmt/format.h>
 
 #include "core/large_vector.hpp"
 #include "core/parallel.hpp"
+#include "cuda/caller_stream.hpp"
 #include "cuda/device_memory.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cpu/search.hpp"
+#include "point_tree/tuning.hpp"
+#include "point_tree/within.hpp"
 
 namespace kith::point_tree {
 namespace {
 
-std::size_t cell_bytes(const Tree& tree) {
-  return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
-}
+// Memory for lists that is not worth counting.
+constexpr std::int64_t short_lists = 16 << 20;
 
 Execution on_cpu(const Execution& execution) {
   Execution cpu = execution;
   cpu.devices = {Device{}};
   cpu.stream = nullptr;
+  cpu.follow_stream = false;
   return cpu;
 }
 
@@ -35,10 +36,10 @@ struct HostRows {
   HostRows(Dtype dtype, std::int64_t rows, std::int64_t dim)
       : bytes(static_cast<std::size_t>(rows * dim) * size_of(dtype)),
         view(bytes.data(), dtype, rows, dim, dim) {}
-  // What is still being written on the caller's stream comes first.
+  // What the caller's streams still write comes first.
   HostRows(const DatasetView& rows, const Execution& execution) : view(rows) {
     if (rows.space == MemorySpace::host) return;
-    if (execution.stream != nullptr) cuda::wait_for_stream(execution.stream);
+    cuda::wait_for_caller(execution, {rows.device});
     *this = HostRows(rows.dtype, rows.rows, rows.dim);
     cuda::copy_rows_to_host(rows, bytes.data());
   }
@@ -55,8 +56,13 @@ template <class T>
 SearchStatistics walk(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
                       std::int64_t* indices, T* distances, const Execution& execution, const char* stage) {
   if (k > tree.rows || (asked.queries == nullptr && tree.nan_rows > 0)) {
-    std::fill_n(indices, asked.count(tree) * k, -1);
-    std::fill_n(distances, asked.count(tree) * k, std::numeric_limits<T>::infinity());
+    constexpr std::int64_t block = 1 << 20;
+    const std::int64_t cells = asked.count(tree) * k;
+    parallel_for(execution, (cells + block - 1) / block, [&](std::int64_t b) {
+      const std::int64_t size = std::min(block, cells - b * block);
+      std::fill_n(indices + b * block, size, -1);
+      std::fill_n(distances + b * block, size, std::numeric_limits<T>::infinity());
+    });
   }
   return run<T>(tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
     for (std::int64_t i = 0; i < part.count; ++i) {
@@ -161,100 +167,25 @@ class Left {
   DatasetView all_;
 };
 
-// What tasks found, until it is known how much each query has.
-template <class T>
-class Found {
- public:
-  Found(std::int64_t queries, const Execution& execution)
-      : counts_(static_cast<std::size_t>(queries) + 1), execution_(execution) {}
-
-  void add(const Part<T>& part, bool sorted) {
-    Piece piece;
-    piece.queries.assign(part.queries, part.queries + part.count);
-    piece.ends.assign(part.ends, part.ends + part.count);
-    const std::int64_t total = part.count == 0 ? 0 : part.ends[part.count - 1];
-    check_memory(entries_ += total, sizeof(Entry<T>), "what is within the radius",
-                 static_cast<std::int64_t>(counts_.size()) - 1, execution_);
-    piece.entries.assign(part.entries, part.entries + total);
-    std::int64_t from = 0;
-    for (std::int64_t i = 0; i < part.count; ++i) {
-      const std::int64_t end = part.ends[i];
-      counts_[static_cast<std::size_t>(part.queries[i])] = end - from;
-      if (sorted) {
-        std::sort(piece.entries.begin() + from, piece.entries.begin() + end, before<T>);
-      }
-      from = end;
-    }
-    const std::scoped_lock lock(mutex_);
-    pieces_.push_back(std::move(piece));
-  }
-
-  void write(RadiusNeighbors& out) {
-    out.offsets.resize(counts_.size());
-    std::int64_t at = 0;
-    for (std::size_t q = 0; q < counts_.size(); ++q) {
-      out.offsets[q] = at;
-      at += counts_[q];
-    }
-    const auto total = static_cast<std::size_t>(at);
-    out.indices.resize(total);
-    std::vector<T> distances(total);
-    parallel_for(resolve_threads(execution_), static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
-      Piece& piece = pieces_[static_cast<std::size_t>(p)];
-      std::int64_t from = 0;
-      for (std::size_t i = 0; i < piece.queries.size(); ++i) {
-        auto to = static_cast<std::size_t>(out.offsets[static_cast<std::size_t>(piece.queries[i])]);
-        for (; from < piece.ends[i]; ++from, ++to) {
-          out.indices[to] = piece.entries[static_cast<std::size_t>(from)].row;
-          distances[to] = piece.entries[static_cast<std::size_t>(from)].distance;
-        }
-      }
-      piece = Piece{};
-    });
-    out.distances = std::move(distances);
-  }
-
- private:
-  struct Piece {
-    std::vector<std::int64_t> queries, ends;
-    std::vector<Entry<T>> entries;
-  };
-  std::vector<std::int64_t> counts_;
-  const Execution& execution_;
-  std::atomic<std::int64_t> entries_{0};
-  std::mutex mutex_;
-  std::vector<Piece> pieces_;
-};
-
-RadiusNeighbors nearest_within(const Tree& tree, const DatasetView& queries, double radius, std::int64_t most,
-                               const Execution& execution) {
-  const Neighbors found = nearest(tree, {&queries}, most, radius, execution, "search");
-  RadiusNeighbors out;
-  out.queries = found.queries;
-  out.statistics = found.statistics;
-  out.offsets.assign(static_cast<std::size_t>(found.queries) + 1, 0);
-  for (std::int64_t q = 0; q < found.queries; ++q) {
-    const auto row = found.indices_of(q);
-    const auto count = std::find(row.begin(), row.end(), -1) - row.begin();
-    out.offsets[static_cast<std::size_t>(q) + 1] = out.offsets[static_cast<std::size_t>(q)] + count;
-    out.indices.insert(out.indices.end(), row.begin(), row.begin() + count);
-  }
-  std::visit(
-      [&]<class T>(const std::vector<T>& all) {
-        std::vector<T> kept;
-        kept.reserve(out.indices.size());
-        for (std::int64_t q = 0; q < found.queries; ++q) {
-          const auto count =
-              out.offsets[static_cast<std::size_t>(q) + 1] - out.offsets[static_cast<std::size_t>(q)];
-          kept.insert(kept.end(), all.begin() + q * found.k, all.begin() + q * found.k + count);
-        }
-        out.distances = std::move(kept);
-      },
-      found.distances);
-  return out;
+// What a search takes beyond its answer: the order of the queries, and lists that are long.
+int128 working_bytes(const Tree& tree, const Asked& asked, std::int64_t k, const Execution& execution) {
+  if (backend_of(execution) != nullptr) return 0;
+  const int128 lists = static_cast<int128>(std::min(k, tree.rows)) *
+                       std::min<std::int64_t>(resolve_threads(execution), asked.count(tree)) *
+                       static_cast<int128>(cell_bytes(tree) + 2 * sizeof(Entry<double>));
+  return order_bytes(asked) + (lists > short_lists ? lists : 0);
 }
 
 }  // namespace
+
+std::size_t cell_bytes(const Tree& tree) {
+  return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
+}
+
+std::int64_t order_bytes(const Asked& asked) {
+  if (asked.queries == nullptr || asked.queries->rows < tuning::unsorted_queries) return 0;
+  return asked.queries->rows * (asked.queries->rows < (std::int64_t{1} << 32) ? 24 : 40);
+}
 
 void check_memory(int128 values, std::size_t bytes_each, const char* what, std::int64_t queries,
                   const Execution& execution) {
@@ -293,7 +224,9 @@ SearchStatistics nearest_into(const Tree& tree, const Asked& asked, double radiu
 Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
                   const Execution& execution, const char* stage) {
   const std::int64_t count = asked.count(tree);
-  check_memory(static_cast<int128>(count) * k, cell_bytes(tree), "the answer", count, execution);
+  check_memory(static_cast<int128>(count) * k * static_cast<int128>(cell_bytes(tree)) +
+                   working_bytes(tree, asked, k, execution),
+               1, "the answer", count, execution);
   return neighbors_or_out_of_memory(count, [&] {
     Neighbors out;
     out.queries = count;
@@ -312,7 +245,7 @@ Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double r
 RadiusNeighbors within(const Tree& tree, const DatasetView& queries, double radius,
                        const RadiusOptions& options, const Execution& execution) {
   if (options.max_neighbors > 0 && options.max_neighbors < tree.rows) {
-    return nearest_within(tree, queries, radius, options.max_neighbors, execution);
+    return nearest_within(nearest(tree, {&queries}, options.max_neighbors, radius, execution, "search"));
   }
   return neighbors_or_out_of_memory(queries.rows, [&] {
     const DeviceBackend* device = backend_of(execution);
@@ -321,22 +254,14 @@ RadiusNeighbors within(const Tree& tree, const DatasetView& queries, double radi
       return device->within(tree, queries, radius, options.sorted, execution);
     }
     const HostRows host(queries, execution);
-    const Execution cpu = on_cpu(execution);
-    RadiusNeighbors out;
-    out.queries = queries.rows;
-    visit_distances(tree, [&]<class T>() {
-      Found<T> found(queries.rows, cpu);
-      out.statistics = run<T>(tree, {&host.view}, Kind::collect, 1, radius, cpu, "radius search",
-                              [&](const Part<T>& part) { found.add(part, options.sorted); });
-      found.write(out);
-    });
-    return out;
+    return within_on_cpu(tree, host.view, radius, options.sorted, on_cpu(execution));
   });
 }
 
 std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, double radius,
                                 const Execution& execution) {
-  check_memory(queries.rows, 8, "the counts", queries.rows, execution);
+  const std::int64_t order = backend_of(execution) == nullptr ? order_bytes({&queries}) : 0;
+  check_memory(static_cast<int128>(queries.rows) * 8 + order, 1, "the counts", queries.rows, execution);
   return neighbors_or_out_of_memory(queries.rows, [&] {
     auto counts = large_vector<std::int64_t>(queries.rows, execution);
     const DeviceBackend* device = backend_of(execution);

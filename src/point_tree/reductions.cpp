@@ -3,8 +3,13 @@
 #include <cmath>
 #include <numbers>
 
+#include <fmt/format.h>
+
 #include "core/large_vector.hpp"
+#include "core/long_sort.hpp"
+#include "core/memory_budget.hpp"
 #include "core/parallel.hpp"
+#include "cuda/caller_stream.hpp"
 #include "cuda/device_memory.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cpu/search.hpp"
@@ -28,24 +33,36 @@ void for_each_neighborhood_on_cpu(const Tree& tree, const Neighborhood& how, boo
     });
     return;
   }
-  run<T>(tree, asked, Kind::collect, 1, how.radius, execution, stage, [&](const Part<T>& part) {
-    std::vector<Entry<T>> sorted;
+  // Of a neighbourhood the entries, twice while they grow, and its rows and distances apart.
+  const auto limit =
+      execution.memory_limit > 0
+          ? static_cast<std::int64_t>(std::min<std::uint64_t>(execution.memory_limit, INT64_MAX))
+          : available_memory();
+  MemoryBudget budget(limit);
+  StopRequest stop(execution);
+  const auto take = [&](const Part<T>& part) {
     std::vector<std::int64_t> rows;
     std::vector<T> distances;
     std::int64_t from = 0;
     for (std::int64_t i = 0; i < part.count; ++i) {
-      sorted.assign(part.entries + from, part.entries + part.ends[i]);
-      from = part.ends[i];
-      std::sort(sorted.begin(), sorted.end(), before<T>);
+      sort_long(part.entries + from, part.entries + part.ends[i], before<T>, [&] { stop.check(); });
       rows.clear();
       distances.clear();
-      for (const auto& entry : sorted) {
-        rows.push_back(entry.row);
-        distances.push_back(entry.distance);
+      for (; from < part.ends[i]; ++from) {
+        rows.push_back(part.entries[from].row);
+        distances.push_back(part.entries[from].distance);
       }
       use(part.queries[i], rows.data(), distances.data(), static_cast<std::int64_t>(rows.size()));
     }
-  });
+  };
+  try {
+    run<T>(tree, asked, Kind::collect, 1, how.radius, execution, stage, take, &budget);
+  } catch (const OverBudget&) {
+    throw OutOfMemory(
+        fmt::format("the neighbours of a row within the radius need more than {} {} bytes; use a smaller "
+                    "radius, or name a k beside it",
+                    execution.memory_limit > 0 ? "the limit of" : "this machine's", limit));
+  }
 }
 
 // Calls use(row) for all rows but those with a NaN, by blocks in parallel.
@@ -53,7 +70,7 @@ template <class T, class Use>
 void for_each_row(const Tree& tree, const std::vector<T>& points, const Execution& execution,
                   const Use& use) {
   constexpr std::int64_t block = 1 << 12;
-  parallel_for(resolve_threads(execution), (tree.rows + block - 1) / block, [&](std::int64_t b) {
+  parallel_for(execution, (tree.rows + block - 1) / block, [&](std::int64_t b) {
     for (std::int64_t row = b * block; row < std::min(tree.rows, (b + 1) * block); ++row) {
       const T* values = points.data() + row * tree.dim;
       if (!std::any_of(values, values + tree.dim, [](T v) { return std::isnan(v); })) use(row);
@@ -176,7 +193,7 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
   }
   if (out.space != MemorySpace::host) {  // what is within a radius the device finds and the host reduces
     const Normals found = normals(tree, neighborhood, viewpoint, execution);
-    if (execution.stream != nullptr) cuda::wait_for_stream(execution.stream);
+    cuda::wait_for_caller(execution, {out.device});
     cuda::copy_to_device(found.normals.data(), out.normals, out.device,
                          found.normals.size() * sizeof(double));
     if (out.curvature != nullptr) {

@@ -1,6 +1,8 @@
 // A tree's arrays, wherever they lie.
 #include "point_tree/tree.hpp"
 
+#include "cuda/fork.hpp"
+
 namespace kith::point_tree {
 
 std::uint64_t Tree::bytes() const noexcept {
@@ -14,8 +16,13 @@ std::uint64_t Tree::bytes() const noexcept {
 const Tree& on_host(const Tree& tree) {
   if (tree.points == 0 || !tree.node_data.empty()) return tree;
   Residence& residence = *tree.residence;
+  if (const Tree* host = residence.ready.load(std::memory_order_acquire)) return *host;
+  cuda::use_driver();  // before the mutex: see Residence::ready
   const std::scoped_lock lock(residence.mutex);
-  if (residence.host == nullptr) residence.host = std::make_shared<const Tree>(residence.download(tree));
+  if (residence.host == nullptr) {
+    residence.host = std::make_shared<const Tree>(residence.download(tree));
+    residence.ready.store(residence.host.get(), std::memory_order_release);
+  }
   return *residence.host;
 }
 

@@ -1,6 +1,7 @@
 // A finished tree in memory, whoever built it and whoever holds its bytes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,6 +27,7 @@ struct Residence {
   std::mutex mutex;
   std::map<int, std::shared_ptr<const DeviceTree>> devices;  ///< by ordinal
   std::shared_ptr<const Tree> host;              ///< of a tree without spans, once somebody has asked for it
+  std::atomic<const Tree*> ready = nullptr;      ///< `host` without the mutex, which a fork may leave locked
   Tree (*download)(const Tree& tree) = nullptr;  ///< makes `host`, where a device built the tree
 };
 

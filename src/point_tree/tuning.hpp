@@ -32,6 +32,17 @@ inline constexpr std::int64_t queries_a_group = 16;
 inline constexpr std::int64_t smallest_task = 2048;
 inline constexpr std::int64_t largest_task = 1 << 17;
 
+/// Neighbours within a radius that a task collects before they are taken from it: no more than what stays in
+/// cache, and those of one query.
+inline constexpr std::int64_t collected_together = 1 << 16;
+
+/// Coordinates that a walk looks at between two questions whether the caller wants to stop: below a
+/// millisecond.
+inline constexpr std::int64_t values_between_polls = 1 << 18;
+
+/// Points that a build moves between two such questions.
+inline constexpr std::int64_t points_between_polls = 1 << 20;
+
 /// Points that are worth more than one thread in a build.
 inline constexpr std::int64_t parallel_build = 1 << 14;
 

@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <oneapi/tbb/enumerable_thread_specific.h>
-
+#include "core/by_thread.hpp"
 #include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
 #include "kd_tree/cpu/records.hpp"
@@ -169,7 +168,8 @@ class Builder {
     if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
     Range all{0, points_.count};
     if (!points_.left_out.empty()) {
-      for_each_point(points_, rows.rows, threads_,
+      StopRequest stop(execution_);
+      for_each_point(points_, rows.rows, threads_, stop,
                      [&](std::int64_t i, std::int64_t to) { put(to, record(i)); });
       all.place = Place::arrays;
     }
@@ -551,7 +551,9 @@ class Builder {
   bool deal(const Range& range, bool together, Ranges& ranges, const Sieve<T>& sieve) {
     const std::size_t parts = std::size_t{1} << static_cast<unsigned>(sieve.levels);
     const int threads = together ? threads_ : 1;
-    const std::int64_t blocks = threads == 1 ? 1 : 4 * threads;
+    // One a thread and some more; each is over in some milliseconds.
+    const std::int64_t blocks =
+        std::max<std::int64_t>(threads == 1 ? 1 : 4 * threads, range.count / tuning::points_between_polls);
     std::vector<Counts> counts(static_cast<std::size_t>(blocks));
     const auto first_of = [&](std::int64_t b) { return range.count * b / blocks; };
     parallel_for(threads, blocks, [&](std::int64_t b) {
@@ -569,6 +571,7 @@ class Builder {
     if (most > range.count / 4 * 3) return false;
     const Range moved = place_for(range, together);
     parallel_for(threads, blocks, [&](std::int64_t b) {
+      progress_->check();
       deal_block(range, first_of(b), first_of(b + 1), moved, counts[static_cast<std::size_t>(b)]);
     });
     for (std::size_t c = 0; c < parts; ++c) {
@@ -590,7 +593,7 @@ class Builder {
   struct Own {
     AlignedBuffer<R> one, two;
   };
-  tbb::enumerable_thread_specific<Own> own_;
+  ByThread<Own> own_;
 };
 
 template <class T, class Id>

@@ -72,7 +72,7 @@ class Builder {
     ProgressCounter progress(execution_, "build", 2 * points_.count);
     code(rows.rows);
     progress.advance(points_.count / 2);
-    sort_from_top(items_, threads_);
+    sort_from_top(items_, threads_, execution_);
     progress.advance(points_.count / 2);
 
     const auto cut = [&](const Range& range, bool /*together*/) { return divide(range); };
@@ -103,7 +103,8 @@ class Builder {
     }
     const double cells = std::ldexp(1.0, bits);
     const double scale = extent > 0 && std::isfinite(cells / extent) ? cells / extent / 2 : 0;
-    for_each_point(points_, rows, threads_, [&](std::int64_t i, std::int64_t to) {
+    StopRequest stop(execution_);
+    for_each_point(points_, rows, threads_, stop, [&](std::int64_t i, std::int64_t to) {
       const T* x = points_.row(i);
       std::uint64_t key = 0;
       for (std::int64_t j = 0; j < dim_; ++j) {

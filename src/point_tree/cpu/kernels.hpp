@@ -38,19 +38,27 @@ struct Task {
   Pending<T>* stack;  ///< room for node_width entries a level, and as many again
   T* boxes;           ///< room for 2 * dim * (node_width + 1) values
 
+  void* owner;
+  /// Throws when the caller wants to stop; called after every `pause_after` points, and after a long list.
+  void (*pause)(Task<T>& task);
+  std::int64_t pause_after;
+
   // nearest
   std::int64_t k;
   std::int64_t* out_rows;  ///< [count, k]: ascending, padded with -1
   T* out_distances;        ///< [count, k]: padded with +inf
   Entry<T>* entries;       ///< room for 2k + 64, where k is above largest_short_list
   /// Puts the k smallest of `count` entries first, the largest of these last; sorts them where asked.
-  void (*select)(Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort);
+  void (*select)(Task<T>& task, Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort);
 
   // collect: entries grow, ends[i] is where query i's end
   std::int64_t capacity;
   std::int64_t* ends;
-  void* owner;
   void (*grow)(Task<T>& task);
+  /// Takes the entries of the queries before `done` that are not taken yet, once there are `flush_after` of
+  /// them; the next ones start at 0.
+  void (*flush)(Task<T>& task, std::int64_t done);
+  std::int64_t flush_after;
 
   // count
   std::int64_t* counts;

@@ -88,6 +88,7 @@ class PackedList {
  public:
   static constexpr bool takes_batches = false;
   static constexpr bool searches_all = false;
+  static constexpr bool takes_long = false;
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {
     const std::uint64_t empty = key_of(bound, UINT32_MAX);

@@ -109,6 +109,7 @@ class NearestOne {
  public:
   static constexpr bool takes_batches = true;
   static constexpr bool searches_all = false;
+  static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}
   void start(float bound) { best_ = key_of(bound, UINT32_MAX); }
@@ -155,6 +156,7 @@ class PackedList {
  public:
   static constexpr bool takes_batches = true;
   static constexpr bool searches_all = false;
+  static constexpr bool takes_long = false;
 
   explicit PackedList(const Task<float>& task) : k_(task.k) {}
   void start(float bound) {

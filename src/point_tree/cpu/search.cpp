@@ -14,6 +14,7 @@
 
 #include "core/aligned_buffer.hpp"
 #include "core/instruction_set.hpp"
+#include "core/long_sort.hpp"
 #include "core/parallel.hpp"
 #include "core/radix_sort.hpp"
 #include "core/visit_dtype.hpp"
@@ -50,10 +51,11 @@ TreeFunctionFor<T, Id> functions() {
 }
 
 template <class T>
-void select(Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort) {
+void select(Task<T>& task, Entry<T>* entries, std::int64_t count, std::int64_t k, bool sort) {
   if (k == 0) return;
-  std::nth_element(entries, entries + k - 1, entries + count, before<T>);
-  if (sort) std::sort(entries, entries + k, before<T>);
+  const auto pause = [&] { task.pause(task); };
+  select_long(entries, entries + k - 1, entries + count, before<T>, pause);
+  if (sort) sort_long(entries, entries + k, before<T>, pause);
 }
 
 // The largest T that is not above a radius.
@@ -70,16 +72,25 @@ struct Leaf {
   std::int64_t count;
 };
 
+// T lower[dim][16], then T upper[dim][16].
+template <class T, class Id>
+const T* boxes_of(const TreeView<T, Id>& tree, std::int64_t node) {
+  return reinterpret_cast<const T*>(tree.node_data + node * tree.node_stride);
+}
+
+template <class T, class Id>
+const NodeLinks& links_of(const TreeView<T, Id>& tree, std::int64_t node) {
+  return *reinterpret_cast<const NodeLinks*>(boxes_of(tree, node) + 2 * tree.dim * node_width);
+}
+
 template <class T, class Id>
 void add_leaves(const TreeView<T, Id>& tree, std::int64_t node, std::vector<Leaf>& leaves) {
-  const auto* links =
-      reinterpret_cast<const NodeLinks*>(tree.node_data + node * tree.node_stride +
-                                         2 * tree.dim * node_width * static_cast<std::int64_t>(sizeof(T)));
-  for (std::int64_t c = 0; c < links->count; ++c) {
-    if (links->child[c] < 0) {
-      leaves.push_back({links->begin[c], links->begin[c + 1] - links->begin[c]});
+  const NodeLinks& links = links_of(tree, node);
+  for (std::int64_t c = 0; c < links.count; ++c) {
+    if (links.child[c] < 0) {
+      leaves.push_back({links.begin[c], links.begin[c + 1] - links.begin[c]});
     } else {
-      add_leaves(tree, links->child[c], leaves);
+      add_leaves(tree, links.child[c], leaves);
     }
   }
 }
@@ -110,9 +121,9 @@ void read_query(const DatasetView& queries, std::int64_t i, T* to) {
 template <class T, class Id>
 std::int64_t lowest_node(const TreeView<T, Id>& tree, const T* query) {
   for (std::int64_t node = 0;;) {
-    const auto* lower = reinterpret_cast<const T*>(tree.node_data + node * tree.node_stride);
+    const T* lower = boxes_of(tree, node);
     const T* upper = lower + tree.dim * node_width;
-    const auto* links = reinterpret_cast<const NodeLinks*>(upper + tree.dim * node_width);
+    const NodeLinks& links = links_of(tree, node);
     T sums[node_width] = {};
     for (std::int64_t j = 0; j < tree.dim; ++j) {
       for (std::int64_t c = 0; c < node_width; ++c) {
@@ -121,7 +132,7 @@ std::int64_t lowest_node(const TreeView<T, Id>& tree, const T* query) {
         sums[c] += out * out;
       }
     }
-    const std::int64_t child = links->child[std::min_element(sums, sums + links->count) - sums];
+    const std::int64_t child = links.child[std::min_element(sums, sums + links.count) - sums];
     if (child < 0) return node;
     node = child;
   }
@@ -153,7 +164,8 @@ template <class T, class Id>
 class Batch {
  public:
   Batch(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
-        const Execution& execution, const char* stage, const std::function<void(const Part<T>&)>& take)
+        const Execution& execution, const char* stage, const std::function<void(const Part<T>&)>& take,
+        MemoryBudget* budget)
       : tree_(tree),
         view_(tree.view<T, Id>()),
         asked_(asked),
@@ -164,7 +176,8 @@ class Batch {
         threads_(resolve_threads(execution)),
         function_(functions<T, Id>()(kind, list_k_, tree.dim, tree.metric == Metric::manhattan)),
         stage_(stage),
-        take_(take) {}
+        take_(take),
+        budget_(budget) {}
 
   SearchStatistics run() {
     const auto started = std::chrono::steady_clock::now();
@@ -189,7 +202,7 @@ class Batch {
     parallel_for(threads_, parts, [&](std::int64_t p) {
       const std::int64_t first = p * part;
       const std::int64_t queries = std::min(part, count - first);
-      walk(first, queries);
+      walk(first, queries, progress);
       progress.advance(queries);
     });
     answer_endless(progress);
@@ -283,13 +296,14 @@ class Batch {
     std::sort(nan_.begin(), nan_.end());
   }
 
-  // Calls `take` for each query with its number, its values and whether they are finite, from all threads.
+  // Calls `take` for each query with its number, its values and whether they are finite, from all threads,
+  // and finds which do not walk.
   template <class Take>
   void for_queries(const Take& take) {
     const std::int64_t count = asked_.queries->rows;
     constexpr std::int64_t block = 1 << 14;
     std::mutex mutex;
-    parallel_for(threads_, (count + block - 1) / block, [&](std::int64_t b) {
+    parallel_for(execution_, (count + block - 1) / block, [&](std::int64_t b) {
       std::vector<T> values(static_cast<std::size_t>(tree_.dim));
       for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
         read_query(*asked_.queries, i, values.data());
@@ -301,12 +315,12 @@ class Batch {
         take(i, values.data(), kind == Sort::finite);
       }
     });
+    walking_ = count - static_cast<std::int64_t>(endless_.size() + nan_.size());
   }
 
   void keep_order() {
     const std::int64_t count = asked_.queries->rows;
     for_queries([](std::int64_t, const T*, bool) {});
-    walking_ = count - static_cast<std::int64_t>(endless_.size() + nan_.size());
     if (walking_ == count) return;
     std::vector<std::int64_t> out(endless_);
     out.insert(out.end(), nan_.begin(), nan_.end());
@@ -331,10 +345,9 @@ class Batch {
       items[i] = {finite ? Key{curve.place(values)} : Key{1} << 31U, static_cast<Value>(i)};
     });
     radix_sort(items, 32, threads_);  // the finite ones first
-    walking_ = count - static_cast<std::int64_t>(endless_.size() + nan_.size());
     order_ = AlignedBuffer<std::int64_t>(walking_);
     constexpr std::int64_t block = 1 << 16;
-    parallel_for(threads_, (walking_ + block - 1) / block, [&](std::int64_t b) {
+    parallel_for(execution_, (walking_ + block - 1) / block, [&](std::int64_t b) {
       for (std::int64_t i = b * block; i < std::min(walking_, (b + 1) * block); ++i) {
         order_[i] = static_cast<std::int64_t>(items[i].value);
       }
@@ -346,6 +359,9 @@ class Batch {
 
   // Scratch memory of one task.
   struct Scratch {
+    const Batch* batch = nullptr;
+    ProgressCounter* progress = nullptr;
+    std::int64_t taken = 0;  // queries whose entries have been taken
     std::vector<T> values;
     std::vector<std::int64_t> numbers;
     std::vector<Pending<T>> stack;
@@ -353,8 +369,33 @@ class Batch {
     std::vector<std::int64_t> group_ends;
     std::vector<std::int64_t> rows;
     std::vector<T> distances;
-    std::vector<Entry<T>> entries;
+    std::vector<Entry<T>> entries, with_infinite;
     std::vector<std::int64_t> ends, counts;
+
+    Scratch() = default;
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch() {
+      if (batch != nullptr && batch->budget_ != nullptr) batch->budget_->give_back(bytes(entries.size()));
+    }
+
+    static std::int64_t bytes(std::size_t count) {
+      return static_cast<std::int64_t>(count * sizeof(Entry<T>));
+    }
+    // Both the old and the new ones are there while they are moved.
+    void grow() {
+      const std::size_t larger = std::max<std::size_t>(1024, 2 * entries.size());
+      if (batch->budget_ == nullptr) return entries.resize(larger);
+      const std::int64_t before = bytes(entries.size());
+      if (!batch->budget_->take(bytes(larger))) throw OverBudget();
+      try {
+        entries.resize(larger);
+      } catch (...) {
+        batch->budget_->give_back(bytes(larger));
+        throw;
+      }
+      batch->budget_->give_back(before);
+    }
   };
 
   void gather(std::int64_t first, std::int64_t count, Scratch& scratch) const {
@@ -391,8 +432,10 @@ class Batch {
     scratch.group_ends.push_back(count);
   }
 
-  void walk(std::int64_t first, std::int64_t count) {
+  void walk(std::int64_t first, std::int64_t count, ProgressCounter& progress) {
     Scratch scratch;
+    scratch.batch = this;
+    scratch.progress = &progress;
     gather(first, count, scratch);
     scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 2)));
     scratch.boxes = AlignedBuffer<T>(2 * tree_.dim * (node_width + 1));
@@ -410,11 +453,19 @@ class Batch {
     task.k = list_k_;
     task.select = select<T>;
     task.owner = &scratch;
+    task.pause = [](Task<T>& t) { static_cast<Scratch*>(t.owner)->progress->check(); };
+    task.pause_after = std::max<std::int64_t>(64, tuning::values_between_polls / tree_.dim);
     task.grow = [](Task<T>& t) {
       auto& held = *static_cast<Scratch*>(t.owner);
-      held.entries.resize(std::max<std::size_t>(1024, 2 * held.entries.size()));
+      held.grow();
       t.entries = held.entries.data();
       t.capacity = static_cast<std::int64_t>(held.entries.size());
+    };
+    task.flush_after = tuning::collected_together;
+    task.flush = [](Task<T>& t, std::int64_t done) {
+      auto& held = *static_cast<Scratch*>(t.owner);
+      held.batch->deliver(done, held);
+      t.pause(t);
     };
     if (kind_ == Kind::nearest) {
       scratch.rows.resize(static_cast<std::size_t>(count * list_k_));
@@ -433,47 +484,51 @@ class Batch {
     function_(view_, task);
     tested_ += task.tested;
     candidates_ += task.candidates;
-    if (!tree_.infinite.empty() && radius_ == infinity) add_infinite(count, scratch);
     deliver(count, scratch);
   }
 
-  void deliver(std::int64_t count, const Scratch& scratch) const {
+  // What is known of the queries from scratch.taken on, up to `done`.
+  void deliver(std::int64_t done, Scratch& scratch) const {
+    const std::int64_t from = scratch.taken;
+    const bool all = !tree_.infinite.empty() && radius_ == infinity && scratch.batch != nullptr;
+    if (all) add_infinite(from, done, scratch);
     Part<T> part;
-    part.count = count;
-    part.queries = scratch.numbers.data();
+    part.count = done - from;
+    part.queries = scratch.numbers.data() + from;
     part.k = list_k_;
     part.rows = scratch.rows.data();
     part.distances = scratch.distances.data();
-    part.entries = scratch.entries.data();
-    part.ends = scratch.ends.data();
+    part.entries = (all ? scratch.with_infinite : scratch.entries).data();
+    part.ends = scratch.ends.data() + (kind_ == Kind::collect ? from : 0);
     part.counts = scratch.counts.data();
-    take_(part);
+    scratch.taken = done;
+    if (part.count > 0) take_(part);
   }
 
   bool excludes() const { return asked_.queries == nullptr && !asked_.include_self; }
 
   // Every row with an infinity is at +inf from a finite query: behind all others, in order of rows among what
   // else is at +inf.
-  void add_infinite(std::int64_t count, Scratch& scratch) const {
+  void add_infinite(std::int64_t first, std::int64_t done, Scratch& scratch) const {
     const auto& extra = tree_.infinite;
     if (kind_ == Kind::count) {
       for (auto& c : scratch.counts) c += static_cast<std::int64_t>(extra.size());
       return;
     }
     if (kind_ == Kind::collect) {
-      std::vector<Entry<T>> all;
+      std::vector<Entry<T>>& all = scratch.with_infinite;
+      all.clear();
       std::int64_t from = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = first; i < done; ++i) {
         auto& end = scratch.ends[static_cast<std::size_t>(i)];
         all.insert(all.end(), scratch.entries.begin() + from, scratch.entries.begin() + end);
         from = end;
         for (const std::int64_t row : extra) all.push_back({std::numeric_limits<T>::infinity(), row});
         end = static_cast<std::int64_t>(all.size());
       }
-      scratch.entries = std::move(all);
       return;
     }
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = first; i < done; ++i) {
       std::int64_t* rows = scratch.rows.data() + i * list_k_;
       T* distances = scratch.distances.data() + i * list_k_;
       std::int64_t near = 0;
@@ -579,6 +634,7 @@ class Batch {
   TreeFunction<T, Id> function_;
   const char* stage_;
   const std::function<void(const Part<T>&)>& take_;
+  MemoryBudget* budget_;
   std::int64_t walking_ = 0;           // queries that walk
   AlignedBuffer<std::int64_t> order_;  // of these; empty: as they come
   std::vector<std::int64_t> endless_, nan_;
@@ -592,10 +648,12 @@ class Batch {
 template <class T>
 SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
                      const Execution& execution, const char* stage,
-                     const std::function<void(const Part<T>&)>& take) {
+                     const std::function<void(const Part<T>&)>& take, MemoryBudget* budget) {
   const Tree& held = on_host(tree);
-  return tree.wide_rows ? Batch<T, std::int64_t>(held, asked, kind, k, radius, execution, stage, take).run()
-                        : Batch<T, std::uint32_t>(held, asked, kind, k, radius, execution, stage, take).run();
+  const auto run_as = [&]<class Id>(Id /*tag*/) {
+    return Batch<T, Id>(held, asked, kind, k, radius, execution, stage, take, budget).run();
+  };
+  return tree.wide_rows ? run_as(std::int64_t{}) : run_as(std::uint32_t{});
 }
 
 bool follow_each_other(const Tree& tree, const DatasetView& queries) {
@@ -605,11 +663,11 @@ bool follow_each_other(const Tree& tree, const DatasetView& queries) {
 }
 
 template <class T, class Id>
-void copy_points_of(const TreeView<T, Id>& tree, T* to, int threads) {
+void copy_points_of(const TreeView<T, Id>& tree, T* to, const Execution& execution) {
   const std::vector<Leaf> leaves = leaves_of(tree);
   constexpr std::int64_t block = 1024;
   const auto count = static_cast<std::int64_t>(leaves.size());
-  parallel_for(threads, (count + block - 1) / block, [&](std::int64_t b) {
+  parallel_for(execution, (count + block - 1) / block, [&](std::int64_t b) {
     for (std::int64_t l = b * block; l < std::min(count, (b + 1) * block); ++l) {
       const Leaf& leaf = leaves[static_cast<std::size_t>(l)];
       const T* x = tree.coordinates + leaf.begin * tree.dim;
@@ -623,17 +681,18 @@ void copy_points_of(const TreeView<T, Id>& tree, T* to, int threads) {
 
 template <class T>
 void copy_points(const Tree& tree, T* to, const Execution& execution) {
-  const int threads = resolve_threads(execution);
   const Tree& held = on_host(tree);
-  held.wide_rows ? copy_points_of(held.view<T, std::int64_t>(), to, threads)
-                 : copy_points_of(held.view<T, std::uint32_t>(), to, threads);
+  held.wide_rows ? copy_points_of(held.view<T, std::int64_t>(), to, execution)
+                 : copy_points_of(held.view<T, std::uint32_t>(), to, execution);
 }
 template void copy_points<float>(const Tree&, float*, const Execution&);
 template void copy_points<double>(const Tree&, double*, const Execution&);
 
 template SearchStatistics run<float>(const Tree&, const Asked&, Kind, std::int64_t, double, const Execution&,
-                                     const char*, const std::function<void(const Part<float>&)>&);
+                                     const char*, const std::function<void(const Part<float>&)>&,
+                                     MemoryBudget*);
 template SearchStatistics run<double>(const Tree&, const Asked&, Kind, std::int64_t, double, const Execution&,
-                                      const char*, const std::function<void(const Part<double>&)>&);
+                                      const char*, const std::function<void(const Part<double>&)>&,
+                                      MemoryBudget*);
 
 }  // namespace kith::point_tree

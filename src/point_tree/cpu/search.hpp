@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/memory_budget.hpp"
 #include "kith/execution.hpp"
 #include "kith/neighbors.hpp"
 #include "kith/point_tree.hpp"
@@ -22,18 +23,19 @@ struct Part {
   std::int64_t k = 0;
   const std::int64_t* rows = nullptr;  ///< padded with -1
   const T* distances = nullptr;
-  const Entry<T>* entries = nullptr;
+  Entry<T>* entries = nullptr;  ///< scratch memory: the one who takes them may sort them there
   const std::int64_t* ends = nullptr;
   const std::int64_t* counts = nullptr;
 };
 
 /// Runs the kernel over all queries but those with a NaN, and calls `take` for each part, from any thread.
-/// `stage` names the work in progress reports.
-/// @throws Cancelled
+/// `stage` names the work in progress reports. What is within a radius is collected in memory of `budget`,
+/// where one is given; of a query's neighbours and a few more at a time.
+/// @throws Cancelled, OverBudget
 template <class T>
 SearchStatistics run(const Tree& tree, const Asked& asked, Kind kind, std::int64_t k, double radius,
                      const Execution& execution, const char* stage,
-                     const std::function<void(const Part<T>&)>& take);
+                     const std::function<void(const Part<T>&)>& take, MemoryBudget* budget = nullptr);
 
 /// Whether most queries fall into the same node of leaves as the one before them, by a sample: those of a
 /// scan do. Sorting them would cost more than it saves.

@@ -8,9 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "core/stream.hpp"
+#include "core/temporary_files.hpp"
 #include "kith/error.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
@@ -116,6 +120,65 @@ TEST(AtomicFile, AFullDeviceIsReported) {
   EXPECT_TRUE(is_device("/dev/full"));
 }
 
+// /dev/fd/N is what the process has open, not a file to open anew.
+TEST(AtomicFile, DescriptorsAreWrittenFromWhereTheyStand) {
+  const test::TemporaryFolder folder;
+  const std::string name = (folder / "out").string();
+  const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(opened, 0);
+  ASSERT_EQ(::write(opened, "one ", 4), 4);
+  const auto by_name = "/dev/fd/" + std::to_string(opened);
+  std::filesystem::create_symlink(by_name, folder / "link");
+  for (const std::string& path :
+       {by_name, "/proc/self/fd/" + std::to_string(opened), (folder / "link").string()}) {
+    EXPECT_EQ(descriptor_of(path), opened);
+    EXPECT_TRUE(is_stream(path));
+    AtomicFile file(path);
+    EXPECT_TRUE(file.temporary().empty());
+    file.write("more ");
+    file.commit();
+  }
+  ASSERT_EQ(::write(opened, "end", 3), 3);
+  ::close(opened);
+  EXPECT_EQ(read_file(name), "one more more more end");
+  EXPECT_FALSE(is_stream(name));
+  EXPECT_FALSE(is_stream(folder / "absent"));
+  EXPECT_FALSE(descriptor_of(folder / "3"));
+  EXPECT_EQ(descriptor_of("/dev/stdout"), 1);
+}
+
+// A pipe that nobody reads, and one whose reader takes nothing.
+TEST(AtomicFile, CancelledWhileAPipeWaits) {
+  const test::TemporaryFolder folder;
+  const std::string name = (folder / "pipe").string();
+  ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0);
+  int asked = 0;
+  EXPECT_THROW(AtomicFile(name, [&] { return ++asked > 2; }), Cancelled);
+  const int reader = ::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  asked = 0;
+  AtomicFile file(name, [&] { return ++asked > 2; });
+  const std::string much(std::size_t{3} << 20U, 'x');
+  const int filled = ::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  while (::write(filled, much.data(), much.size()) > 0) {
+  }
+  EXPECT_THROW(file.write(much), Cancelled);
+  ::close(filled);
+  ::close(reader);
+}
+
+TEST(AtomicFile, TemporariesCanBeRemovedFromOutside) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "old", "old");
+  AtomicFile one(folder / "old");
+  one.write("new");
+  AtomicFile done(folder / "done");
+  done.commit();
+  EXPECT_EQ(folder.entries(), 3);
+  remove_temporary_files();
+  EXPECT_EQ(folder.entries(), 2);
+  EXPECT_EQ(read_file(folder / "old"), "old");
+}
+
 TEST(AtomicFile, SymbolicLinksStayLinks) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "target", "old");
@@ -125,6 +188,36 @@ TEST(AtomicFile, SymbolicLinksStayLinks) {
   file.commit();
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_EQ(read_file(folder / "target"), "new");
+}
+
+TEST(AtomicFile, TemporaryFilesCanBeRemovedAtOnce) {
+  const test::TemporaryFolder folder;
+  std::vector<AtomicFile> files;
+  for (int i = 0; i < 3; ++i) {
+    files.emplace_back(folder / ("out" + std::to_string(i)));
+    files.back().write("half of it");
+  }
+  files[0].commit();
+  AtomicFile moved = std::move(files[1]);
+  EXPECT_EQ(folder.entries(), 3);
+  EXPECT_TRUE(remove_temporary_files());
+  EXPECT_EQ(folder.entries(), 1);
+  EXPECT_EQ(read_file(folder / "out0"), "half of it");
+}
+
+// Written to the disk while more comes, many times the size of the buffer.
+TEST(AtomicFile, LongFilesAreWhole) {
+  const test::TemporaryFolder folder;
+  std::string part(1'000'003, 'a');
+  AtomicFile file(folder / "out");
+  for (int i = 0; i < 40; ++i) {
+    part.front() = static_cast<char>('A' + i % 26);
+    file.write(part);
+  }
+  file.commit();
+  const std::string all = read_file(folder / "out");
+  ASSERT_EQ(all.size(), 40 * part.size());
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(all[i * part.size()], static_cast<char>('A' + i % 26));
 }
 
 // A full disk, played by a limit on the size of files.

@@ -149,6 +149,25 @@ TEST(MappedFile, OpensRegularFilesOnly) {
   EXPECT_TRUE(contains(message_of<IoError>([] { MappedFile::open("/dev/null"); }), "regular"));
 }
 
+TEST(MappedFile, IsFoundByAnAddressAndWhenItGetsShorter) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "some", std::string(5000, 's'));
+  const std::string name = (folder / "some").string();
+  auto file = MappedFile::open(name);
+  const std::byte* data = file->bytes().data();
+  for (const std::size_t at : {0, 4999, 8191}) EXPECT_EQ(mapped_file_at(data + at), name);
+  EXPECT_EQ(mapped_file_at(data + 8192), nullptr);
+  EXPECT_EQ(mapped_file_at(&folder), nullptr);
+  EXPECT_EQ(shortened_mapped_file(), "");
+  std::filesystem::resize_file(folder / "some", 4999);
+  EXPECT_EQ(shortened_mapped_file(), name);
+  std::filesystem::remove(folder / "some");
+  test::write_file(folder / "some", "another");
+  EXPECT_EQ(shortened_mapped_file(), "");
+  file.reset();
+  EXPECT_EQ(mapped_file_at(data), nullptr);
+}
+
 TEST(MappedFile, OutlivesItsName) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "rows", std::string(8, 'x'));

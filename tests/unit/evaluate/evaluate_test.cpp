@@ -99,7 +99,7 @@ TEST(Evaluate, NoQueries) {
 TEST(Evaluate, RefusesWhatDoesNotMatch) {
   const Neighbors a = make(1, 2, {4, 5}, {1, 1});
   const Neighbors b = make(2, 1, {4, 5}, {1, 1});
-  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { evaluate(a, b); }), "1 queries"));
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { evaluate(a, b); }), "1 query"));
   EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { evaluate(a, a, 3); }), "k is 3"));
   EXPECT_THROW(evaluate(a, a, -1), InvalidArgument);
 }

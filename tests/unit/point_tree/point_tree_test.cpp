@@ -551,7 +551,7 @@ TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
   expect([&] { (void)tree.all_knn_into(out); }, "null pointer");
   std::int64_t cell = 0;
   out = {&cell, &cell, 49, 1};
-  expect([&] { (void)tree.all_knn_into(out); }, "room for 49 queries, 50 are asked");
+  expect([&] { (void)tree.all_knn_into(out); }, "room for 49 queries, the call has 50");
   out = {&cell, &cell, 50, 0};
   expect([&] { (void)tree.all_knn_into(out); }, "k is 0");
   out = {&cell, &cell, 50, 1, MemorySpace::cuda};
