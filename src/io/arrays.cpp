@@ -61,6 +61,14 @@ void check(const RadiusNeighbors& neighbors) {
 
 }  // namespace
 
+std::vector<fs::path> io::radius_files(const fs::path& path) {
+  std::vector<fs::path> files;
+  for (const std::string_view suffix : radius_suffixes) {
+    files.emplace_back(stem_of_three(path) + std::string(suffix));
+  }
+  return files;
+}
+
 void write_points(const fs::path& path, const DatasetView& points, const PointColumns& columns,
                   const WriteOptions& options) {
   constexpr const char* wanted = ".ply or .pcd";
@@ -113,13 +121,10 @@ std::vector<fs::path> write_radius_neighbors(const fs::path& path, const RadiusN
     if (format != FileFormat::npy) refuse(format, "neighbours within a radius", wanted);
   }
   // Every temporary is complete before the first rename.
-  std::vector<fs::path> paths;
+  std::vector<fs::path> paths = io::radius_files(path);
   std::vector<AtomicFile> files;
-  files.reserve(radius_suffixes.size());
-  for (const std::string_view suffix : radius_suffixes) {
-    paths.emplace_back(stem_of_three(path) + std::string(suffix));
-    files.emplace_back(paths.back(), options.cancelled);
-  }
+  files.reserve(paths.size());
+  for (const fs::path& file : paths) files.emplace_back(file, options.cancelled);
   io::write_npy_header(files[0], "<i8", neighbors.queries + 1);
   files[0].write(neighbors.offsets.data(), neighbors.offsets.size() * sizeof(std::int64_t));
   io::write_npy_header(files[1], "<i8", neighbors.offsets.back());

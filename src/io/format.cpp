@@ -12,6 +12,8 @@
 
 #include "core/int128.hpp"
 #include "core/mapped_file.hpp"
+#include "core/plural.hpp"
+#include "io/stream_file.hpp"
 
 namespace kith::io {
 namespace {
@@ -99,30 +101,31 @@ const Format* format_by_content(const Source& source) {
   return nullptr;
 }
 
-FileFormat guess_format(const Source& source, const std::filesystem::path& path) {
+FileFormat guess_format(const Source& source, const std::filesystem::path& path, bool takes_format) {
   const Format* by_extension = format_by_extension(path);
   const Format* by_content = format_by_content(source);
   if (by_extension == nullptr) {
     if (by_content != nullptr) return by_content->format;
-    throw InvalidArgument(
-        fmt::format("cannot tell the format of '{}' from its extension '{}' or its first bytes; name the "
-                    "format, or use one of {}",
-                    source.name, path.extension().string(), known_extensions()));
+    throw InvalidArgument(fmt::format(
+        "cannot tell the format of '{}' from its {} or its first bytes; {}rename it with one of the "
+        "extensions {}",
+        source.name, path.has_extension() ? fmt::format("extension '{}'", path.extension().string()) : "name",
+        takes_format ? "name the format, or " : "", known_extensions()));
   }
   if (source.size() == 0 || by_content == by_extension) return by_extension->format;
   // A text file that is no table of results is a list of points.
   if (by_extension->format == FileFormat::table && by_content == nullptr) return FileFormat::xyz;
   if (by_extension->recognises != nullptr || (by_content != nullptr && !plausible(*by_extension, source))) {
-    throw bad_file(source, "is not {} though its extension says so: {}; name the format or rename the file",
-                   by_extension->name,
+    throw bad_file(source, "is not {} though its extension says so: {}; {}", by_extension->name,
                    by_content != nullptr
                        ? fmt::format("its content is {}", by_content->name)
-                       : fmt::format("it does not start as {} files do", by_extension->name));
+                       : fmt::format("it does not start as {} files do", by_extension->name),
+                   takes_format ? "name the format or rename the file" : "rename the file");
   }
   return by_extension->format;
 }
 
-Source open_source(const std::filesystem::path& path) {
+Source open_source(const std::filesystem::path& path, std::function<bool()> cancelled) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status)) {
@@ -135,16 +138,27 @@ Source open_source(const std::filesystem::path& path) {
   auto file = MappedFile::open(path);
   Source source;
   source.bytes = file->bytes();
-  source.name = path.string();
+  source.map = file.get();
+  source.cancelled = std::move(cancelled);
+  source.name = shown_name(path);
   source.keep_alive = std::move(file);
   source.path = path;
   return source;
 }
 
+void FrontToBack::leave(const std::byte* at) {
+  if (source_.map != nullptr) source_.map->release(left_, at);
+  left_ = at;
+  if (source_.cancelled && source_.cancelled()) {
+    throw Cancelled(fmt::format("reading '{}' was cancelled", source_.name));
+  }
+}
+
 RowRange wanted_rows(const Source& source, const ReadOptions& options, std::int64_t rows) {
   if (options.first_row > rows) {
-    throw InvalidArgument(fmt::format("first row {} is beyond the {} rows of '{}'; ask for at most that",
-                                      options.first_row, rows, source.name));
+    throw InvalidArgument(
+        fmt::format("first row {} is beyond the end of '{}', which has {}; ask for at most that",
+                    options.first_row, source.name, plural(rows, "row")));
   }
   RowRange range{options.first_row, rows - options.first_row};
   if (options.max_rows >= 0) range.count = std::min(range.count, options.max_rows);
@@ -233,7 +247,10 @@ std::string_view name(FileFormat format) noexcept {
 
 FileFormat guess_format(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return io::guess_format(io::open_source(path), path);
+  if (std::filesystem::exists(path, ignored)) {
+    const io::Source source = io::open_source(path);
+    return io::guess_format(source, source.name, true);
+  }
   const io::Format* entry = io::format_by_extension(path);
   if (entry == nullptr) {
     throw InvalidArgument(fmt::format("cannot tell a format from the extension '{}' of '{}'; use one of {}",

@@ -4,16 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/atomic_file.hpp"
+#include "core/mapped_file.hpp"
 #include "kith/dataset.hpp"
 #include "kith/error.hpp"
 #include "kith/io.hpp"
@@ -27,6 +30,8 @@ struct Source {
   std::string name;                        ///< for messages
   std::shared_ptr<const void> keep_alive;  ///< holds `bytes`; a mapped dataset shares it
   std::filesystem::path path;              ///< empty when the bytes are not a file
+  const MappedFile* map = nullptr;         ///< of `bytes`; null when they are not a file's
+  std::function<bool()> cancelled;         ///< polled where there is much to read; may be empty
 
   std::uint64_t size() const noexcept { return bytes.size(); }
   std::string_view text() const noexcept {
@@ -36,7 +41,25 @@ struct Source {
 };
 
 /// Maps a file. @throws IoError when missing, a folder or unreadable
-Source open_source(const std::filesystem::path& path);
+Source open_source(const std::filesystem::path& path, std::function<bool()> cancelled = {});
+
+/// Reading a source from front to back. What has been read leaves the memory: its rows are in an array by
+/// then, and would be held twice.
+class FrontToBack {
+ public:
+  explicit FrontToBack(const Source& source) : source_(source), left_(source.bytes.data()) {}
+
+  /// Nothing before `at` is looked at again in this pass. @throws Cancelled
+  void reached(const void* at) {
+    if (static_cast<const std::byte*>(at) - left_ >= step) leave(static_cast<const std::byte*>(at));
+  }
+
+ private:
+  static constexpr std::ptrdiff_t step = std::ptrdiff_t{4} << 20U;
+  void leave(const std::byte* at);
+  const Source& source_;
+  const std::byte* left_;
+};
 
 /// "'<file>' <what is wrong>" as an IoError.
 template <class... Args>
@@ -64,8 +87,10 @@ const Format& format_of(FileFormat format);
 const Format* format_by_extension(const std::filesystem::path& path);
 /// Its entry by the first bytes, or null.
 const Format* format_by_content(const Source& source);
-/// guess_format for a file that is open. @throws IoError, InvalidArgument
-FileFormat guess_format(const Source& source, const std::filesystem::path& path);
+/// guess_format for a file that is open. Messages say to name the format only where the caller
+/// `takes_format`.
+/// @throws IoError, InvalidArgument
+FileFormat guess_format(const Source& source, const std::filesystem::path& path, bool takes_format);
 
 /// Which rows a caller asked for, of `rows` there are.
 struct RowRange {
@@ -96,6 +121,11 @@ void write_rows(AtomicFile& out, const DatasetView& data);
 
 /// Neighbors with NaN distances. @throws OutOfMemory
 Neighbors empty_neighbors(std::int64_t queries, std::int64_t k);
+
+/// The files that results of a format consist of, the first that of the indices.
+std::vector<std::filesystem::path> neighbor_files(const std::filesystem::path& path, FileFormat format);
+/// Those of rows within a radius.
+std::vector<std::filesystem::path> radius_files(const std::filesystem::path& path);
 
 // One set of functions a format; each lives in the file named after it.
 FileInfo inspect_fvecs(const Source&);

@@ -45,8 +45,8 @@ std::uint64_t used_address_space() {
 
 // The child dies quietly of what it hits: no handler of the host program runs in it, nothing is printed.
 void isolate(std::uint64_t file_bytes) {
-  for (const int signal :
-       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPIPE, SIGALRM, SIGXCPU, SIGTERM, SIGINT}) {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPIPE, SIGALRM, SIGXCPU,
+                           SIGXFSZ, SIGTERM, SIGINT, SIGHUP}) {
     ::signal(signal, SIG_DFL);
   }
   sigset_t none;

@@ -4,12 +4,16 @@
 // The HDF5 library crashes or never returns on some damaged files, so it reads in a child process
 // (guarded.hpp), which sends what it finds; rows that lie in one run of bytes are then memory-mapped by this
 // process.
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/format.hpp"
 #include "io/guarded.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/stream_file.hpp"
 
 namespace kith::io {
 namespace {
@@ -24,7 +28,8 @@ Handle open_file(const Source& source) {
   H5Pset_file_locking(access, false, true);  // read-only places cannot be locked
 #endif
   std::string path = source.path.string();
-  if (source.path.empty()) {
+  // HDF5 wants the real path of what it opens, which no file in memory has.
+  if (source.path.empty() || shown_name(source.path) != path) {
     path = "bytes";
     H5Pset_fapl_core(access, 1U << 16U, false);
     H5Pset_file_image(access, const_cast<std::byte*>(source.bytes.data()), source.bytes.size());
@@ -72,7 +77,8 @@ std::optional<Member> open_member(const Source& source, hid_t file, const std::s
   const Handle type(H5Dget_type(dataset), H5Tclose);
   const int dimensions = space.good() ? H5Sget_simple_extent_ndims(space) : -1;
   if (dimensions != 2 || !type.good()) {
-    throw bad_file(source, "has a member '{}' of {} dimensions; rows of vectors have 2", name, dimensions);
+    throw bad_file(source, "has a member '{}' of {}; rows of vectors have 2", name,
+                   plural(dimensions, "dimension"));
   }
   std::array<hsize_t, 2> shape{};
   H5Sget_simple_extent_dims(space, shape.data(), nullptr);
@@ -168,7 +174,8 @@ std::string distance_attribute(hid_t file) {
 Member require_member(const Source& source, hid_t file, const std::string& name) {
   auto member = open_member(source, file, name);
   if (!member) {
-    throw bad_file(source, "has no member '{}'; it has {}", name, list(member_names(file)));
+    throw bad_file(source, "has no member '{}'; it has {}: name the one to read", name,
+                   list(member_names(file)));
   }
   return std::move(*member);
 }
@@ -234,6 +241,7 @@ void receive_rows(Guarded& child, const Source& source, void* to, std::int64_t r
 }
 
 void plan_and_send(FrameSink& sink, const Source& source, const ReadOptions& options) {
+  const Session session;
   const Handle file = open_file(source);
   const Member member = require_member(source, file, options.member.empty() ? "train" : options.member);
   std::optional<Dtype> dtype;
@@ -265,6 +273,7 @@ void plan_and_send(FrameSink& sink, const Source& source, const ReadOptions& opt
 }
 
 void send_results(FrameSink& sink, const Source& source) {
+  const Session session;
   const Handle file = open_file(source);
   const Member indices = require_member(source, file, "neighbors");
   if (!indices.integer || indices.element == "other") {
@@ -298,6 +307,7 @@ void send_results(FrameSink& sink, const Source& source) {
 
 // Strings end with a NUL each: element type, then key and value of every detail.
 void send_info(FrameSink& sink, const Source& source) {
+  const Session session;
   const Handle file = open_file(source);
   const auto names = member_names(file);
   std::array<std::int64_t, 2> shape{};
@@ -307,18 +317,28 @@ void send_info(FrameSink& sink, const Source& source) {
     details.append(key).append(1, '\0').append(value).append(1, '\0');
   };
   // rows and dim are those of what read_dataset reads, or else of the results.
-  for (const char* wanted : {"train", "neighbors", "test", "distances"}) {
-    const auto member = open_member(source, file, wanted);
-    if (!member) continue;
+  const auto tell = [&](const std::string& name) {
+    const auto member = open_member(source, file, name);
+    if (!member) return;
     if (text.empty()) {
       shape = {static_cast<std::int64_t>(member->rows), static_cast<std::int64_t>(member->dim)};
       text = member->element;
     }
-    add(wanted, fmt::format("{} x {} {}", member->rows, member->dim, member->element));
+    add(name, fmt::format("{} x {} {}", member->rows, member->dim, member->element));
+  };
+  constexpr std::array<std::string_view, 4> known = {"train", "neighbors", "test", "distances"};
+  for (const std::string_view name : known) tell(std::string(name));
+  // Others that rows could be read from, by their names.
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    try {
+      tell(name);
+    } catch (const IoError&) {
+      continue;  // a group, or something of another shape
+    }
   }
   if (text.empty()) {
-    throw bad_file(source, "has none of the members train, test, neighbors and distances; it has {}",
-                   list(names));
+    throw bad_file(source, "has no dataset of two dimensions on its first level; it has {}", list(names));
   }
   const std::string distance = distance_attribute(file);
   if (!distance.empty()) add("distance", distance);
@@ -336,7 +356,6 @@ bool is_hdf5(const Source& source) {
 }
 
 FileInfo inspect_hdf5(const Source& source) {
-  const Session session;
   Guarded child(source, [&](FrameSink& sink) { send_info(sink, source); });
   const auto shape = child.receive<std::array<std::int64_t, 2>>();
   const auto bytes = child.receive<std::uint64_t>();
@@ -356,7 +375,6 @@ FileInfo inspect_hdf5(const Source& source) {
 }
 
 Dataset read_hdf5(const Source& source, const ReadOptions& options) {
-  const Session session;
   Guarded child(source, [&](FrameSink& sink) { plan_and_send(sink, source, options); });
   const auto plan = child.receive<Plan>();
   // A library that ran over its own memory may have sent anything.
@@ -377,7 +395,6 @@ Dataset read_hdf5(const Source& source, const ReadOptions& options) {
 }
 
 Neighbors read_neighbors_hdf5(const Source& source) {
-  const Session session;
   Guarded child(source, [&](FrameSink& sink) { send_results(sink, source); });
   const auto plan = child.receive<ResultPlan>();
   if (plan.queries < 0 || plan.k < 1 ||

@@ -1,5 +1,10 @@
 // Writing HDF5, and what reading and writing share.
+#include <algorithm>
 #include <array>
+#include <string_view>
+#include <vector>
+
+#include <pthread.h>
 
 #include "io/format.hpp"
 #include "io/hdf5_library.hpp"
@@ -11,6 +16,11 @@ std::mutex& library_mutex() {
   static std::mutex one;
   return one;
 }
+
+// A process that is forked, be it for reading (guarded.hpp), finds the library at rest: while another thread
+// writes, the fork waits.
+const int registered = ::pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); },
+                                        [] { library_mutex().unlock(); });
 
 // binary16 or bfloat16 as a memory type: sign bit 15, then the exponent, then the mantissa.
 Handle half_type(std::size_t exponent_bits, std::size_t bias) {
@@ -32,18 +42,15 @@ void write_member(hid_t file, const char* name, hid_t type, std::int64_t rows, s
   }
 }
 
-// HDF5 writes by name, into the temporary file, and reports what it buffered only when it closes.
-template <class Fill>
-void write_file(AtomicFile& out, Fill&& fill) {
-  const Session session;
-  const std::string target = out.temporary().string();
-  if (target.empty()) {
-    throw IoError("HDF5 can only be written to a regular file, not to a device or pipe; name a file");
-  }
-  const hid_t file = H5Fcreate(target.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+// HDF5 writes by name, goes back and forth in its file, and reports what it buffered only when it closes.
+// @param whole called with the open file when it is filled
+template <class Fill, class Whole>
+void fill_file(const std::string& target, hid_t access, Fill&& fill, Whole&& whole) {
+  const hid_t file = H5Fcreate(target.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (file < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
   try {
     fill(file, target);
+    whole(file);
   } catch (...) {
     H5Fclose(file);
     throw;
@@ -51,9 +58,32 @@ void write_file(AtomicFile& out, Fill&& fill) {
   if (H5Fclose(file) < 0) throw IoError(fmt::format("cannot write '{}': {}", target, reason()));
 }
 
+// Into the temporary file; for a stream into memory first.
+template <class Fill>
+void write_file(AtomicFile& out, Fill&& fill) {
+  const Session session;
+  if (!out.temporary().empty()) {
+    fill_file(out.temporary().string(), H5P_DEFAULT, fill, [](hid_t) {});
+    return;
+  }
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fapl_core(access, std::size_t{1} << 20U, false);
+  std::vector<std::byte> image;
+  fill_file("HDF5 in memory", access, fill, [&](hid_t file) {
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+    const ssize_t bytes = H5Fget_file_image(file, nullptr, 0);
+    if (bytes > 0) image.resize(static_cast<std::size_t>(bytes));
+    if (bytes <= 0 || H5Fget_file_image(file, image.data(), image.size()) != bytes) {
+      throw IoError(fmt::format("cannot make an HDF5 file in memory: {}", reason()));
+    }
+  });
+  out.write(image.data(), image.size());
+}
+
 }  // namespace
 
 Session::Session() : lock_(library_mutex()) {
+  (void)registered;
   H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -72,6 +102,12 @@ std::string reason() {
         return 0;
       },
       &text);
+  // Of a call that failed only what the system said; around it are the time and addresses.
+  constexpr std::string_view said = "error message = '";
+  if (const auto at = text.find(said); at != std::string::npos) {
+    text = text.substr(at + said.size());
+    text.resize(std::min(text.find('\''), text.size()));
+  }
   return text;
 }
 

@@ -1,6 +1,7 @@
 // Saved indexes on disk.
 #include "io/index_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/atomic_file.hpp"
+#include "core/plural.hpp"
+#include "io/format.hpp"
+#include "io/stream_file.hpp"
 #include "kith/error.hpp"
 #include "kith/version.hpp"
 
@@ -37,6 +41,17 @@ struct HashState {
   ~HashState() { XXH3_freeState(state); }
 };
 
+// @throws Cancelled
+void update(XXH3_state_t* state, const void* data, std::size_t count,
+            const std::function<bool()>& cancelled) {
+  constexpr std::size_t piece = std::size_t{1} << 26U;
+  const auto* bytes = static_cast<const std::byte*>(data);
+  for (std::size_t at = 0; at < count; at += piece) {
+    XXH3_64bits_update(state, bytes + at, std::min(piece, count - at));
+    if (cancelled && cancelled()) throw Cancelled("checking an index's bytes was cancelled");
+  }
+}
+
 // A header whose length in bytes does not depend on the offsets in it: they are written as fixed-width text.
 std::string fixed(std::uint64_t value) {
   return fmt::format("{:020}", value);
@@ -53,13 +68,20 @@ std::uint64_t parse_fixed(const nlohmann::json& value) {
 
 void write_index_file(const std::filesystem::path& path, nlohmann::json header,
                       const std::vector<IndexSection>& sections, const std::function<bool()>& cancelled) {
+  const io::Format* told = io::format_by_extension(path);
+  if (told != nullptr && told->format != FileFormat::index) {
+    throw InvalidArgument(fmt::format(
+        "cannot write an index to '{}': '{}' is the extension of {} files, as which it could not be read "
+        "again; use .kith, or no extension",
+        path.string(), path.extension().string(), told->name));
+  }
   AtomicFile out(path, cancelled);
   auto& table = header["sections"] = nlohmann::json::array();
   for (const IndexSection& section : sections) {
     HashState hash;
     std::uint64_t bytes = 0;
     section.produce([&](const void* data, std::size_t count) {
-      XXH3_64bits_update(hash.state, data, count);
+      update(hash.state, data, count, cancelled);
       bytes += count;
     });
     if (bytes != section.bytes)
@@ -101,16 +123,17 @@ bool IndexFile::is_index_file(const std::filesystem::path& path) {
   return in.gcount() == 8 && std::string_view(start.data(), start.size()) == magic;
 }
 
-IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_sections) {
+IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_sections,
+                          const std::function<bool()>& cancelled) {
   IndexFile result;
-  result.path_ = path;
+  result.path_ = io::shown_name(path);
   result.file_ = MappedFile::open(path);
   const auto bytes = result.file_->bytes();
   const auto fail = [&](const std::string& why) -> IoError {
-    return IoError(fmt::format("'{}' {}", path.string(), why));
+    return IoError(fmt::format("'{}' {}", result.path_.string(), why));
   };
   if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) {
-    throw fail("is not a Kith index: it does not start with KITHIDX; make one with 'kith build'");
+    throw fail("is not a Kith index: it does not start with KITHIDX; build and save one first");
   }
   if (bytes.size() < prefix_bytes) throw fail("is truncated: the file ends inside the first 32 bytes");
   std::uint32_t version = 0;
@@ -130,9 +153,17 @@ IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_section
   const char* text = reinterpret_cast<const char*>(bytes.data() + prefix_bytes);
   if (XXH3_64bits(text, length) != checksum) throw fail("is corrupt: the header does not match its checksum");
   result.version_ = version;
+  // What no checksum covers is zero.
+  const auto expect_zeros = [&](std::uint64_t from, std::uint64_t to) {
+    for (std::uint64_t i = from; i < to; ++i) {
+      if (bytes[i] != std::byte{0}) throw fail(fmt::format("is corrupt: its unused byte {} is not 0", i));
+    }
+  };
+  expect_zeros(12, 16);
   try {
     result.header_ = std::make_shared<const nlohmann::json>(nlohmann::json::parse(text, text + length));
     (void)result.header_->at("index").get_ref<const std::string&>();
+    std::uint64_t end = prefix_bytes + length;
     for (const auto& entry : result.header_->at("sections")) {
       const auto section_name = entry.at("name").get<std::string>();
       const std::uint64_t offset = parse_fixed(entry.at("offset"));
@@ -145,10 +176,20 @@ IndexFile IndexFile::open(const std::filesystem::path& path, bool verify_section
         throw fail(fmt::format("is truncated: section '{}' needs {} bytes from offset {}, the file has {}",
                                section_name, size, offset, bytes.size()));
       }
-      if (verify_sections &&
-          hex(XXH3_64bits(bytes.data() + offset, size)) != entry.at("xxh3").get<std::string>()) {
+      if (offset < end)
+        throw fail(fmt::format("is corrupt: section '{}' overlaps what precedes it", section_name));
+      expect_zeros(end, offset);
+      end = offset + size;
+      if (!verify_sections) continue;
+      HashState hash;
+      update(hash.state, bytes.data() + offset, size, cancelled);
+      if (hex(XXH3_64bits_digest(hash.state)) != entry.at("xxh3").get<std::string>()) {
         throw fail(fmt::format("is corrupt: section '{}' does not match its checksum", section_name));
       }
+    }
+    if (end != bytes.size()) {
+      throw fail(fmt::format("is corrupt: {} after its last section; copy or build it again",
+                             plural(static_cast<std::int64_t>(bytes.size() - end), "byte")));
     }
   } catch (const nlohmann::json::exception& error) {
     throw fail(fmt::format("is corrupt: its header is not what Kith writes ({})", error.what()));

@@ -41,9 +41,10 @@ void write_index_file(const std::filesystem::path& path, nlohmann::json header,
 /// An opened index file.
 class IndexFile {
  public:
-  /// Checks magic, version, header and (where asked) every section's checksum.
-  /// @throws IoError naming what is wrong
-  static IndexFile open(const std::filesystem::path& path, bool verify_sections = true);
+  /// Checks magic, version, header and (where asked) every section's checksum. `cancelled` is polled.
+  /// @throws IoError naming what is wrong, Cancelled
+  static IndexFile open(const std::filesystem::path& path, bool verify_sections = true,
+                        const std::function<bool()>& cancelled = {});
 
   unsigned version() const noexcept { return version_; }
   const nlohmann::json& header() const noexcept { return *header_; }

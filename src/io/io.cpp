@@ -27,12 +27,12 @@ Dataset read_dataset(const std::filesystem::path& path, const ReadOptions& optio
         fmt::format("first row {} and at most {} rows: neither may be negative (-1 rows: all of them)",
                     options.first_row, options.max_rows));
   }
-  const io::Source source = io::open_source(path);
-  const FileFormat format = options.format ? *options.format : io::guess_format(source, path);
+  const io::Source source = io::open_source(path, options.cancelled);
+  const FileFormat format = options.format ? *options.format : io::guess_format(source, source.name, true);
   const io::Format& entry = io::format_of(format);
   if (!options.member.empty() && format != FileFormat::hdf5) {
     throw InvalidArgument(fmt::format("'{}' is {}, which has no members to choose '{}' from; only hdf5 has",
-                                      path.string(), entry.name, options.member));
+                                      source.name, entry.name, options.member));
   }
   if (entry.read == nullptr) {
     throw io::bad_file(source, "is {}, which holds no vectors; files that do are {}", entry.name,
@@ -41,8 +41,8 @@ Dataset read_dataset(const std::filesystem::path& path, const ReadOptions& optio
   try {
     return entry.read(source, options);
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(fmt::format("no memory to read '{}' ({} bytes); read fewer rows at a time",
-                                  path.string(), source.size()));
+    throw OutOfMemory(fmt::format("no memory to read '{}' ({} bytes); read fewer rows at a time", source.name,
+                                  source.size()));
   }
 }
 
@@ -67,11 +67,11 @@ void write_dataset(const std::filesystem::path& path, const DatasetView& data, c
   out.commit();
 }
 
-FileInfo inspect(const std::filesystem::path& path) {
+FileInfo inspect(const std::filesystem::path& path, std::optional<FileFormat> format) {
   const io::Source source = io::open_source(path);
   const io::Format* entry = nullptr;
   try {
-    entry = &io::format_of(io::guess_format(source, path));
+    entry = &io::format_of(format ? *format : io::guess_format(source, source.name, false));
   } catch (const InvalidArgument& error) {
     throw IoError(error.what());
   }

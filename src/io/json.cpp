@@ -22,7 +22,14 @@ struct Header {
 nlohmann::json parse(const Source& source) {
   if (source.size() == 0) throw bad_file(source, "is empty");
   try {
-    return nlohmann::json::parse(source.text());
+    if (!source.cancelled) return nlohmann::json::parse(source.text());
+    std::uint32_t seen = 0;
+    return nlohmann::json::parse(source.text(), [&](int, nlohmann::json::parse_event_t, nlohmann::json&) {
+      if ((++seen & 0xFFFFU) == 0 && source.cancelled()) {
+        throw Cancelled(fmt::format("reading '{}' was cancelled", source.name));
+      }
+      return true;
+    });
   } catch (const nlohmann::json::exception& error) {
     throw bad_file(source, "is not JSON or truncated: {}", error.what());
   }

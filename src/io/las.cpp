@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "core/visit_dtype.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
@@ -78,8 +79,9 @@ Header parse(const Source& source) {
   }
   if (!fits(header.points, header.record_bytes, source.size() - header.offset)) {
     throw bad_file(source,
-                   "is truncated or corrupt: {} points of {} bytes are claimed, {} bytes follow the header",
-                   header.points, header.record_bytes, source.size() - header.offset);
+                   "is truncated or corrupt: its header claims {} of {} bytes, the file has {} for them",
+                   plural(static_cast<std::int64_t>(header.points), "point"), header.record_bytes,
+                   plural(static_cast<std::int64_t>(source.size() - header.offset), "byte"));
   }
   for (std::size_t axis = 0; axis < 3; ++axis) {
     header.scale[axis] = load<double>(at + 131 + 8 * axis);
@@ -191,6 +193,49 @@ struct Summary {
   }
 };
 
+// What the header says of the points and they are not. Reading goes by the points.
+std::string contradictions(const Source& source, const Header& header) {
+  std::string text;
+  const auto add = [&](const std::string& one) { text += (text.empty() ? "" : "; ") + one; };
+  const std::byte* at = source.bytes.data();
+  const std::uint64_t narrow = load<std::uint32_t>(at + 107);
+  if (header.minor == 4 && narrow != 0 && narrow != header.points) {
+    add(fmt::format("its two counts are {} and {} points; the second is followed", narrow, header.points));
+  }
+  // Of points that say nothing of returns all counts are 0.
+  const bool wide = header.minor == 4;
+  std::uint64_t returns = 0;
+  for (std::size_t i = 0; i < (wide ? 15U : 5U); ++i) {
+    const std::uint64_t one =
+        wide ? load<std::uint64_t>(at + 255 + 8 * i) : load<std::uint32_t>(at + 111 + 4 * i);
+    returns = one > header.points - std::min(returns, header.points) ? header.points + 1 : returns + one;
+  }
+  if (returns > header.points) {
+    add(fmt::format("its counts by return exceed its {}",
+                    plural(static_cast<std::int64_t>(header.points), "point")));
+  }
+  const std::uint64_t end = header.offset + header.points * header.record_bytes;
+  if (header.minor < 3 && end < source.size()) {
+    add(fmt::format("{} after its points", plural(static_cast<std::int64_t>(source.size() - end), "byte")));
+  }
+  // Some points all over the file; rounding moves a bound by half a step of the scale at most.
+  const std::uint64_t step = std::max<std::uint64_t>(1, header.points / 4096);
+  for (std::uint64_t i = 0; i < header.points; i += step) {
+    const std::byte* record = at + header.offset + i * header.record_bytes;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const double value = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
+      const double high = load<double>(at + 179 + 16 * axis);
+      const double low = load<double>(at + 187 + 16 * axis);
+      const double slack = std::abs(header.scale[axis]);
+      if (value >= low - slack && value <= high + slack) continue;
+      add(fmt::format("its bounds on {} are {} to {}, point {} lies at {}", "xyz"[axis], low, high, i,
+                      value));
+      return text;
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 bool is_las(const Source& source) {
@@ -208,6 +253,8 @@ FileInfo inspect_las(const Source& source) {
   info.details.emplace_back("record bytes", std::to_string(header.record_bytes));
   info.details.emplace_back("scale", join(header.scale));
   info.details.emplace_back("offset", join(header.shift));
+  const std::string wrong = contradictions(source, header);
+  if (!wrong.empty()) info.details.emplace_back(contradiction, wrong);
   return info;
 }
 
@@ -218,7 +265,9 @@ Dataset read_las(const Source& source, const ReadOptions& options) {
   auto* to = static_cast<double*>(result.mutable_data());
   const std::byte* record =
       source.bytes.data() + header.offset + static_cast<std::uint64_t>(range.first) * header.record_bytes;
+  FrontToBack pass(source);
   for (std::int64_t i = 0; i < range.count; ++i, record += header.record_bytes) {
+    pass.reached(record);
     for (std::size_t axis = 0; axis < 3; ++axis) {
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() gives writable memory
       *to++ = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
@@ -235,11 +284,14 @@ void write_las_rows(AtomicFile& out, const Source& source, std::span<const std::
   };
   Summary summary;
   std::int64_t last = -1;
+  FrontToBack summing(source);
   for (const std::int64_t row : rows) {
     if (row <= last || static_cast<std::uint64_t>(row) >= header.points) {
-      throw InvalidArgument(fmt::format("row {} after row {} of '{}', which has {} points; rows must ascend",
-                                        row, last, source.name, header.points));
+      throw InvalidArgument(fmt::format("row {} after row {} of '{}', which has {}; rows must ascend", row,
+                                        last, source.name,
+                                        plural(static_cast<std::int64_t>(header.points), "point")));
     }
+    summing.reached(record(row));
     summary.add(record(row), header);
     last = row;
   }
@@ -256,7 +308,11 @@ void write_las_rows(AtomicFile& out, const Source& source, std::span<const std::
     if (place >= end) store(start, at, place - removed);
   }
   out.write(start.data(), start.size());
-  for (const std::int64_t row : rows) out.write(record(row), header.record_bytes);
+  FrontToBack copying(source);
+  for (const std::int64_t row : rows) {
+    copying.reached(record(row));
+    out.write(record(row), header.record_bytes);
+  }
   out.write(source.bytes.data() + end, source.size() - end);
 }
 

@@ -78,6 +78,17 @@ void check(const Neighbors& neighbors) {
 
 }  // namespace
 
+std::vector<fs::path> io::neighbor_files(const fs::path& path, FileFormat format) {
+  switch (format) {
+    case FileFormat::npy: {
+      const std::string stem = stem_of_pair(path);
+      return {with_suffix(stem, indices_suffix), with_suffix(stem, distances_suffix)};
+    }
+    case FileFormat::ivecs: return {path, fs::path(path).replace_extension(".fvecs")};
+    default: return {path};
+  }
+}
+
 std::vector<fs::path> write_neighbors(const fs::path& path, const Neighbors& neighbors,
                                       const WriteOptions& options) {
   check(neighbors);
@@ -97,20 +108,17 @@ std::vector<fs::path> write_neighbors(const fs::path& path, const Neighbors& nei
     format = entry->format;
   }
   // Every temporary is complete before the first rename.
-  std::vector<fs::path> paths;
+  const std::vector<fs::path> paths = io::neighbor_files(path, format);
   std::vector<AtomicFile> files;
-  files.reserve(2);
-  const auto file = [&](const fs::path& target) -> AtomicFile& {
-    paths.push_back(target);
-    return files.emplace_back(target, options.cancelled);
+  files.reserve(paths.size());
+  const auto file = [&]() -> AtomicFile& {
+    return files.emplace_back(paths[files.size()], options.cancelled);
   };
   switch (format) {
-    case FileFormat::npy: {
-      const std::string stem = stem_of_pair(path);
-      io::write_indices_npy(file(with_suffix(stem, indices_suffix)), neighbors);
-      io::write_npy(file(with_suffix(stem, distances_suffix)), distances_view(neighbors));
+    case FileFormat::npy:
+      io::write_indices_npy(file(), neighbors);
+      io::write_npy(file(), distances_view(neighbors));
       break;
-    }
     case FileFormat::ivecs: {
       if (neighbors.distance_dtype() != Dtype::f32) {
         throw InvalidArgument(
@@ -118,14 +126,14 @@ std::vector<fs::path> write_neighbors(const fs::path& path, const Neighbors& nei
             "json, "
             "which hold both");
       }
-      io::write_neighbors_ivecs(file(path), neighbors);
-      io::write_fvecs(file(fs::path(path).replace_extension(".fvecs")), distances_view(neighbors));
+      io::write_neighbors_ivecs(file(), neighbors);
+      io::write_fvecs(file(), distances_view(neighbors));
       break;
     }
-    case FileFormat::ibin: io::write_neighbors_ibin(file(path), neighbors); break;
-    case FileFormat::json: io::write_neighbors_json(file(path), neighbors); break;
-    case FileFormat::table: io::write_neighbors_table(file(path), neighbors); break;
-    case FileFormat::hdf5: io::write_neighbors_hdf5(file(path), neighbors); break;
+    case FileFormat::ibin: io::write_neighbors_ibin(file(), neighbors); break;
+    case FileFormat::json: io::write_neighbors_json(file(), neighbors); break;
+    case FileFormat::table: io::write_neighbors_table(file(), neighbors); break;
+    case FileFormat::hdf5: io::write_neighbors_hdf5(file(), neighbors); break;
     default:
       throw InvalidArgument(
           fmt::format("{} holds no results; use npy, ivecs, ibin, json, table or hdf5", name(format)));
@@ -134,15 +142,16 @@ std::vector<fs::path> write_neighbors(const fs::path& path, const Neighbors& nei
   return paths;
 }
 
-Neighbors read_neighbors(const fs::path& path) try {
+Neighbors read_neighbors(const fs::path& path, std::optional<FileFormat> named,
+                         const std::function<bool()>& cancelled) try {
   fs::path file = path;
   // "r" and "r.npy" name the pair unless there is a file of just that name.
   if (!there_is(path)) {
     const fs::path indices = with_suffix(stem_of_pair(path), indices_suffix);
     if (there_is(indices)) file = indices;
   }
-  const io::Source source = io::open_source(file);
-  FileFormat format = io::guess_format(source, file);
+  const io::Source source = io::open_source(file, cancelled);
+  const FileFormat format = named ? *named : io::guess_format(source, source.name, false);
   const io::Format& entry = io::format_of(format);
   if (entry.read_neighbors == nullptr) {
     throw io::bad_file(source,

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 
@@ -188,19 +189,21 @@ Header parse(const Source& source) {
   parse_descr(source, header);
   if (header.shape.size() != 2) {
     throw bad_file(source,
-                   "holds an array of {} dimensions; Kith reads rows of vectors, which have 2; save "
+                   "holds an array of {}; Kith reads rows of vectors, which have 2; save "
                    "x.reshape(-1, 1) for numbers, x.reshape(1, -1) for one vector",
-                   header.shape.size());
+                   plural(static_cast<std::int64_t>(header.shape.size()), "dimension"));
   }
   check_shape(source, header.shape[0], header.shape[1]);
   const auto row = total_bytes(header.shape[1], header.element);
   const std::uint64_t available = source.size() - header.offset;
   const auto all = row ? total_bytes(header.shape[0], *row) : std::nullopt;
-  if (!all || *all != available) {
-    throw bad_file(source,
-                   "is {}: {} rows of {} elements of {} bytes are claimed, {} bytes follow the header",
-                   all && *all < available ? "not one array (or corrupt)" : "truncated or corrupt",
-                   header.shape[0], header.shape[1], header.element, available);
+  const std::uint64_t claimed = all.value_or(std::numeric_limits<std::uint64_t>::max());
+  if (claimed != available) {
+    throw bad_file(source, "is {}: its header claims {} x {} elements of {}, the file has {} for them",
+                   claimed < available ? "not one array (or corrupt)" : "truncated or corrupt",
+                   header.shape[0], header.shape[1],
+                   plural(static_cast<std::int64_t>(header.element), "byte"),
+                   plural(static_cast<std::int64_t>(available), "byte"));
   }
   return header;
 }
@@ -234,7 +237,9 @@ void read_indices(const Source& source, const Header& header, std::vector<std::i
   const std::byte* from = source.bytes.data() + header.offset;
   const std::size_t rows = header.shape[0];
   const std::size_t columns = header.shape[1];
+  FrontToBack pass(source);
   for (std::size_t i = 0; i < rows; ++i) {
+    if (!header.fortran) pass.reached(from + i * columns * sizeof(T));
     for (std::size_t j = 0; j < columns; ++j) {
       const std::size_t element = header.fortran ? j * rows + i : i * columns + j;
       to[i * columns + j] = widen(source, load<T>(from + element * sizeof(T), header.swap));
@@ -309,7 +314,12 @@ Dataset read_npy(const Source& source, const ReadOptions& options) {
       }
     }
   } else {
-    std::memcpy(to, from + first * width * element, count * width * element);
+    FrontToBack pass(source);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::byte* row = from + (first + i) * width * element;
+      pass.reached(row);
+      std::memcpy(to + i * width * element, row, width * element);
+    }
   }
   if (swap) swap_elements(to, count * width, element);
   return result;

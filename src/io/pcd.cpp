@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 #include "io/lzf.hpp"
@@ -159,8 +160,9 @@ Header parse(const Source& source) {
                                                     : fits(header.points, 2 * header.columns, available + 1);
   if (!enough) {
     throw bad_file(source,
-                   "is truncated or corrupt: {} points of {} bytes are claimed, {} bytes follow the header",
-                   header.points, header.record_bytes, available);
+                   "is truncated or corrupt: its header claims {} of {} bytes, the file has {} for them",
+                   plural(static_cast<std::int64_t>(header.points), "point"), header.record_bytes,
+                   plural(static_cast<std::int64_t>(available), "byte"));
   }
   return header;
 }
@@ -178,16 +180,19 @@ template <class T>
 void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
   std::string_view rest = source.text().substr(header.offset);
   const std::int64_t end = range.first + range.count;
+  FrontToBack pass(source);
   for (std::int64_t row = 0; row < end;) {
+    pass.reached(rest.data());
     if (rest.empty()) {
-      throw bad_file(source, "is truncated: {} points are claimed, {} are there", header.points, row);
+      throw bad_file(source, "is truncated: its header claims {}, the file ends after {}",
+                     plural(static_cast<std::int64_t>(header.points), "point"), row);
     }
     std::string_view line = take_line(rest);
     std::string_view token = take_token(line);
     if (token.empty()) continue;
     for (std::uint64_t column = 0; column < header.columns; ++column, token = take_token(line)) {
       if (token.empty()) {
-        throw bad_file(source, "is truncated or corrupt: point {} has {} numbers, {} are needed", row, column,
+        throw bad_file(source, "is truncated or corrupt: point {} has {} of {} numbers", row, column,
                        header.columns);
       }
       for (std::size_t axis = 0; axis < 3 && row >= range.first; ++axis) {
@@ -267,6 +272,13 @@ FileInfo inspect_pcd(const Source& source) {
     info.details.emplace_back("width x height", fmt::format("{} x {}", *header.width, *header.height));
   }
   if (!header.viewpoint.empty()) info.details.emplace_back("viewpoint", header.viewpoint);
+  // PCL and Open3D read such files, too.
+  std::uint64_t end = source.size();
+  if (header.encoding == "binary") end = header.offset + header.points * header.record_bytes;
+  if (header.encoding == "binary_compressed" && source.size() - header.offset >= 8) {
+    end = header.offset + 8 + load<std::uint32_t>(source.bytes.data() + header.offset);
+  }
+  add_trailing(info, source, end);
   return info;
 }
 
@@ -276,7 +288,7 @@ Dataset read_pcd(const Source& source, const ReadOptions& options) {
   if (header.encoding == "binary_compressed") return read_compressed(source, header, range);
   const std::array<Column, 3> xyz = columns_of(header);
   if (header.encoding == "binary") {
-    return gather_points(source.bytes.data() + header.offset, header.record_bytes, range, xyz, false);
+    return gather_points(source, header.offset, header.record_bytes, range, xyz, false);
   }
   Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
   if (result.dtype() == Dtype::f32) {

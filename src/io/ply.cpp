@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 #include "io/points.hpp"
@@ -145,9 +146,10 @@ Header parse(const Source& source) {
                           : fits(vertex.count, vertex.least_bytes, available);
   if (!enough) {
     throw bad_file(source,
-                   "is truncated or corrupt: {} vertices of at least {} bytes are claimed, {} bytes follow "
-                   "the header",
-                   vertex.count, vertex.least_bytes, available);
+                   "is truncated or corrupt: its header claims {} of at least {}, the file has {} for them",
+                   plural(static_cast<std::int64_t>(vertex.count), "vertex", "vertices"),
+                   plural(static_cast<std::int64_t>(vertex.least_bytes), "byte"),
+                   plural(static_cast<std::int64_t>(available), "byte"));
   }
   return header;
 }
@@ -208,18 +210,20 @@ Dataset read_binary(const Source& source, const Header& header, RowRange range) 
   std::array<Column, 3> xyz = columns_of(header);
   if (!vertex.has_list) {
     if (!fits(vertex.count, vertex.least_bytes, source.size() - at)) throw ends_inside(source, vertex, 0);
-    return gather_points(source.bytes.data() + at, vertex.least_bytes, range, xyz, swap);
+    return gather_points(source, at, vertex.least_bytes, range, xyz, swap);
   }
   // Vertices with lists differ in size: one record at a time.
   Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
   auto* to = static_cast<std::byte*>(result.mutable_data());
   std::vector<std::uint64_t> starts;
+  FrontToBack pass(source);
   for (std::int64_t i = 0; i < range.first + range.count; ++i) {
+    pass.reached(source.bytes.data() + at);
     starts.clear();
     const std::uint64_t bytes = measure(source, vertex, static_cast<std::uint64_t>(i), at, swap, &starts);
     if (i >= range.first) {
       for (std::size_t axis = 0; axis < 3; ++axis) xyz[axis].offset = starts[header.xyz[axis]] - at;
-      const Dataset point = gather_points(source.bytes.data() + at, bytes, {0, 1}, xyz, swap);
+      const Dataset point = gather_points(source, at, bytes, {0, 1}, xyz, swap);
       const std::size_t point_bytes = 3 * size_of(point.dtype());
       std::memcpy(to, point.view().data, point_bytes);
       to += point_bytes;
@@ -251,14 +255,17 @@ void walk_ascii(const Source& source, const Element& element, std::uint64_t row,
 template <class T>
 void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
   std::string_view rest = source.text().substr(header.offset);
+  FrontToBack pass(source);
   for (std::size_t e = 0; e < header.vertex; ++e) {
     const Element& element = header.elements[e];
     if (element.properties.empty()) continue;
     for (std::uint64_t i = 0; i < element.count; ++i) {
+      pass.reached(rest.data());
       walk_ascii(source, element, i, rest, [](std::size_t, std::string_view) {});
     }
   }
   for (std::int64_t i = 0; i < range.first + range.count; ++i) {
+    pass.reached(rest.data());
     walk_ascii(source, header.elements[header.vertex], static_cast<std::uint64_t>(i), rest,
                [&](std::size_t property, std::string_view token) {
                  for (std::size_t axis = 0; axis < 3 && i >= range.first; ++axis) {
@@ -297,6 +304,15 @@ FileInfo inspect_ply(const Source& source) {
     if (&element != &vertex)
       info.details.emplace_back("element " + element.name, std::to_string(element.count));
   }
+  // Where lists come in, only reading tells the end.
+  std::uint64_t end = header.offset;
+  bool known = header.encoding != "ascii";
+  for (const Element& element : header.elements) {
+    const auto bytes = total_bytes(element.count, element.least_bytes);
+    known = known && !element.has_list && bytes && *bytes <= source.size() - end;
+    if (known) end += *bytes;
+  }
+  if (known) add_trailing(info, source, end);
   return info;
 }
 

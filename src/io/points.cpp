@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 
 namespace kith::io {
@@ -24,6 +25,13 @@ double load_number(const std::byte* at, const Column& column, bool swap) {
 
 }  // namespace
 
+void add_trailing(FileInfo& info, const Source& source, std::uint64_t end) {
+  if (end >= source.size()) return;
+  info.details.emplace_back(
+      contradiction,
+      fmt::format("{} after its last point", plural(static_cast<std::int64_t>(source.size() - end), "byte")));
+}
+
 Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept {
   for (const Column& column : xyz) {
     if (column.kind != 'f' || column.bytes != 4) return Dtype::f64;
@@ -31,23 +39,27 @@ Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept {
   return Dtype::f32;
 }
 
-Dataset gather_points(const std::byte* first, std::uint64_t record_bytes, RowRange range,
+Dataset gather_points(const Source& source, std::uint64_t offset, std::uint64_t record_bytes, RowRange range,
                       const std::array<Column, 3>& xyz, bool swap) {
   const Dtype dtype = dtype_of(xyz);
   Dataset result = Dataset::allocate(dtype, range.count, 3);  // gives writable memory: no null below
   const auto count = static_cast<std::uint64_t>(range.count);
-  const std::byte* record = first + static_cast<std::uint64_t>(range.first) * record_bytes;
+  const std::byte* record =
+      source.bytes.data() + offset + static_cast<std::uint64_t>(range.first) * record_bytes;
+  FrontToBack pass(source);
   if (dtype == Dtype::f32) {
     auto* to = static_cast<float*>(result.mutable_data());
     for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
       for (const Column& column : xyz) *to++ = load<float>(record + column.offset, swap);
+      pass.reached(record);
     }
   } else {
     auto* to = static_cast<double*>(result.mutable_data());
     for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
       for (const Column& column : xyz) *to++ = load_number(record + column.offset, column, swap);
+      pass.reached(record);
     }
   }
   return result;

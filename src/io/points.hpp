@@ -17,12 +17,18 @@ struct Column {
   char kind = 'f';  ///< 'f' float, 'i' signed, 'u' unsigned
 };
 
+/// The key of FileInfo::details under which a file contradicts itself.
+inline constexpr const char* contradiction = "contradiction";
+
+/// Says so in `info` when `end`, where the data end, is not the end of the file.
+void add_trailing(FileInfo& info, const Source& source, std::uint64_t end);
+
 /// f32 when all three columns are 4-byte floats, f64 otherwise (every other type is exact in f64).
 Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept;
 
-/// Points of `record_bytes` each from `first` on, in the given byte order. The caller has checked that
+/// Points of `record_bytes` each from byte `offset` on, in the given byte order. The caller has checked that
 /// range.first + range.count records are there.
-Dataset gather_points(const std::byte* first, std::uint64_t record_bytes, RowRange range,
+Dataset gather_points(const Source& source, std::uint64_t offset, std::uint64_t record_bytes, RowRange range,
                       const std::array<Column, 3>& xyz, bool swap);
 
 /// @throws InvalidArgument unless data are f32 or f64 of dimension 3

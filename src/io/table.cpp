@@ -1,6 +1,7 @@
 // Results as text: one neighbour a line, "query rank index distance".
 #include <array>
 
+#include "core/plural.hpp"
 #include "io/format.hpp"
 #include "io/text.hpp"
 
@@ -42,8 +43,9 @@ Header parse_header(const Source& source, std::string_view& rest) {
   // A line takes at least 8 bytes: "0 0 0 0\n".
   const auto row = total_bytes(static_cast<std::uint64_t>(header.k), 8);
   if (!row || !fits(static_cast<std::uint64_t>(header.queries), *row, rest.size() + 1)) {
-    throw bad_file(source, "is truncated or corrupt: {} x {} neighbours are claimed, {} bytes follow",
-                   header.queries, header.k, rest.size());
+    throw bad_file(source,
+                   "is truncated or corrupt: its header claims {} x {} neighbours, the file has {} for them",
+                   header.queries, header.k, plural(static_cast<std::int64_t>(rest.size()), "byte"));
   }
   return header;
 }
@@ -51,7 +53,9 @@ Header parse_header(const Source& source, std::string_view& rest) {
 template <class R>
 void read_lines(const Source& source, std::string_view rest, Neighbors& result, std::vector<R>& distances) {
   std::size_t at = 0;
+  FrontToBack pass(source);
   while (!rest.empty()) {
+    pass.reached(rest.data());
     std::string_view line = take_line(rest);
     std::string_view first = take_token(line);
     if (first.empty() || first.front() == '#') continue;
@@ -70,8 +74,8 @@ void read_lines(const Source& source, std::string_view rest, Neighbors& result, 
     distances[at++] = *distance;
   }
   if (at != result.indices.size()) {
-    throw bad_file(source, "is truncated: {} neighbours are claimed, {} are there", result.indices.size(),
-                   at);
+    throw bad_file(source, "is truncated: its header claims {}, the file ends after {}",
+                   plural(static_cast<std::int64_t>(result.indices.size()), "neighbour"), at);
   }
 }
 

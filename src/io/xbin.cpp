@@ -5,6 +5,7 @@
 // The file's size tells them apart: a 64-bit header read as a 32-bit one has dimension 0 below 2^32 rows.
 #include <limits>
 
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 
@@ -30,8 +31,8 @@ Layout layout(const Source& source, std::uint64_t element, const char* format) {
   if (source.size() == 0)
     throw bad_file(source, "is empty; {} starts with a header of 8 or 16 bytes", format);
   if (source.size() < 8) {
-    throw bad_file(source, "is truncated: it has {} bytes, the {} header takes 8 or 16", source.size(),
-                   format);
+    throw bad_file(source, "is truncated: it has {}, the {} header takes 8 or 16",
+                   plural(static_cast<std::int64_t>(source.size()), "byte"), format);
   }
   const std::byte* at = source.bytes.data();
   const Layout narrow{load<std::uint32_t>(at), load<std::uint32_t>(at + 4), 8};
@@ -50,11 +51,10 @@ Layout layout(const Source& source, std::uint64_t element, const char* format) {
       return shape;
     }
   }
-  throw bad_file(
-      source,
-      "is truncated, corrupt or not {}: its header claims {} rows of dimension {} (as 64-bit: {} of "
-      "{}), which {} bytes are not",
-      format, narrow.rows, narrow.dim, wide.rows, wide.dim, source.size());
+  throw bad_file(source,
+                 "is truncated, corrupt or not {}: its header claims {} x {} values (as 64-bit: {} x {}), "
+                 "which a file of {} bytes does not hold",
+                 format, narrow.rows, narrow.dim, wide.rows, wide.dim, source.size());
 }
 
 FileInfo info(const Source& source, std::uint64_t element, const char* type, const char* format) {
@@ -136,10 +136,17 @@ Neighbors read_neighbors_ibin(const Source& source) {
       empty_neighbors(static_cast<std::int64_t>(shape.rows), static_cast<std::int64_t>(shape.dim));
   const std::byte* indices = source.bytes.data() + shape.offset;
   const std::size_t count = result.indices.size();
-  for (std::size_t i = 0; i < count; ++i) result.indices[i] = load<std::int32_t>(indices + 4 * i);
+  FrontToBack pass(source);
+  for (std::size_t i = 0; i < count; ++i) {
+    pass.reached(indices + 4 * i);
+    result.indices[i] = load<std::int32_t>(indices + 4 * i);
+  }
   if (shape.distances) {
     auto& distances = std::get<std::vector<float>>(result.distances);
-    for (std::size_t i = 0; i < count; ++i) distances[i] = load<float>(indices + 4 * (count + i));
+    for (std::size_t i = 0; i < count; ++i) {
+      pass.reached(indices + 4 * (count + i));
+      distances[i] = load<float>(indices + 4 * (count + i));
+    }
   }
   return result;
 }

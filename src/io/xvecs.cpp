@@ -1,5 +1,6 @@
 // TEXMEX fvecs, bvecs and ivecs: every row is an int32 dimension followed by that many elements.
 // Layout as published with the SIFT1M benchmark (Jegou, Douze, Schmid 2011, corpus-texmex.irisa.fr).
+#include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 
@@ -15,7 +16,8 @@ struct Layout {
 Layout layout(const Source& source, std::uint64_t element, const char* format) {
   if (source.size() == 0) throw bad_file(source, "is empty; {} needs at least one row", format);
   if (source.size() < 4) {
-    throw bad_file(source, "is truncated: it has {} bytes, the dimension alone takes 4", source.size());
+    throw bad_file(source, "is truncated: it has {}, the dimension alone takes 4",
+                   plural(static_cast<std::int64_t>(source.size()), "byte"));
   }
   const auto dim = load<std::int32_t>(source.bytes.data());
   if (dim < 1) {
@@ -114,8 +116,10 @@ Neighbors read_neighbors_ivecs(const Source& source) {
   check_rows(source, shape, {0, shape.rows});
   Neighbors result = empty_neighbors(shape.rows, shape.dim);
   auto to = result.indices.begin();
+  FrontToBack pass(source);
   for (std::int64_t i = 0; i < shape.rows; ++i) {
     const std::byte* row = source.bytes.data() + static_cast<std::uint64_t>(i) * shape.row_bytes + 4;
+    pass.reached(row);
     for (std::int64_t j = 0; j < shape.dim; ++j) *to++ = load<std::int32_t>(row + 4 * j);
   }
   return result;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "core/plural.hpp"
 #include "core/visit_dtype.hpp"
 #include "io/format.hpp"
 #include "io/points.hpp"
@@ -57,7 +58,9 @@ void scan(const Source& source, Take&& take) {
   std::optional<std::int64_t> claimed;
   std::int64_t points = 0;
   bool first = true;
+  FrontToBack pass(source);
   for (std::int64_t line_number = 1; !rest.empty(); ++line_number) {
+    pass.reached(rest.data());
     std::string_view line = take_line(rest);
     line = line.substr(0, line.find('#'));
     while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
@@ -84,8 +87,8 @@ void scan(const Source& source, Take&& take) {
     if (!take(point)) return;
   }
   if (claimed && *claimed != points) {
-    throw bad_file(source, "is truncated or corrupt: its first line claims {} points, {} are there", *claimed,
-                   points);
+    throw bad_file(source, "is truncated or corrupt: its first line claims {}, it has {}",
+                   plural(*claimed, "point"), points);
   }
   if (points == 0 && !claimed) throw bad_file(source, "has no line of three numbers");
 }

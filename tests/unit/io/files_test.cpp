@@ -1,9 +1,11 @@
 // Recognising formats, missing and foreign files, writing whole or not at all.
 #include <sstream>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "fuzz/seeds.hpp"
+#include "io/stream_file.hpp"
 #include "kith/any_index.hpp"
 #include "unit/io/support.hpp"
 
@@ -82,6 +84,27 @@ TEST_F(Files, MissingFoldersAndEmptyFiles) {
   }
 }
 
+// What came through a pipe is a file like others: by its name's extension, again and again.
+TEST_F(Files, StreamsBecomeFiles) {
+  put("rows.fvecs", raw(std::int32_t{2}) + raw(1.0F) + raw(2.0F));
+  const int opened = ::open((*this)("rows.fvecs").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(opened, 0);
+  std::uint64_t seen = 0;
+  const io::StreamFile stream(opened, "/a/pipe.fvecs", [&](std::uint64_t bytes) { seen = bytes; });
+  ::close(opened);
+  EXPECT_EQ(seen, 12U);
+  EXPECT_EQ(io::shown_name(stream.path()), "/a/pipe.fvecs");
+  EXPECT_EQ(io::shown_name("/a/file"), "/a/file");
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(inspect(stream.path()).dim, 2);
+    EXPECT_EQ(read_dataset(stream.path()).rows(), 1);
+  }
+  expect_error<IoError>([&] { inspect(stream.path(), FileFormat::npy); }, {"/a/pipe.fvecs"});
+  const io::StreamFile nameless(std::string(300, 'x') + ".npy");
+  EXPECT_TRUE(io::shown_name(nameless.path()).ends_with("xx.npy"));
+  expect_error<IoError>([&] { read_dataset(nameless.path()); }, {".npy", "empty"});
+}
+
 TEST_F(Files, PipesAndDevicesAreNotReadForEver) {
   ASSERT_EQ(::mkfifo((*this)("a.npy").c_str(), 0600), 0);
   expect_error<IoError>([&] { read_dataset((*this)("a.npy")); }, {"a.npy", "pipe"});
@@ -138,7 +161,7 @@ TEST_F(Files, AFullDiskIsReported) {
   WriteOptions options;
   options.format = FileFormat::hdf5;
   expect_error<IoError>([&] { write_dataset("/dev/full", DatasetView(three.data(), 1, 3), options); },
-                        {"HDF5"});
+                        {"/dev/full", "No space left"});
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
   expect_error<IoError>([&] { write_dataset("/proc/a.npy", DatasetView(three.data(), 1, 3)); },
                         {"/proc/a.npy"});

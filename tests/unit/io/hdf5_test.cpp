@@ -90,7 +90,7 @@ TEST_F(Hdf5, OtherShapesAndTypesAreRefused) {
         read_dataset(make("train", H5T_STD_I32LE, {1, 2}, {7, 8}));
       },
       {"i32", "astype"});
-  expect_error<IoError>([&] { read_dataset(make("train", H5T_IEEE_F32LE, {2}, {7, 8})); }, {"1 dimensions"});
+  expect_error<IoError>([&] { read_dataset(make("train", H5T_IEEE_F32LE, {2}, {7, 8})); }, {"1 dimension;"});
   expect_error<IoError>(
       [&] {
         read_dataset(make("train", H5T_IEEE_F32LE, {1, 2, 1}, {7, 8}));

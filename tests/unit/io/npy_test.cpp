@@ -88,7 +88,7 @@ TEST_F(Npy, LittleEndianRowsAreMappedNotCopied) {
 
 TEST_F(Npy, OneDimensionIsRefusedWithBothRemedies) {
   expect_error<IoError>([&] { read_dataset(put("a.npy", npy(dict("<f4", "(2,)"), raw(1.0F) + raw(2.0F)))); },
-                        {"1 dimensions", "reshape(-1, 1)", "reshape(1, -1)"});
+                        {"1 dimension;", "reshape(-1, 1)", "reshape(1, -1)"});
   expect_error<IoError>([&] { read_dataset(put("a.npy", npy(dict("<f4", "()"), raw(1.0F)))); },
                         {"0 dimensions"});
   expect_error<IoError>([&] { read_dataset(put("a.npy", npy(dict("<f4", "(1, 1, 1)"), raw(1.0F)))); },
