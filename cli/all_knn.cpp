@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 
 namespace kith::cli {
@@ -13,17 +14,19 @@ namespace {
 
 struct Options {
   Source points;
+  std::string input_format;
   IndexOptions index;
   std::string metric = "euclidean";
   bool include_self = false;
   ResultOptions result;
 };
 
-void run(const Common& common, const Options& options) {
-  check_result_options(options.result);
+void run(const Common& common, Options& options) {
+  check_result_options(common, options.result, {options.points.path});
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
   Execution execution = make_execution(common);
+  open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "ask for fewer neighbours, or use fewer rows (kith convert --rows)";
   const auto k = static_cast<double>(options.result.k);
   const Size size = peek(options.points);
@@ -32,7 +35,7 @@ void run(const Common& common, const Options& options) {
   estimate.add("answer", size.rows * k * 12);
   check_with_tree(estimate, size);
 
-  Dataset points = load(options.points);
+  Dataset points = load(common, options.points);
   IndexUsed index;
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
     MemoryPlan plan(common, remedy);
@@ -68,6 +71,7 @@ void add_all_knn(CLI::App& app, Common& common) {
   add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
   add_tree_index_options(command, common, options->index);
   add_member_option(command, options->points);
+  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);
   About& about = common.about(command);

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "interrupt.hpp"
 #include "measure.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -87,6 +88,9 @@ void check(const BenchOptions& options) {
   if (!options.generate.empty() && options.max_queries != -1) {
     throw InvalidArgument("--max-queries is for files; with --generate say --queries N");
   }
+  if (!options.generate.empty() && !options.input_format.empty()) {
+    throw InvalidArgument("--input-format is for files; leave it out with --generate");
+  }
   if (options.max_queries < -1 || options.max_queries == 0) {
     throw InvalidArgument(fmt::format("--max-queries {}: use 1 or more", options.max_queries));
   }
@@ -110,9 +114,23 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   check(options);
   if (!options.peers.empty()) find_peers(options);
   // Found now rather than after minutes of measuring.
+  options.output = output_path(common, options.output);
   check_result_folder(options.output);
+  refuse_overwriting({options.output}, {options.base, options.queries});
+  if (options.generate.empty()) {
+    Source base;
+    Source queries;
+    base.path = options.base;
+    queries.path = options.queries;
+    open_inputs(common, {&base, &queries}, options.input_format);
+    options.base = base.path;
+    options.queries = queries.path;
+    options.base_format = base.format;
+    options.queries_format = queries.format;
+  }
+  const bool tables = !common.json && !is_standard_output(options.output);
   const CancellableScope scope;
-  const TemporaryFolder folder;
+  const TemporaryFolder folder(!options.peers.empty());
   json out = {{"format", "kith-bench"},  {"format_version", 1},           {"date", utc_now()},
               {"kith", version()},       {"machine", describe_machine()}, {"command", command_line},
               {"labels", json::object()}};
@@ -121,7 +139,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   }
   const BenchInput in = read_bench_input(options, folder, make_execution(common));
   out["data"] = in.description;
-  if (!common.json) {
+  if (tables) {
     print(fmt::format("{}, {}\n{} {} x {}; {}\n", out["machine"]["cpu"].get<std::string>(),
                       plural(out["machine"]["cores"].get<std::int64_t>(), "core"),
                       format_count(in.base.rows()), name(in.base.dtype()), in.base.dim(),
@@ -134,7 +152,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
         for (const std::int64_t k : options.k) {
           const BenchCase item{k, metric, filter, static_cast<int>(threads)};
           out["runs"].push_back(run_bench_case(options, in, item, common, folder));
-          if (!common.json) print_case(out["runs"].back());
+          if (tables) print_case(out["runs"].back());
         }
       }
     }
@@ -142,7 +160,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   if (common.json) print_json(out);
   if (!options.output.empty()) {
     write_result(options.output, out.dump(1));
-    note(common, fmt::format("wrote {}", options.output));
+    note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
 }
 
@@ -211,6 +229,7 @@ void add_bench(CLI::App& app, Common& common) {
   of_generate(command.add_flag("--normalize", options->normalize, "Scale every row to length 1"), nullptr);
   of_generate(command.add_flag("--utm", options->utm, "terrain_scan: in coordinates of a UTM zone"), nullptr);
 
+  add_input_format_option(command, common, options->input_format, {"BASE", "QUERIES"}, dataset_formats());
   command
       .add_option("--peers", options->peers,
                   "Libraries to run in turns with Kith: faiss, sklearn, numpy, scipy")

@@ -13,6 +13,7 @@
 #include "measure.hpp"
 #include "peer.hpp"
 #include "progress.hpp"
+#include "stream.hpp"
 
 namespace kith::cli {
 
@@ -20,7 +21,9 @@ namespace fs = std::filesystem;
 using json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-TemporaryFolder::TemporaryFolder() {
+TemporaryFolder::TemporaryFolder(bool needed) {
+  if (!needed) return;
+  patient_.emplace();
   std::string name = (fs::temp_directory_path() / "kith-bench-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw IoError(fmt::format("cannot make a folder in '{}'; set TMPDIR to one that is writable",
@@ -31,7 +34,7 @@ TemporaryFolder::TemporaryFolder() {
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
 BenchInput read_bench_input(const BenchOptions& options, const TemporaryFolder& folder,
@@ -55,12 +58,14 @@ BenchInput read_bench_input(const BenchOptions& options, const TemporaryFolder& 
                       {"normalize", options.normalize},
                       {"utm", options.utm}};
   } else {
-    in.base = read_dataset(options.base);
     ReadOptions read;
+    read.format = options.base_format;
+    in.base = read_dataset(options.base, read);
+    read.format = options.queries_format;
     read.max_rows = options.max_queries;
     in.queries = read_dataset(options.queries, read);
-    in.description = {{"base", fs::path(options.base).filename().string()},
-                      {"queries_file", fs::path(options.queries).filename().string()}};
+    in.description = {{"base", fs::path(shown(options.base)).filename().string()},
+                      {"queries_file", fs::path(shown(options.queries)).filename().string()}};
   }
   in.description["rows"] = in.base.rows();
   in.description["dim"] = in.base.dim();
@@ -69,7 +74,9 @@ BenchInput read_bench_input(const BenchOptions& options, const TemporaryFolder& 
   if (!options.peers.empty()) {
     // Peers read npy; other formats, and a part of the queries, are written out for them once.
     const auto as_npy = [&](const std::string& given, const Dataset& data, const char* part, bool whole) {
-      if (!given.empty() && whole && guess_format(given) == FileFormat::npy) return fs::absolute(given);
+      if (!given.empty() && whole && is_plain_file(given) && guess_format(given) == FileFormat::npy) {
+        return fs::absolute(given);
+      }
       fs::path path = folder.path() / (std::string(part) + ".npy");
       write_dataset(path, data.view());
       return path;

@@ -3,18 +3,22 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "common.hpp"
+#include "interrupt.hpp"
 
 namespace kith::cli {
 
 /// The command line of kith bench.
 struct BenchOptions {
   std::string base, queries;
+  std::string input_format;
+  std::optional<FileFormat> base_format, queries_format;  ///< as far as input_format says
   std::string generate;
   std::int64_t rows = 100'000, dim = 128, count = 1'000;
   std::uint64_t seed = 0;
@@ -33,16 +37,18 @@ struct BenchOptions {
   std::string output;
 };
 
-/// A folder for the files handed to peers; removed with what is in it.
+/// A folder for the files handed to peers; removed with what is in it, however long a signal waits for that.
 class TemporaryFolder {
  public:
-  TemporaryFolder();
+  /// Makes none where it is not needed.
+  explicit TemporaryFolder(bool needed);
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  std::optional<PatientScope> patient_;
   std::filesystem::path path_;
 };
 

@@ -9,6 +9,7 @@
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -17,22 +18,37 @@ namespace {
 
 struct Options {
   Source base;
+  std::string input_format;
   std::string output;
   IndexOptions index;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
 };
 
-void run(const Common& common, const Options& options) {
+// The extension of another format would make the index a file that no command can read.
+void check_extension(const std::string& output) {
+  const auto told = format_of_extension(output);
+  if (!told || *told == FileFormat::index) return;
+  throw InvalidArgument(
+      fmt::format("cannot write an index to '{}': its extension is that of {} files; use .kith, .index or no "
+                  "extension",
+                  output, name(*told)));
+}
+
+void run(const Common& common, Options& options) {
   check_index_options(options.index);
+  options.output = output_path(common, options.output);
   check_output(options.output, "index", {}, false);
+  check_extension(options.output);
+  refuse_overwriting({options.output}, {options.base.path});
   Execution execution = make_execution(common);
+  open_inputs(common, {&options.base}, options.input_format);
   const Size size = peek(options.base);
   MemoryPlan plan(common);
   plan.add("base", size.bytes, size.mapped);
   plan.check();
   execution.memory_limit = plan.left();
-  const Dataset base = load(options.base);
+  const Dataset base = load(common, options.base);
 
   const IndexParameters parameters(parse_metric(options.metric), parse_filter(options.filter),
                                    options.index.leaf_size.value_or(0));
@@ -45,12 +61,13 @@ void run(const Common& common, const Options& options) {
   const CancellableScope scope;
   const AnyIndex index = AnyIndex::build(choice.index, base, parameters, execution);
   stop_if_interrupted();
+  execution.cancelled = must_stop;
   index.save(options.output, execution);
   bar.erase();
   if (chosen) note_choice(common, {choice.index, 0, choice.reason});
-  std::error_code no_file;  // a pipe has no size
+  std::error_code no_file;  // a stream has no size
   const auto size_on_disk = std::filesystem::file_size(options.output, no_file);
-  const std::uint64_t file_bytes = no_file ? 0 : size_on_disk;
+  const std::uint64_t file_bytes = no_file || writes_to_stream() ? 0 : size_on_disk;
   if (common.json) {
     nlohmann::json object = {{"file", options.output},       {"index", index.type()},
                              {"rows", index.rows()},         {"dim", index.dim()},
@@ -61,9 +78,10 @@ void run(const Common& common, const Options& options) {
     print_json(object);
     return;
   }
-  note(common, fmt::format("wrote {}: {} of {} x {} {}, {}, {}", options.output, index.type(),
-                           plural(index.rows(), "row"), index.dim(), name(index.dtype()),
-                           name(index.metric()), format_bytes(static_cast<double>(file_bytes))));
+  note(common,
+       fmt::format("wrote {}: {} of {} x {} {}, {}{}", shown_output(options.output), index.type(),
+                   plural(index.rows(), "row"), index.dim(), name(index.dtype()), name(index.metric()),
+                   file_bytes > 0 ? ", " + format_bytes(static_cast<double>(file_bytes)) : ""));
 }
 
 }  // namespace
@@ -92,6 +110,7 @@ void add_build(CLI::App& app, Common& common) {
                   "HDF5 files: the dataset with the base [default: train]")
       ->type_name("NAME")
       ->group("Input");
+  add_input_format_option(command, common, options->input_format, {"BASE"}, dataset_formats());
   add_execution_options(command, common);
   common.about(command).details = {
       "The file holds the rows and everything the search needs, with a checksum of each part; kith search "

@@ -75,9 +75,12 @@ void add_execution_options(CLI::App& command, Common& common) {
   command
       .add_option(
           "--memory-limit", common.memory_limit,
-          "Refuse to start when the data, the codes and the results together need more than this, "
-          "for example 4GiB or 500MB; 'none' leaves it to the machine's memory. On GPUs: take at most "
-          "this much of each one's memory, and read or stream from the host what does not fit")
+          "Take no more memory than this, for example 4GiB or 500MB: data, codes, trees and results; what "
+          "needs "
+          "more is refused. Up to 64 MiB of working space come on top. 'none' leaves it to the machine's "
+          "memory. On GPUs: take at most this much of each one's memory, and read or stream from the host "
+          "what "
+          "does not fit")
       ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");
@@ -122,7 +125,7 @@ void add_filter_option(CLI::App& command, Common& common, std::string& filter) {
                   ->type_name("FILTER"),
               {{"auto", "the cheapest, measured on a sample of the data"},
                {"int8", "1 byte a value; on GPUs not for manhattan"},
-               {"fp16", "2 bytes a value; not on GPUs"},
+               {"fp16", "2 bytes a value; on GPUs not for manhattan"},
                {"fp32", "4 bytes a value; best in low dimension; on GPUs not for inner_product and cosine"},
                {"none", "the exact float64 distance of every pair"}})
       ->capture_default_str()

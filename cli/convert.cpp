@@ -1,5 +1,6 @@
 // kith convert: another format, another element type, or a part of the rows.
 #include <charconv>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -8,6 +9,9 @@
 #include "commands.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
+#include "io/format.hpp"
+#include "result.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -56,19 +60,42 @@ bool holds_results(const Options& options) {
          options.input.member == "neighbors";
 }
 
+// Numbers of results in memory; a tree of JSON is many times its text.
+void check_memory(const Common& common, const Source& source) {
+  const std::string& path = source.path;
+  std::error_code no_file;
+  const auto file = std::filesystem::file_size(path, no_file);
+  if (no_file) return;  // a pair of files, named without .indices.npy
+  const auto bytes = static_cast<double>(file);
+  MemoryPlan plan(common, "convert to a binary format where there is more memory");
+  if ((source.format ? *source.format : guess_format(path)) == FileFormat::json) {
+    plan.add("JSON", 9 * bytes);
+    plan.check();
+  }
+  const FileInfo info = inspect(path, source.format);
+  plan.add("results", static_cast<double>(info.rows) * static_cast<double>(info.dim) * 16);
+  plan.check();
+}
+
 void convert_results(const Common& common, const Options& options) {
   if (!options.dtype.empty() || options.round || !options.rows.empty()) {
     throw InvalidArgument(fmt::format(
-        "'{}' holds search results: --dtype, --round and --rows are for vectors", options.input.path));
+        "'{}' holds search results: --dtype, --round and --rows are for vectors", shown(options.input.path)));
   }
   check_output(options.output, options.format, result_formats(), false);
-  const Neighbors neighbors = read_neighbors(options.input.path);
+  // Distances in a second file are read along.
+  std::vector<std::string> inputs = {options.input.path};
+  for (const auto& file : result_files(options.input.path, options.input_format))
+    inputs.push_back(file.string());
+  refuse_overwriting(result_files(options.output, options.format), inputs);
+  check_memory(common, options.input);
+  const Neighbors neighbors = read_neighbors(options.input.path, options.input.format, must_stop);
   std::vector<std::string> files;
   {
     const CancellableScope scope;
     for (const auto& file :
-         write_neighbors(options.output, neighbors, {parse_format(options.format), interrupted})) {
-      files.push_back(file.string());
+         write_neighbors(options.output, neighbors, {parse_format(options.format), must_stop})) {
+      files.push_back(shown_output(file.string()));
     }
   }
   if (common.json) {
@@ -81,42 +108,48 @@ void convert_results(const Common& common, const Options& options) {
 }
 
 void run(const Common& common, Options& options) {
-  options.input.format = parse_format(options.input_format);
+  options.output = output_path(common, options.output);
+  open_inputs(common, {&options.input}, options.input_format);
   if (holds_results(options)) {
     convert_results(common, options);
     return;
   }
   check_output(options.output, options.format, dataset_formats(), true);
+  refuse_overwriting({options.output}, {options.input.path});
   if (options.round && options.dtype.empty())
     throw InvalidArgument("--round needs --dtype: it says how to convert");
   if (!options.rows.empty()) parse_rows(options.rows, options.input);
   MemoryPlan plan(common);
   const Size size = peek(options.input);
   plan.add("rows", size.bytes, size.mapped);
+  if (!options.dtype.empty() && size.row_elements > 0) {
+    plan.add("converted",
+             size.rows * size.row_elements * static_cast<double>(size_of(parse_dtype(options.dtype))));
+  }
   plan.check();
-  Dataset data = load(options.input);
+  Dataset data = load(common, options.input);
   const Dtype stored = data.dtype();
   if (!options.dtype.empty()) {
     try {
       data = convert(data, parse_dtype(options.dtype), options.round ? Rounding::nearest : Rounding::exact);
     } catch (const InvalidArgument& error) {
       const std::string text = error.what();
-      const bool inexact = text.find("ask for rounding") != std::string::npos;
+      const bool inexact = text.find("round to nearest") != std::string::npos;
       throw InvalidArgument(text + (inexact ? " (--round)" : ""));
     }
   }
   {
     const CancellableScope scope;
-    write_dataset(options.output, data, {parse_format(options.format), interrupted});
+    write_dataset(options.output, data, {parse_format(options.format), must_stop});
   }
   if (common.json) {
     print_json(nlohmann::json{
         {"file", options.output}, {"rows", data.rows()}, {"dim", data.dim()}, {"dtype", name(data.dtype())}});
     return;
   }
-  note(common,
-       fmt::format("wrote {}: {} x {} {}{}", options.output, plural(data.rows(), "row"), data.dim(),
-                   name(data.dtype()), stored == data.dtype() ? "" : fmt::format(" (was {})", name(stored))));
+  note(common, fmt::format("wrote {}: {} x {} {}{}", shown_output(options.output), plural(data.rows(), "row"),
+                           data.dim(), name(data.dtype()),
+                           stored == data.dtype() ? "" : fmt::format(" (was {})", name(stored))));
 }
 
 }  // namespace
@@ -154,18 +187,8 @@ void add_convert(CLI::App& app, Common& common) {
   command.add_option("--member", options->input.member, "HDF5 input: the dataset to read [default: train]")
       ->type_name("NAME")
       ->group("Formats");
-  common.choice(
-      command.add_option("--input-format", options->input_format, "Format of IN, whatever its extension")
-          ->type_name("FORMAT")
-          ->group("Formats"),
-      dataset_formats());
-  auto all_formats = dataset_formats();
-  for (auto& format : result_formats()) {
-    bool known = false;
-    for (const auto& [held, meaning] : all_formats) known = known || held == format.first;
-    if (!known) all_formats.push_back(std::move(format));
-  }
-  for (auto& [held, meaning] : all_formats) meaning.clear();
+  const auto all_formats = vector_and_result_formats();
+  add_input_format_option(command, common, options->input_format, {"IN"}, all_formats);
   common.choice(command.add_option("--format", options->format, "Format of OUT, whatever its extension")
                     ->type_name("FORMAT")
                     ->group("Formats"),

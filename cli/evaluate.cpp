@@ -6,14 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
 namespace {
 
 struct Options {
-  std::string result;
-  std::string truth;
+  Source result;
+  Source truth;
+  std::string input_format;
   std::int64_t k = 0;
 };
 
@@ -21,10 +23,11 @@ std::string figure(double value, const char* format) {
   return std::isnan(value) ? "unknown (a file has no distances)" : fmt::format(fmt::runtime(format), value);
 }
 
-void run(const Common& common, const Options& options) {
+void run(const Common& common, Options& options) {
   if (options.k < 0) throw InvalidArgument(fmt::format("-k {}: use 1 or more", options.k));
-  const Neighbors result = read_neighbors(options.result);
-  const Neighbors truth = read_neighbors(options.truth);
+  open_inputs(common, {&options.result, &options.truth}, options.input_format);
+  const Neighbors result = read_neighbors(options.result.path, options.result.format, must_stop);
+  const Neighbors truth = read_neighbors(options.truth.path, options.truth.format, must_stop);
   const Evaluation figures = evaluate(result, truth, options.k);
   if (common.json) {
     print_json(nlohmann::json{{"queries", figures.queries},
@@ -55,10 +58,11 @@ void add_evaluate(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "evaluate", "Compare a result with the truth: recall and distance ratio",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("RESULT", options->result, "An answer of kith knn or of another program")
-                  ->type_name("FILE")
-                  ->required());
-  common.file(command.add_option("TRUTH", options->truth, "The true neighbours of the same queries")
+  common.file(
+      command.add_option("RESULT", options->result.path, "An answer of kith knn or of another program")
+          ->type_name("FILE")
+          ->required());
+  common.file(command.add_option("TRUTH", options->truth.path, "The true neighbours of the same queries")
                   ->type_name("FILE")
                   ->required());
   command
@@ -66,6 +70,9 @@ void add_evaluate(CLI::App& app, Common& common) {
                   "Compare the first K neighbours only [default: all both have]")
       ->type_name("K")
       ->group("Comparison");
+  auto formats = result_formats();
+  for (auto& [format, meaning] : formats) meaning.clear();
+  add_input_format_option(command, common, options->input_format, {"RESULT", "TRUTH"}, formats);
   About& about = common.about(command);
   about.details = {
       "Reads npy pairs (name them without .indices.npy), ivecs, ibin and big-ann ground truth, HDF5, JSON "

@@ -12,6 +12,7 @@
 
 #include "interrupt.hpp"
 #include "page.hpp"
+#include "stream.hpp"
 #include "suggest.hpp"
 
 namespace kith::cli {
@@ -24,7 +25,10 @@ std::vector<std::pair<std::string, std::string>> exit_code_list() {
       {"3", "memory: the estimate is above --memory-limit or above what the machine has"},
       {"4", "device: a GPU is missing, unusable, or failed"},
       {"70", "a fault in Kith itself; please report it"},
-      {"130, 143", "stopped by Ctrl-C (SIGINT) or by SIGTERM; no output was written"},
+      {"129, 130, 143",
+       "stopped by SIGHUP (the terminal is gone), Ctrl-C (SIGINT) or SIGTERM; no output was written, but for "
+       "what had gone to a pipe or a device"},
+      {"141", "stopped by SIGPIPE: whoever read the output has left"},
   };
 }
 
@@ -135,6 +139,30 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, const Com
   return text;
 }
 
+namespace {
+
+const char* interruption_message() {
+  return writes_to_stream() ? "interrupted; what was written is not whole"
+                            : "interrupted; no output was written";
+}
+
+std::string as_json(const Common& common, std::string_view kind, std::string_view message, int code) {
+  const nlohmann::json object = {
+      {"error", {{"command", common.command}, {"kind", kind}, {"message", message}, {"exit_code", code}}}};
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string as_text(const Common& common, std::string_view message) {
+  return fmt::format("{}: error: {}\n", common.command.empty() ? "kith" : "kith " + common.command, message);
+}
+
+}  // namespace
+
+std::string interruption(const Common& common, int code) {
+  return common.json ? as_json(common, "interrupted", interruption_message(), code)
+                     : as_text(common, interruption_message());
+}
+
 int report(const std::exception& error, const CLI::App& app, const Common& common) {
   int code = exit_internal;
   std::string kind = "internal";
@@ -170,16 +198,14 @@ int report(const std::exception& error, const CLI::App& app, const Common& commo
   } else if (dynamic_cast<const Cancelled*>(&error) != nullptr) {
     code = interrupt_exit_code();
     kind = "interrupted";
-    message = "interrupted; no output was written";
+    message = interruption_message();
   } else {
     message = fmt::format("internal error: {}; please report it", message);
   }
   if (common.json) {
-    const nlohmann::json object = {
-        {"error", {{"command", common.command}, {"kind", kind}, {"message", message}, {"exit_code", code}}}};
-    fmt::print(stderr, "{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print(stderr, "{}", as_json(common, kind, message, code));
   } else {
-    fmt::print(stderr, "{}: error: {}\n", name, message);
+    fmt::print(stderr, "{}", as_text(common, message));
     if (!hint.empty()) fmt::print(stderr, "{}\n", hint);
   }
   return code;

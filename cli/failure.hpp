@@ -40,6 +40,9 @@ void check_names(const CLI::App& app, const std::vector<std::string>& arguments,
 /// CLI11's complaint in the program's words.
 std::string explain(const CLI::ParseError& error, const CLI::App& app, const Common& common);
 
+/// What report() would print of an interruption with this status.
+std::string interruption(const Common& common, int code);
+
 /// Prints the error and returns the exit status.
 int report(const std::exception& error, const CLI::App& app, const Common& common);
 

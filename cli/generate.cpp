@@ -8,6 +8,7 @@
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -24,6 +25,7 @@ struct Options {
 };
 
 void run(const Common& common, Options& options) {
+  options.output = output_path(common, options.output);
   check_output(options.output, options.format, dataset_formats(), true);
   GenerateParameters& p = options.parameters;
   p.generator = parse_generator(options.kind);
@@ -40,6 +42,12 @@ void run(const Common& common, Options& options) {
   MemoryPlan plan(common);
   plan.add("rows",
            static_cast<double>(p.rows) * static_cast<double>(p.dim) * static_cast<double>(size_of(p.dtype)));
+  if (p.generator == Generator::clusters) {
+    plan.add("centres", static_cast<double>(p.clusters) * static_cast<double>(p.dim) * 8);
+  }
+  if (p.generator == Generator::low_intrinsic_dimension) {
+    plan.add("mapping", static_cast<double>(p.dim) * static_cast<double>(p.intrinsic_dim) * 8);
+  }
   plan.check();
   ProgressBar bar(common);
   execution.progress = bar.callback();
@@ -47,7 +55,7 @@ void run(const Common& common, Options& options) {
   const Dataset data = generate(p, execution);
   stop_if_interrupted();
   bar.erase();
-  write_dataset(options.output, data, {parse_format(options.format), interrupted});
+  write_dataset(options.output, data, {parse_format(options.format), must_stop});
   if (common.json) {
     print_json(nlohmann::json{{"file", options.output},
                               {"kind", options.kind},
@@ -57,8 +65,8 @@ void run(const Common& common, Options& options) {
                               {"seed", p.seed}});
     return;
   }
-  note(common, fmt::format("wrote {}: {} x {} {}, seed {}", options.output, plural(data.rows(), "row"),
-                           data.dim(), name(data.dtype()), p.seed));
+  note(common, fmt::format("wrote {}: {} x {} {}, seed {}", shown_output(options.output),
+                           plural(data.rows(), "row"), data.dim(), name(data.dtype()), p.seed));
 }
 
 }  // namespace

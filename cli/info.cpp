@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "input.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -22,6 +23,7 @@ namespace {
 struct Options {
   std::vector<std::string> files;
   std::string member;
+  std::string input_format;
   bool statistics = false;
 };
 
@@ -106,10 +108,10 @@ bool holds_vectors(FileFormat format) {
   }
 }
 
-nlohmann::ordered_json describe_file(const std::string& path, const Options& options) {
-  const FileInfo info = inspect(path);
+nlohmann::ordered_json describe_file(const std::string& given, Source& source, const Options& options) {
+  const FileInfo info = inspect(source.path, source.format);
   nlohmann::ordered_json object = {
-      {"file", path},    {"format", name(info.format)}, {"dtype", info.element_type}, {"rows", info.rows},
+      {"file", given},   {"format", name(info.format)}, {"dtype", info.element_type}, {"rows", info.rows},
       {"dim", info.dim}, {"bytes", info.bytes}};
   nlohmann::ordered_json details = nlohmann::ordered_json::object();
   for (const auto& [key, value] : info.details) details[key] = value;
@@ -117,10 +119,8 @@ nlohmann::ordered_json describe_file(const std::string& path, const Options& opt
   if (!options.statistics) return object;
   if (!holds_vectors(info.format)) {
     throw InvalidArgument(fmt::format("'{}' is {}, which holds no vectors to measure; leave out --stats",
-                                      path, name(info.format)));
+                                      given, name(info.format)));
   }
-  Source source;
-  source.path = path;
   source.member = options.member;
   source.default_member = "train";
   const Dataset data = load(source);
@@ -169,9 +169,17 @@ void show(const nlohmann::ordered_json& object) {
 void run(const Common& common, const Options& options) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::exception_ptr first_failure;
+  // One by one, so that a file that is missing does not hide the others. The format is for those whose names
+  // tell none, or for all if every name tells one.
+  const bool all_tell = std::ranges::all_of(
+      options.files, [](const std::string& path) { return format_of_extension(path).has_value(); });
   for (const std::string& path : options.files) {
     try {
-      nlohmann::ordered_json object = describe_file(path, options);
+      Source source;
+      source.path = path;
+      const bool named = all_tell || !format_of_extension(path);
+      open_inputs(common, {&source}, named ? options.input_format : "");
+      nlohmann::ordered_json object = describe_file(path, source, options);
       if (!common.json) show(object);
       list.push_back(std::move(object));
     } catch (const Error& error) {
@@ -208,6 +216,9 @@ void add_info(CLI::App& app, Common& common) {
       ->type_name("NAME")
       ->needs("--stats")
       ->group("Contents");
+  auto formats = vector_and_result_formats();
+  formats.emplace_back("index", "");
+  add_input_format_option(command, common, options->input_format, {"FILE"}, formats);
   common.about(command).examples = {{"kith info base.fvecs", "Format, rows, dimension and element type."},
                                     {"kith info scan.las --stats", "Also what the values are like."},
                                     {"kith info *.npy --json", "Many files, for a program."}};

@@ -4,13 +4,17 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/mapped_file.hpp"
+#include "core/memory_budget.hpp"
+#include "core/stream.hpp"
 #include "interrupt.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -18,20 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The machine's memory, or the control group's share of it.
-double machine_memory() {
-  double bytes =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    double limit = 0;
-    if (file >> limit && limit > 0 && limit < bytes) bytes = limit;
-  }
-  return bytes;
-}
-
 FileFormat format_of(const Source& source) {
   return source.format ? *source.format : guess_format(source.path);
+}
+
+double element_bytes(const std::string& type) {
+  try {
+    return static_cast<double>(size_of(parse_dtype(type)));
+  } catch (const InvalidArgument&) {
+    return 8;  // integers of other widths come back as f64
+  }
 }
 
 bool is_mapped(FileFormat format) {
@@ -65,9 +65,10 @@ void MemoryPlan::check() const {
                                   format_bytes(bytes_), parts_, format_bytes(static_cast<double>(limit_)),
                                   remedy_));
   }
-  if ((limit_ == 0 || on_gpu_) && resident_ > machine_memory()) {
+  if ((limit_ == 0 || on_gpu_) && resident_ > static_cast<double>(machine_memory())) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), this machine has {}; {}",
-                                  format_bytes(resident_), parts_, format_bytes(machine_memory()), remedy_));
+                                  format_bytes(resident_), parts_,
+                                  format_bytes(static_cast<double>(machine_memory())), remedy_));
   }
 }
 
@@ -80,13 +81,15 @@ std::uint64_t MemoryPlan::left() const {
 Size peek(const Source& source) {
   FileInfo info;
   try {
-    info = inspect(source.path);
+    info = inspect(source.path, source.format);
   } catch (const IoError&) {
-    // A format given by name need not be recognisable; then the file's size is the estimate.
+    // A format given by name need not be recognisable, and an HDF5 file may have its datasets in groups: then
+    // the file's size is the estimate.
     std::error_code error;
     const auto bytes = fs::file_size(source.path, error);
-    if (!source.format || error) throw;
-    return {0, static_cast<double>(bytes), is_mapped(*source.format)};
+    const FileFormat format = format_of(source);
+    if ((!source.format && format != FileFormat::hdf5) || error) throw;
+    return {0, static_cast<double>(bytes), 0, is_mapped(format)};
   }
   const FileFormat format = source.format ? *source.format : info.format;
   Size size;
@@ -96,18 +99,30 @@ Size peek(const Source& source) {
   if (format == FileFormat::hdf5) {
     // Which member is meant is known after opening only; all of them together are the upper bound.
     row_bytes = size.rows > 0 ? static_cast<double>(info.bytes) / size.rows : 0;
-  } else {
-    double element = 0;
-    try {
-      element = static_cast<double>(size_of(parse_dtype(info.element_type)));
-    } catch (const InvalidArgument&) {
-      element = 8;  // integers of other widths come back as f64
+    // Unless it is one of those that the header's summary names: compressed ones are larger than the file.
+    const std::string& member = source.member.empty() ? source.default_member : source.member;
+    for (const auto& [name, shape] : info.details) {
+      double rows = 0;
+      double columns = 0;
+      std::string times;
+      std::string element;
+      if (name != member || !(std::istringstream(shape) >> rows >> times >> columns >> element)) continue;
+      size.rows = rows;
+      size.row_elements = columns;
+      row_bytes = columns * element_bytes(element);
     }
-    row_bytes = static_cast<double>(info.dim) * element;
+  } else {
+    size.row_elements = static_cast<double>(info.dim);
+    row_bytes = size.row_elements * element_bytes(info.element_type);
   }
   size.rows = std::max(0.0, size.rows - static_cast<double>(source.first_row));
   if (source.max_rows >= 0) size.rows = std::min(size.rows, static_cast<double>(source.max_rows));
   size.bytes = size.rows * row_bytes;
+  // What came through a pipe is in memory already, and again where its format cannot be used as it lies.
+  if (shown(source.path) != source.path) {
+    if (!size.mapped) size.bytes += static_cast<double>(info.bytes);
+    size.mapped = false;
+  }
   return size;
 }
 
@@ -121,6 +136,21 @@ Dataset load(const Source& source) {
   return read_dataset(source.path, options);
 }
 
+Dataset load(const Common& common, const Source& source) {
+  Dataset data = load(source);
+  const FileFormat format = format_of(source);
+  if (format != FileFormat::las && format != FileFormat::pcd && format != FileFormat::ply) return data;
+  try {
+    for (const auto& [key, value] : inspect(source.path).details) {
+      if (key == "contradiction")
+        note(common, fmt::format("'{}' contradicts itself: {}", source.path, value));
+    }
+  } catch (const Error&) {
+    return data;  // another format by its name: what was asked for has been read
+  }
+  return data;
+}
+
 bool same_rows(const Source& a, const Source& b) {
   std::error_code error;
   if (a.path != b.path && !fs::equivalent(a.path, b.path, error)) return false;
@@ -132,20 +162,25 @@ bool same_rows(const Source& a, const Source& b) {
 
 namespace {
 
+double bytes_of(const DatasetView& view) {
+  return static_cast<double>(view.rows) * static_cast<double>(view.dim) *
+         static_cast<double>(size_of(view.dtype));
+}
+
 // Rows of different element types are both brought to the narrowest type that holds them exactly.
-void unify(const Common& common, Dataset& base, Dataset& queries) {
+void unify(const Common& common, Dataset& base, Dataset& queries, MemoryPlan plan) {
   if (base.dtype() == queries.dtype()) return;
   const Dtype wide = common_dtype(base.dtype(), queries.dtype());
   note(common,
        fmt::format("the base is {}, the queries are {}: both are searched as {}, which holds them exactly",
                    name(base.dtype()), name(queries.dtype()), name(wide)));
+  Dataset& narrow = base.dtype() != wide ? base : queries;
+  plan.add(
+      "rows as " + std::string(name(wide)),
+      bytes_of(narrow) / static_cast<double>(size_of(narrow.dtype())) * static_cast<double>(size_of(wide)));
+  plan.check();
   if (base.dtype() != wide) base = convert(base, wide);
   if (queries.dtype() != wide) queries = convert(queries, wide);
-}
-
-double bytes_of(const DatasetView& view) {
-  return static_cast<double>(view.rows) * static_cast<double>(view.dim) *
-         static_cast<double>(size_of(view.dtype));
 }
 
 }  // namespace
@@ -161,14 +196,14 @@ BaseAndQueries load_base_and_queries(const Common& common, const Source& base, c
   estimate.add("answer", query_size.rows * answer_bytes);
   estimate.check();
 
-  BaseAndQueries out{load(base), {}, {}, MemoryPlan(common)};
-  out.queries = one_file ? out.base : load(queries);
+  BaseAndQueries out{load(common, base), {}, {}, MemoryPlan(common)};
+  out.queries = one_file ? out.base : load(common, queries);
   if (out.base.dim() != out.queries.dim()) {
     throw InvalidArgument(
-        fmt::format("'{}' has dimension {}, the queries '{}' have {}; they must be the same", base.path,
-                    out.base.dim(), queries.path, out.queries.dim()));
+        fmt::format("'{}' has dimension {}, the queries '{}' have {}; they must be the same",
+                    shown(base.path), out.base.dim(), shown(queries.path), out.queries.dim()));
   }
-  if (!one_file) unify(common, out.base, out.queries);
+  if (!one_file) unify(common, out.base, out.queries, estimate);
   out.view = out.queries;
   if (one_file && queries.max_rows >= 0 && queries.max_rows < out.view.rows) {
     out.view = out.view.slice(0, queries.max_rows);
@@ -179,8 +214,18 @@ BaseAndQueries load_base_and_queries(const Common& common, const Source& base, c
   return out;
 }
 
+bool must_stop() {
+  const std::string shortened = shortened_mapped_file();
+  if (!shortened.empty()) {
+    throw IoError(fmt::format(
+        "'{}' was shortened while it was in use; leave files alone while they are searched, or search a copy",
+        shown(shortened)));
+  }
+  return interrupted();
+}
+
 void stop_if_interrupted() {
-  if (interrupted()) throw Cancelled("interrupted");
+  if (must_stop()) throw Cancelled("interrupted");
 }
 
 std::optional<FileFormat> parse_format(const std::string& text) {
@@ -189,7 +234,11 @@ std::optional<FileFormat> parse_format(const std::string& text) {
     const auto format = static_cast<FileFormat>(value);
     if (text == name(format)) return format;
   }
-  throw InvalidArgument(fmt::format("format '{}' is not one Kith knows", text));
+  std::string known;
+  for (int value = 0; value < static_cast<int>(FileFormat::index); ++value) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name(static_cast<FileFormat>(value)));
+  }
+  throw InvalidArgument(fmt::format("format '{}' is not one Kith knows; use one of {}", text, known));
 }
 
 std::vector<std::pair<std::string, std::string>> dataset_formats() {
@@ -215,6 +264,17 @@ std::vector<std::pair<std::string, std::string>> result_formats() {
           {"table", "text for people (.txt)"}};
 }
 
+std::vector<std::pair<std::string, std::string>> vector_and_result_formats() {
+  auto all = dataset_formats();
+  for (auto& format : result_formats()) {
+    bool known = false;
+    for (const auto& [held, meaning] : all) known = known || held == format.first;
+    if (!known) all.push_back(std::move(format));
+  }
+  for (auto& [held, meaning] : all) meaning.clear();
+  return all;
+}
+
 std::optional<FileFormat> format_of_extension(const std::string& path) {
   try {
     // A name that cannot exist: only its extension speaks.
@@ -231,13 +291,20 @@ void check_output(const std::string& path, const std::string& format,
   if (fs::is_directory(path, error)) {
     throw IoError(fmt::format("cannot write '{}': it is a folder; name a file in it", path));
   }
+  if (is_stream(path)) {
+    check_stream_output(path, format, formats);
+    return;
+  }
   fs::path folder = fs::path(path).parent_path();
   if (folder.empty()) folder = ".";
   if (!fs::is_directory(folder, error)) {
     throw IoError(
         fmt::format("cannot write '{}': there is no folder '{}'; make it first", path, folder.string()));
   }
-  if (::access(folder.c_str(), W_OK) != 0 && !fs::exists(path, error)) {
+  // Files appear under another name first, so the folder is written to even where the file is there already.
+  const fs::file_type type = fs::status(path, error).type();
+  if ((type == fs::file_type::not_found || type == fs::file_type::regular) &&
+      ::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw IoError(fmt::format("cannot write into '{}': {}", folder.string(), std::strerror(errno)));
   }
   if (!format.empty() || (fs::path(path).extension().empty() && !extension_needed)) return;

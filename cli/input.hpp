@@ -55,12 +55,15 @@ class MemoryPlan {
 struct Size {
   double rows = 0;
   double bytes = 0;
-  bool mapped = false;  ///< stays in the file
+  double row_elements = 0;  ///< 0: not known
+  bool mapped = false;      ///< stays in the file
 };
 Size peek(const Source& source);
 
 /// Reads it. @throws IoError, InvalidArgument, OutOfMemory
 Dataset load(const Source& source);
+/// The same, with a note of what the file says of itself and is not.
+Dataset load(const Common& common, const Source& source);
 
 /// True when both name the same rows of the same file, apart from max_rows.
 bool same_rows(const Source& a, const Source& b);
@@ -79,7 +82,11 @@ struct BaseAndQueries {
 BaseAndQueries load_base_and_queries(const Common& common, const Source& base, const Source& queries,
                                      double answer_bytes);
 
-/// Throws Cancelled when a signal has arrived.
+/// True when a signal has arrived; for WriteOptions::cancelled and Execution::cancelled of a writing command.
+/// @throws IoError when a mapped input has become shorter: what was read of it may be wrong
+bool must_stop();
+
+/// Throws Cancelled when a signal has arrived. @throws IoError as must_stop()
 void stop_if_interrupted();
 
 /// A format by its name, empty for none. @throws InvalidArgument
@@ -88,6 +95,8 @@ std::optional<FileFormat> parse_format(const std::string& text);
 /// Format names and their meaning, for --format options: those that hold vectors, or results.
 std::vector<std::pair<std::string, std::string>> dataset_formats();
 std::vector<std::pair<std::string, std::string>> result_formats();
+/// Both, each once, the names alone.
+std::vector<std::pair<std::string, std::string>> vector_and_result_formats();
 
 /// The format that a file's extension names, empty for none; a file of that name is not looked at.
 std::optional<FileFormat> format_of_extension(const std::string& path);

@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 
 namespace kith::cli {
@@ -13,6 +14,7 @@ namespace {
 struct Options {
   Source base;
   Source queries;
+  std::string input_format;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
   IndexOptions index;
@@ -20,9 +22,10 @@ struct Options {
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(options.result);
+  check_result_options(common, options.result, {options.base.path, options.queries.path});
   check_index_options(options.index);
   Execution execution = make_execution(common);
+  open_inputs(common, {&options.base, &options.queries}, options.input_format);
   options.queries.max_rows = options.result.max_queries;
   const auto k = static_cast<double>(options.result.k);
   BaseAndQueries data = load_base_and_queries(common, options.base, options.queries, 12 * k);
@@ -87,6 +90,7 @@ void add_knn(CLI::App& app, Common& common) {
                   "HDF5 files: the dataset with the queries [default: test]")
       ->type_name("NAME")
       ->group("Input");
+  add_input_format_option(command, common, options->input_format, {"BASE", "QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);
   About& about = common.about(command);

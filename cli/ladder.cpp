@@ -12,6 +12,7 @@
 #include "measure.hpp"
 #include "progress.hpp"
 #include "published.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -64,7 +65,7 @@ void choose_gpus(const std::string& device, ladder::ClimbOptions& options) {
   if (!options.gpus.empty()) return;
   try {
     (void)parse_devices("all");
-  } catch (const DeviceError& error) {  // "no CUDA device: why; use --device cpu"
+  } catch (const DeviceError& error) {  // "no CUDA device: why; use the device cpu"
     options.no_gpus = error.what();
     const auto why = options.no_gpus.find(": ");
     const auto remedy = options.no_gpus.find(';');
@@ -99,7 +100,7 @@ void list_rungs(const Common& common) {
   }
 }
 
-void run(const LadderOptions& options, const Common& common) {
+void run(LadderOptions options, const Common& common) {
   if (options.repeat < 1 || options.repeat > 10'000) {
     throw InvalidArgument(fmt::format("--repeat {}: use 1 to 10000", options.repeat));
   }
@@ -107,7 +108,9 @@ void run(const LadderOptions& options, const Common& common) {
   ladder::ClimbOptions climbing;
   climbing.chosen = ladder::parse_rungs(options.rungs);
   if (options.list) return list_rungs(common);
+  options.output = output_path(common, options.output);
   check_result_folder(options.output);
+  const bool tables = !common.json && !is_standard_output(options.output);
   check_memory(cases, common);
   choose_gpus(options.device, climbing);
   climbing.threads = resolve_threads(make_execution(common));
@@ -130,7 +133,7 @@ void run(const LadderOptions& options, const Common& common) {
   if (!commit.empty()) out["commit"] = commit;
   out["machine"]["threads"] = climbing.threads;
   out["machine"]["gpu"] = ladder_gpu_json(machine);
-  if (!common.json) {
+  if (tables) {
     print(fmt::format(
         "{}, {}; {}\n", out["machine"]["cpu"].get<std::string>(), plural(climbing.threads, "thread"),
         machine ? fmt::format("{} x {}, CUDA {}", machine->count, machine->name, machine->driver)
@@ -149,7 +152,7 @@ void run(const LadderOptions& options, const Common& common) {
     const ladder::Climb climb = ladder::climb(cases[at], climbing);
     bar.erase();
     out["cases"].push_back(ladder_case_json(climb, machine));
-    if (!common.json) print(ladder_case_text(climb, machine, options.copies));
+    if (tables) print(ladder_case_text(climb, machine, options.copies));
     for (const ladder::Step& step : climb.steps) {
       if (step.wrong > 0) wrong += fmt::format(" {} at {};", step.rung->id, climb.sizes.name());
     }
@@ -157,7 +160,7 @@ void run(const LadderOptions& options, const Common& common) {
   if (common.json) print_ordered_json(out);
   if (!options.output.empty()) {
     write_result(options.output, out.dump(1));
-    note(common, fmt::format("wrote {}", options.output));
+    note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
   // A search that is not exact is a fault of this program, whatever its time.
   if (!wrong.empty()) throw std::logic_error("answers differ from the engine's:" + wrong);

@@ -1,7 +1,9 @@
 // The kith program: declares the sub-commands, parses, runs, reports.
 #include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -15,6 +17,7 @@
 #include "failure.hpp"
 #include "interrupt.hpp"
 #include "page.hpp"
+#include "signals.hpp"
 
 namespace kith::cli {
 namespace {
@@ -52,12 +55,20 @@ void declare(CLI::App& app, Common& common) {
   std::string codes;
   for (const auto& [code, meaning] : exit_code_list())
     codes += (codes.empty() ? "" : " ") + code + " " + meaning + ".";
-  about.paragraphs = {{"Exit status", codes}};
+  about.paragraphs = {
+      {"Streams",
+       "Every input may be '-', standard input, or a pipe, as <(...) is; what can be read only once is held "
+       "in memory, within --memory-limit, and --input-format says what it is where its first bytes do not. "
+       "Every output may be '-', standard output, a pipe, a device or /dev/fd/N, which are written as they "
+       "are, from where they stand; --format says how. A file called '-' is './-'."},
+      {"Exit status", codes}};
   about.examples = {
       {"kith generate clusters -n 100000 -d 128 -o base.npy", "Makes a dataset to play with."},
       {"kith knn base.npy base.npy --max-queries 5 -k 3", "Prints the 3 nearest rows of its first 5 rows."},
       {"kith knn base.fvecs queries.fvecs -k 10 -o answer",
        "Writes answer.indices.npy and answer.distances.npy."},
+      {"zcat queries.npy.gz | kith knn base.npy - -k 10 -o - --format json | jq .indices",
+       "Reads the queries from a pipe and writes the answer to one."},
   };
 }
 
@@ -87,6 +98,7 @@ int run(const std::vector<std::string>& arguments) {
   declare(app, common);
   check_whole_numbers(app);
   install_signal_handlers();
+  install_fault_handlers(common);
   try {
     if (arguments.empty()) {
       fmt::print(stderr, "{}", app.help());
@@ -95,6 +107,7 @@ int run(const std::vector<std::string>& arguments) {
     check_names(app, arguments, common);
     try {
       app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them reversed
+      word_interruption(interruption(common, 128 + SIGINT), interruption(common, 128 + SIGTERM));
       common.action();
     } catch (const CLI::CallForHelp&) {
       print(app.help());
@@ -112,8 +125,15 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace kith::cli
 
 int main(int count, char** values) {
+  kith::cli::keep_standard_descriptors();
   try {
-    return kith::cli::run(std::vector<std::string>(values + 1, values + count));
+    const int code = kith::cli::run(std::vector<std::string>(values + 1, values + count));
+    // After a write that failed the HDF5 library crashes in what it does at exit.
+    if (code != kith::cli::exit_ok) {
+      std::fflush(nullptr);
+      std::_Exit(code);
+    }
+    return code;
   } catch (const std::exception& error) {
     // Before and while failures are reported: no memory, or an option declared wrongly.
     std::fputs("kith: ", stderr);

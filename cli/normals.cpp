@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/stream.hpp"
 #include "input.hpp"
 #include "run.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -17,10 +19,12 @@ namespace {
 
 struct Options {
   Source points;
+  std::string input_format;
   IndexOptions index;
   std::optional<std::int64_t> k;
   std::string viewpoint;
   std::string output;
+  std::string format;
 };
 
 std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
@@ -41,10 +45,14 @@ std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
   }
 }
 
+const std::vector<std::pair<std::string, std::string>> formats_with_normals = {
+    {"ply", "points, normals and curvature"}, {"pcd", "the same"}, {"npy", "normals and curvature alone"}};
+
 // The format of the output, refused here before anything is read.
-FileFormat check_format(const std::string& output) {
-  check_output(output, "", dataset_formats(), true);
-  const FileFormat format = format_of_extension(output).value_or(FileFormat::npy);
+FileFormat check_format(const std::string& output, const std::string& named) {
+  check_output(output, named, is_stream(output) ? formats_with_normals : dataset_formats(), true);
+  const FileFormat format =
+      parse_format(named).value_or(format_of_extension(output).value_or(FileFormat::npy));
   if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
   throw InvalidArgument(fmt::format(
       "cannot write '{}': {} has no place for normals; write .ply, .pcd or .npy", output, name(format)));
@@ -53,16 +61,16 @@ FileFormat check_format(const std::string& output) {
 void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
   if (dim != 2 && dim != 3) {
     throw InvalidArgument(fmt::format("'{}' has dimension {}; normals are for points of dimension 2 or 3",
-                                      options.points.path, dim));
+                                      shown(options.points.path), dim));
   }
   if (dim == 2 && format != FileFormat::npy) {
     throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has 2; write .npy", name(format),
-                                      options.points.path));
+                                      shown(options.points.path)));
   }
 }
 
 // [rows, dim + 1]: the normal and the curvature of each point.
-Dataset table_of(const Normals& found, std::int64_t rows, std::int64_t dim) {
+Dataset table_of(Normals found, std::int64_t rows, std::int64_t dim) {
   Dataset table = Dataset::allocate(Dtype::f64, rows, dim + 1);
   const auto values = table.mutable_values<double>();
   const auto width = static_cast<std::size_t>(dim);
@@ -74,15 +82,16 @@ Dataset table_of(const Normals& found, std::int64_t rows, std::int64_t dim) {
 }
 
 void write(const Common& common, const Options& options, FileFormat format, const Dataset& points,
-           const Dataset& table) {
+           Dataset table) {
   const CancellableScope scope;
-  const WriteOptions how{{}, interrupted};
+  const WriteOptions how{format, must_stop};
   if (format == FileFormat::npy) {
     write_dataset(options.output, table, how);
     return;
   }
   // Directions need no more than f32; that is also what readers of these formats expect.
   const Dataset narrow = convert(table, Dtype::f32, Rounding::nearest);
+  table = Dataset();
   const PointColumns columns{format == FileFormat::ply
                                  ? std::vector<std::string>{"nx", "ny", "nz", "curvature"}
                                  : std::vector<std::string>{"normal_x", "normal_y", "normal_z", "curvature"},
@@ -90,20 +99,26 @@ void write(const Common& common, const Options& options, FileFormat format, cons
   write_points(options.output, as_floats(common, points), columns, how);
 }
 
-void run(const Common& common, const Options& options) {
+void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const Neighborhood near = neighborhood(options.index, options.k);
   const auto viewpoint = parse_viewpoint(options.viewpoint);
-  const FileFormat format = check_format(options.output);
+  options.output = output_path(common, options.output);
+  const FileFormat format = check_format(options.output, options.format);
+  refuse_overwriting({options.output}, {options.points.path});
   const Execution execution = make_execution(common);
+  open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
   plan.add("points", size.bytes, size.mapped);
   plan.add("normals", size.rows * 4 * 8);
   check_with_tree(plan, size);
+  MemoryPlan writing = plan;  // without the tree, but with a table of them
+  writing.add("table", size.rows * 4 * 8);
+  writing.check();
 
-  const Dataset points = load(options.points);
+  const Dataset points = load(common, options.points);
   check_dim(options, format, points.dim());
   if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != points.dim()) {
     throw InvalidArgument(fmt::format("--viewpoint '{}' has {}, the points have {}", options.viewpoint,
@@ -111,7 +126,7 @@ void run(const Common& common, const Options& options) {
                                       points.dim()));
   }
   IndexUsed index;
-  const Normals found = run_cancellable(common, execution, [&](const Execution& how) {
+  Normals found = run_cancellable(common, execution, [&](const Execution& how) {
     Execution left = how;
     const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
     index = used(tree);
@@ -119,7 +134,7 @@ void run(const Common& common, const Options& options) {
   });
   std::int64_t without = 0;
   for (const double curvature : found.curvature) without += std::isnan(curvature) ? 1 : 0;
-  write(common, options, format, points, table_of(found, points.rows(), points.dim()));
+  write(common, options, format, points, table_of(std::move(found), points.rows(), points.dim()));
   if (common.json) {
     print_json(nlohmann::json{{"file", options.output},
                               {"rows", points.rows()},
@@ -128,8 +143,8 @@ void run(const Common& common, const Options& options) {
                               {"without_normal", without}});
     return;
   }
-  note(common,
-       fmt::format("wrote {}: normals and curvature of {}", options.output, plural(points.rows(), "point")));
+  note(common, fmt::format("wrote {}: normals and curvature of {}", shown_output(options.output),
+                           plural(points.rows(), "point")));
   if (without > 0) {
     note(common, fmt::format("{} without a normal (NaN), for want of {} neighbours or of coordinates",
                              plural(without, "point"), points.dim()));
@@ -155,6 +170,11 @@ void add_normals(CLI::App& app, Common& common) {
           ->type_name("FILE")
           ->required()
           ->group("Answer"));
+  common.choice(
+      command.add_option("--format", options->format, "Format of the output, whatever its extension")
+          ->type_name("FORMAT")
+          ->group("Answer"),
+      formats_with_normals);
   add_neighborhood_options(command, options->index, options->k);
   command
       .add_option("--viewpoint", options->viewpoint,
@@ -164,6 +184,7 @@ void add_normals(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_index_options(command, common, options->index);
   add_member_option(command, options->points);
+  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {

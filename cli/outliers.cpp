@@ -10,7 +10,9 @@
 
 #include "commands.hpp"
 #include "input.hpp"
+#include "json_arrays.hpp"
 #include "run.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -19,29 +21,42 @@ namespace {
 
 struct Options {
   Source points;
+  std::string input_format;
   IndexOptions index;
   std::optional<std::int64_t> k;
   double ratio = 2;
   std::string metric = "euclidean";
   bool mark = false;
   std::string output;
+  std::string format;
 };
 
-void check(const Options& options, bool json) {
+FileFormat output_format(const Options& options) {
+  if (const auto named = parse_format(options.format)) return *named;
+  return format_of_extension(options.output).value_or(FileFormat::npy);
+}
+
+void check(const Common& common, Options& options) {
   check_index_options(options.index);
   if (!(options.ratio >= 0) || std::isinf(options.ratio)) {
     throw InvalidArgument(fmt::format("--ratio {}: use a number of 0 or more", options.ratio));
   }
   if (options.output.empty()) {
-    if (options.mark && json) return;
+    if (options.mark && common.json) return;
     throw InvalidArgument(
         "-o (--output) is missing: it names the file for what is left (with --mark --json none is needed)");
   }
+  options.output = output_path(common, options.output);
+  refuse_overwriting({options.output}, {options.points.path});
   if (options.mark) {
-    check_output(options.output, "", {{"npy", ""}}, true);
+    if (!options.format.empty() && options.format != "npy") {
+      throw InvalidArgument(
+          fmt::format("--format {}: marks are written as npy; leave it out", options.format));
+    }
+    check_output(options.output, options.format, {{"npy", ""}}, true);
     return;
   }
-  check_output(options.output, "", dataset_formats(), true);
+  check_output(options.output, options.format, dataset_formats(), true);
   if (std::filesystem::path(options.output).extension() == ".laz") {
     throw InvalidArgument(
         fmt::format("cannot write '{}': compressed LAS is not supported; write .las", options.output));
@@ -55,10 +70,10 @@ bool is_point_cloud(FileFormat format) {
 }
 
 void check_dim(const Options& options, std::int64_t dim) {
-  const FileFormat format = format_of_extension(options.output).value_or(FileFormat::npy);
+  const FileFormat format = output_format(options);
   if (options.mark || dim == 3 || !is_point_cloud(format)) return;
   throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has {}; write .npy", name(format),
-                                    options.points.path, dim));
+                                    shown(options.points.path), dim));
 }
 
 Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
@@ -73,10 +88,11 @@ Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
 }
 
 // What the file read has beside coordinates and the file written will lack.
-void note_what_is_lost(const Common& common, const std::string& path, const std::string& output) {
-  for (const auto& [key, value] : inspect(path).details) {
+void note_what_is_lost(const Common& common, const Source& points, const std::string& output) {
+  for (const auto& [key, value] : inspect(points.path, points.format).details) {
     if ((key != "properties" && key != "fields") || value == "x y z") continue;
-    note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, path, value, output));
+    note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, shown(points.path),
+                             value, shown_output(output)));
   }
 }
 
@@ -86,37 +102,63 @@ void write_kept(const Common& common, const Options& options, const Dataset& poi
     if (!found.outlier[i]) kept.push_back(static_cast<std::int64_t>(i));
   }
   const CancellableScope scope;
-  const WriteOptions how{{}, interrupted};
-  const FileFormat format = format_of_extension(options.output).value_or(FileFormat::npy);
-  if (format == FileFormat::las && guess_format(options.points.path) == FileFormat::las) {
+  const FileFormat format = output_format(options);
+  const WriteOptions how{format, must_stop};
+  const FileFormat read = options.points.format ? *options.points.format : guess_format(options.points.path);
+  if (format == FileFormat::las && read == FileFormat::las) {
     write_las_rows(options.output, options.points.path, kept, how);
     return;
   }
   Dataset left = rows_of(points, kept);
   if (is_point_cloud(format)) left = as_floats(common, left);
   write_dataset(options.output, left, how);
-  if (format == FileFormat::las) {
+  if (format == FileFormat::las && !writes_to_stream()) {
     for (const auto& [key, value] : inspect(options.output).details) {
       if (key == "scale") note(common, fmt::format("LAS holds scaled integers; the scale is {}", value));
     }
   }
-  note_what_is_lost(common, options.points.path, options.output);
+  note_what_is_lost(common, options.points, options.output);
 }
 
-void run(const Common& common, const Options& options) {
-  check(options, common.json);
+// How many points were outliers, and why: for being far from their neighbours, or for having none.
+void note_reasons(const Common& common, const Options& options, const Outliers& found, std::int64_t removed) {
+  std::int64_t alone = 0;
+  for (std::size_t i = 0; i < found.outlier.size(); ++i) {
+    alone += found.outlier[i] && std::isnan(found.mean_distance[i]) ? 1 : 0;
+  }
+  const auto points = static_cast<std::int64_t>(found.outlier.size());
+  std::string reasons;
+  if (removed > alone) {
+    reasons = fmt::format(
+        "{} whose neighbours are farther than {} on average (mean of all points {}, standard "
+        "deviation {}, ratio {})",
+        format_count(removed - alone), format_number(found.threshold), format_number(found.mean),
+        format_number(found.deviation), format_number(options.ratio));
+  }
+  if (alone > 0) {
+    reasons += fmt::format("{}{} without neighbours or with a NaN", reasons.empty() ? "" : ", ",
+                           format_count(alone));
+  }
+  note(common, fmt::format("{} {} of {}{}{}", options.mark ? "marked" : "removed", format_count(removed),
+                           plural(points, "point"), reasons.empty() ? "" : ": ", reasons));
+}
+
+void run(const Common& common, Options& options) {
+  check(common, options);
   const Neighborhood near = neighborhood(options.index, options.k);
   const Metric metric = parse_tree_metric(options.metric);
   const Execution execution = make_execution(common);
+  open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
   plan.add("points", size.bytes, size.mapped);
   plan.add("mean distances", size.rows * 8);
-  if (!options.mark) plan.add("points left", size.bytes);
+  // Of those that are left a copy, and their numbers.
+  if (!options.mark) plan.add("points left", size.bytes + size.rows * 8);
   check_with_tree(plan, size);
 
-  const Dataset points = load(options.points);
+  const Dataset points = load(common, options.points);
   if (!options.output.empty()) check_dim(options, points.dim());
   IndexUsed index;
   const Outliers found = run_cancellable(common, execution, [&](const Execution& how) {
@@ -131,7 +173,7 @@ void run(const Common& common, const Options& options) {
     write_kept(common, options, points, found);
   } else if (!options.output.empty()) {
     const CancellableScope scope;
-    write_array(options.output, found.outlier, {{}, interrupted});
+    write_array(options.output, found.outlier, {FileFormat::npy, must_stop});
   }
   if (common.json) {
     nlohmann::json object = {{"rows", points.rows()},        {"outliers", removed},
@@ -139,17 +181,17 @@ void run(const Common& common, const Options& options) {
                              {"deviation", found.deviation}, {"ratio", options.ratio},
                              {"threshold", found.threshold}, {"index", to_json(index)}};
     if (!options.output.empty()) object["file"] = options.output;
-    if (options.mark && options.output.empty()) object["outlier"] = found.outlier;
-    print_json(object);
+    std::vector<JsonMember> flags;
+    if (options.mark && options.output.empty()) {
+      flags.push_back(array_member("outlier", points.rows(), [&](std::int64_t i) {
+        return static_cast<bool>(found.outlier[static_cast<std::size_t>(i)]);
+      }));
+    }
+    print_json(object, flags);
     return;
   }
-  note(common,
-       fmt::format("{} {} of {}: their neighbours are farther than {} on average (mean of all points {}, "
-                   "standard deviation {}, ratio {})",
-                   options.mark ? "marked" : "removed", format_count(removed), plural(points.rows(), "point"),
-                   format_number(found.threshold), format_number(found.mean), format_number(found.deviation),
-                   format_number(options.ratio)));
-  note(common, fmt::format("wrote {}: {}", options.output,
+  note_reasons(common, options, found, removed);
+  note(common, fmt::format("wrote {}: {}", shown_output(options.output),
                            plural(options.mark ? points.rows() : points.rows() - removed,
                                   options.mark ? "flag" : "point")));
 }
@@ -171,6 +213,13 @@ void add_outliers(CLI::App& app, Common& common) {
                               "chooses the format. With --mark: an .npy of bool")
                   ->type_name("FILE")
                   ->group("Answer"));
+  auto formats = dataset_formats();
+  for (auto& [format, meaning] : formats) meaning.clear();
+  common.choice(
+      command.add_option("--format", options->format, "Format of the output, whatever its extension")
+          ->type_name("FORMAT")
+          ->group("Answer"),
+      formats);
   command
       .add_flag(
           "--mark", options->mark,
@@ -187,6 +236,7 @@ void add_outliers(CLI::App& app, Common& common) {
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
   add_member_option(command, options->points);
+  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {

@@ -9,8 +9,11 @@
 
 #include "commands.hpp"
 #include "input.hpp"
+#include "io/format.hpp"
+#include "json_arrays.hpp"
 #include "result.hpp"
 #include "run.hpp"
+#include "stream.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -20,6 +23,7 @@ namespace {
 struct Options {
   Source points;
   Source queries;
+  std::string input_format;
   IndexOptions index;
   std::string metric = "euclidean";
   std::int64_t max_queries = -1;
@@ -31,6 +35,12 @@ struct Options {
 
 constexpr std::int64_t shown_queries = 10;
 constexpr std::int64_t shown_ranks = 10;
+
+// Its values by their place, for JSON.
+template <class T>
+auto of(const std::vector<T>& values) {
+  return [&values](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
+}
 
 // The last line of what is shown, where that is not all.
 void show_more(std::int64_t queries) {
@@ -55,12 +65,27 @@ void check(const Options& options) {
     throw InvalidArgument(fmt::format("--count gives numbers only; leave out {}",
                                       options.max_neighbors ? "--max-neighbors" : "--unsorted"));
   }
-  if (!options.output.empty()) check_output(options.output, {}, {{"npy", ""}}, false);
 }
 
 // The file of --count: OUT.npy as it is, OUT without an extension as OUT.counts.npy.
 std::string counts_file(const std::string& output) {
-  return std::filesystem::path(output).has_extension() ? output : output + ".counts.npy";
+  if (writes_to_stream() || std::filesystem::path(output).has_extension()) return output;
+  return output + ".counts.npy";
+}
+
+void check_output_files(const Common& common, Options& options) {
+  if (options.output.empty()) return;
+  options.output = output_path(common, options.output);
+  if (writes_to_stream() && !options.count) {
+    throw InvalidArgument(
+        fmt::format("cannot write to '{}': the answer is three files (offsets, indices, distances), and this "
+                    "is one stream; name a file, or use --json without -o",
+                    shown_output(options.output)));
+  }
+  check_output(options.output, {}, {{"npy", ""}}, false);
+  std::vector<std::filesystem::path> files = {counts_file(options.output)};
+  if (!options.count) files = io::radius_files(options.output);
+  refuse_overwriting(files, {options.points.path, options.queries.path});
 }
 
 void deliver_counts(const Common& common, const Options& options, const std::vector<std::int64_t>& counts,
@@ -71,7 +96,7 @@ void deliver_counts(const Common& common, const Options& options, const std::vec
   if (!options.output.empty()) {
     file = counts_file(options.output);
     const CancellableScope scope;
-    write_array(file, counts, {{}, interrupted});
+    write_array(file, counts, {FileFormat::npy, must_stop});
   }
   if (common.json) {
     nlohmann::json object = {{"queries", queries},
@@ -79,14 +104,15 @@ void deliver_counts(const Common& common, const Options& options, const std::vec
                              {"metric", name(metric)},
                              {"index", to_json(index)},
                              {"neighbors", total}};
+    std::vector<JsonMember> arrays;
     if (file.empty()) {
-      object["counts"] = counts;
+      arrays.push_back(array_member("counts", queries, of(counts)));
     } else {
       object["files"] = {file};
     }
-    print_json(object);
+    print_json(object, arrays);
   } else if (!file.empty()) {
-    note(common, fmt::format("wrote {}: {}, {}", file, plural(queries, "query", "queries"),
+    note(common, fmt::format("wrote {}: {}, {}", shown_output(file), plural(queries, "query", "queries"),
                              plural(total, "neighbour")));
   } else {
     print(fmt::format("{:>8}  {:>12}\n", "query", "neighbours"));
@@ -120,7 +146,7 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
   std::vector<std::string> files;
   if (!options.output.empty()) {
     const CancellableScope scope;
-    for (const auto& file : write_radius_neighbors(options.output, answer, {{}, interrupted})) {
+    for (const auto& file : write_radius_neighbors(options.output, answer, {{}, must_stop})) {
       files.push_back(file.string());
     }
   }
@@ -129,14 +155,16 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
     nlohmann::json object = {{"queries", answer.queries}, {"radius", options.index.radius.value_or(0)},
                              {"metric", name(metric)},    {"index", to_json(index)},
                              {"neighbors", total},        {"statistics", to_json(answer.statistics)}};
+    std::vector<JsonMember> arrays;
     if (files.empty()) {
-      object["offsets"] = answer.offsets;
-      object["indices"] = answer.indices;
-      std::visit([&](const auto& held) { object["distances"] = held; }, answer.distances);
+      arrays.push_back(array_member("offsets", answer.queries + 1, of(answer.offsets)));
+      arrays.push_back(array_member("indices", total, of(answer.indices)));
+      std::visit([&](const auto& held) { arrays.push_back(array_member("distances", total, of(held))); },
+                 answer.distances);
     } else {
       object["files"] = files;
     }
-    print_json(object);
+    print_json(object, arrays);
   } else if (files.empty()) {
     show(answer);
   } else {
@@ -148,8 +176,10 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
 
 void run(const Common& common, Options& options) {
   check(options);
+  check_output_files(common, options);
   const Metric metric = parse_tree_metric(options.metric);
   const Execution execution = make_execution(common);
+  open_inputs(common, {&options.points, &options.queries}, options.input_format);
   options.queries.max_rows = options.max_queries;
   // How many rows are near is known only when they are found; the search counts them against what is left.
   BaseAndQueries data = load_base_and_queries(common, options.points, options.queries, 8);
@@ -236,6 +266,7 @@ void add_radius(CLI::App& app, Common& common) {
                   "HDF5 files: the dataset with the queries [default: test]")
       ->type_name("NAME")
       ->group("Input");
+  add_input_format_option(command, common, options->input_format, {"POINTS", "QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {

@@ -19,7 +19,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/stream.hpp"
 #include "interrupt.hpp"
+#include "stream.hpp"
+#include "units.hpp"
 
 namespace kith::cli {
 namespace {
@@ -41,8 +44,17 @@ struct Ended {
   std::string out;
 };
 
+/// Where the page goes that is for a stream: the program finds it there, its standard output is taken.
+constexpr int page_descriptor = 3;
+
+/// What a program gets of ours.
+struct Given {
+  bool input = false;  ///< standard input, else nothing
+  int page = -1;       ///< becomes page_descriptor
+};
+
 /// Runs a program to its end; stderr stays ours. A signal ends it first. @throws IoError, Cancelled
-Ended run_program(std::vector<std::string> arguments) {
+Ended run_program(std::vector<std::string> arguments, const Given& given = {}) {
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -53,7 +65,8 @@ Ended run_program(std::vector<std::string> arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (given.page >= 0) posix_spawn_file_actions_adddup2(&actions, given.page, page_descriptor);
+  if (!given.input) posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   pid_t child = -1;
   const int failed =
       ::posix_spawnp(&child, arguments[0].c_str(), &actions, nullptr, pointers.data(), environ);
@@ -65,14 +78,14 @@ Ended run_program(std::vector<std::string> arguments) {
   }
   Ended ended;
   bool told = false;
-  // Woken every 100 ms: reads are restarted after a signal, and the flag must be seen.
+  // Woken every 50 ms: reads are restarted after a signal, and the flag must be seen.
   for (bool open = true; open;) {
     if (interrupted() && !told) {
       ::kill(child, SIGTERM);
       told = true;
     }
     pollfd watched{ends[0], POLLIN, 0};
-    if (::poll(&watched, 1, 100) <= 0) continue;
+    if (::poll(&watched, 1, 50) <= 0) continue;
     std::array<char, 1 << 14> buffer;
     const ssize_t n = ::read(ends[0], buffer.data(), buffer.size());
     if (n > 0) ended.out.append(buffer.data(), static_cast<std::size_t>(n));
@@ -153,22 +166,46 @@ std::string find_python(const std::string& named) {
   throw IoError(message);
 }
 
-void run(const Options& options, const Common& common) {
+/// A descriptor of a stream, closed at the end.
+struct Stream {
+  explicit Stream(int opened) : descriptor(opened) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  int descriptor;
+};
+
+void run(Options& options, const Common& common) {
   const CancellableScope scope;
+  options.output = output_path(common, options.output);
+  const Stream page(writes_to_stream() ? open_stream(options.output, interrupted) : -1);
+  std::int64_t standard = 0;
+  for (std::string& input : options.inputs) {
+    if (input == "-") input = "/dev/stdin";
+    standard += descriptor_of(input) == STDIN_FILENO ? 1 : 0;
+  }
+  if (standard > 1) {
+    throw InvalidArgument("standard input ('-') can be read only once; name files for the other results");
+  }
   std::vector<std::string> call = {find_python(options.python), "-B"};  // no byte code beside the files
   for (const std::string& word : program()) call.push_back(word);
-  call.insert(call.end(), {"--json", "--output=" + options.output});
+  call.insert(call.end(),
+              {"--json", "--output=" + (page.descriptor >= 0 ? fmt::format("/dev/fd/{}", page_descriptor)
+                                                             : options.output)});
   if (!options.images.empty()) call.push_back("--images=" + options.images);
   if (!options.title.empty()) call.push_back("--title=" + options.title);
   call.emplace_back("--");
   call.insert(call.end(), options.inputs.begin(), options.inputs.end());
-  const Ended ended = run_program(call);
-  const json answer = json::parse(ended.out, nullptr, false);
+  const Ended ended = run_program(call, {standard > 0, page.descriptor});
+  json answer = json::parse(ended.out, nullptr, false);
   if (answer.is_object() && answer.contains("error")) fail(answer["error"]);
   if (ended.status != 0 || !answer.is_object() || !answer.contains("charts")) {
     throw IoError(fmt::format("'{}' ended with status {} and no report; its own message is above", call[0],
                               ended.status));
   }
+  answer["output"] = options.output;
   if (common.json) {
     print_json(answer);
     return;
@@ -178,8 +215,10 @@ void run(const Options& options, const Common& common) {
                              part["reason"].get<std::string>()));
   }
   const std::size_t pictures = answer["images"].size();
-  note(common, fmt::format("wrote {}{}", options.output,
-                           pictures > 0 ? fmt::format(" and {} pictures in {}", pictures, options.images)
+  note(common, fmt::format("wrote {}{}", shown_output(options.output),
+                           pictures > 0 ? fmt::format(" and {} in {}",
+                                                      plural(static_cast<std::int64_t>(pictures), "picture"),
+                                                      options.images)
                                         : std::string()));
 }
 

@@ -10,7 +10,10 @@
 
 #include "input.hpp"
 #include "interrupt.hpp"
+#include "io/format.hpp"
+#include "json_arrays.hpp"
 #include "run.hpp"
+#include "stream.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -41,20 +44,13 @@ void show(const Neighbors& answer) {
   if (!left.empty()) print(fmt::format("... {}: write all of them with -o FILE\n", left));
 }
 
-nlohmann::json rows_as_json(const Neighbors& answer) {
-  nlohmann::json indices = nlohmann::json::array();
-  nlohmann::json distances = nlohmann::json::array();
-  for (std::int64_t q = 0; q < answer.queries; ++q) {
-    nlohmann::json index_row = nlohmann::json::array();
-    nlohmann::json distance_row = nlohmann::json::array();
-    for (std::int64_t j = 0; j < answer.k; ++j) {
-      index_row.push_back(answer.indices_of(q)[static_cast<std::size_t>(j)]);
-      distance_row.push_back(answer.distance(q, j));  // JSON has no infinity: null
-    }
-    indices.push_back(std::move(index_row));
-    distances.push_back(std::move(distance_row));
-  }
-  return {{"indices", std::move(indices)}, {"distances", std::move(distances)}};
+std::vector<JsonMember> rows_as_json(const Neighbors& answer) {
+  return {matrix_member("indices", answer.queries, answer.k,
+                        [&](std::int64_t q, std::int64_t j) {
+                          return answer.indices[static_cast<std::size_t>(q * answer.k + j)];
+                        }),
+          matrix_member("distances", answer.queries, answer.k,
+                        [&](std::int64_t q, std::int64_t j) { return answer.distance(q, j); })};
 }
 
 }  // namespace
@@ -87,14 +83,23 @@ void add_result_options(CLI::App& command, Common& common, ResultOptions& option
       result_formats());
 }
 
-void check_result_options(const ResultOptions& options) {
+void check_result_options(const Common& common, ResultOptions& options,
+                          const std::vector<std::string>& inputs) {
   if (options.k < 1) {
     throw InvalidArgument(fmt::format("-k {}: at least 1 neighbour must be asked for", options.k));
   }
   if (options.max_queries < -1) {
     throw InvalidArgument(fmt::format("--max-queries {}: use 0 or more", options.max_queries));
   }
-  if (!options.output.empty()) check_output(options.output, options.format, result_formats(), false);
+  if (options.output.empty()) return;
+  options.output = output_path(common, options.output);
+  check_output(options.output, options.format, result_formats(), false);
+  refuse_overwriting(result_files(options.output, options.format), inputs);
+}
+
+std::vector<std::filesystem::path> result_files(const std::string& output, const std::string& format) {
+  return io::neighbor_files(
+      output, parse_format(format).value_or(format_of_extension(output).value_or(FileFormat::npy)));
 }
 
 Neighbors run_search(const Common& common, Execution execution,
@@ -114,8 +119,8 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
   if (!options.output.empty()) {
     const CancellableScope scope;
     for (const auto& file :
-         write_neighbors(options.output, answer, {parse_format(options.format), interrupted})) {
-      files.push_back(file.string());
+         write_neighbors(options.output, answer, {parse_format(options.format), must_stop})) {
+      files.push_back(shown_output(file.string()));
     }
   }
   if (common.json) {
@@ -124,12 +129,8 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
                              {"metric", name(metric)},
                              {"statistics", to_json(answer.statistics)}};
     if (index != nullptr) object["index"] = to_json(*index);
-    if (files.empty()) {
-      object.update(rows_as_json(answer));
-    } else {
-      object["files"] = files;
-    }
-    print_json(object);
+    if (!files.empty()) object["files"] = files;
+    print_json(object, files.empty() ? rows_as_json(answer) : std::vector<JsonMember>());
   } else if (files.empty()) {
     show(answer);
   } else {

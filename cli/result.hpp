@@ -1,8 +1,10 @@
 // What knn and search have in common: running under a progress bar, and showing or writing the answer.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common.hpp"
 #include "tree.hpp"
@@ -20,8 +22,13 @@ struct ResultOptions {
 /// @param with_queries false: no --max-queries
 void add_result_options(CLI::App& command, Common& common, ResultOptions& options, bool with_queries = true);
 
-/// Checks k, the query limit and the output path before anything is read.
-void check_result_options(const ResultOptions& options);
+/// Checks k, the query limit and the output path (`-` becomes what it stands for) before anything is read.
+/// `inputs` are the files that the answer may not replace.
+void check_result_options(const Common& common, ResultOptions& options,
+                          const std::vector<std::string>& inputs);
+
+/// The files of a result written to `output`.
+std::vector<std::filesystem::path> result_files(const std::string& output, const std::string& format);
 
 /// Runs `work` with a progress bar and cancellation. @throws Cancelled when a signal arrived
 Neighbors run_search(const Common& common, Execution execution,

@@ -9,6 +9,7 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "result.hpp"
+#include "stream.hpp"
 
 namespace kith::cli {
 namespace {
@@ -16,51 +17,71 @@ namespace {
 struct Options {
   std::string index;
   Source queries;
+  std::string input_format;
   ResultOptions result;
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(options.result);
+  check_result_options(common, options.result, {options.index, options.queries.path});
+  if (options.index == "-" && options.queries.path == "-") {
+    throw InvalidArgument(
+        "standard input ('-') can be read only once; name a file for the index or for the queries");
+  }
+  open_input(common, options.index);
+  open_inputs(common, {&options.queries}, options.input_format);
   options.queries.max_rows = options.result.max_queries;
   const FileInfo index_info = inspect(options.index);
   if (index_info.format != FileFormat::index) {
     throw IoError(
         fmt::format("'{}' is {}, not an index; make one with kith build, or search it with kith knn",
-                    options.index, name(index_info.format)));
+                    shown(options.index), name(index_info.format)));
   }
   Execution execution = make_execution(common);
   const Size query_size = peek(options.queries);
   MemoryPlan plan(common);
-  plan.add("index", static_cast<double>(index_info.bytes), true);
+  plan.add("index", static_cast<double>(index_info.bytes), shown(options.index) == options.index);
   plan.add("queries", query_size.bytes, query_size.mapped);
   MemoryPlan with_answer = plan;
   with_answer.add("answer", query_size.rows * static_cast<double>(options.result.k) * 12);
   with_answer.check();
-  execution.memory_limit = plan.left();
 
-  Dataset queries = load(options.queries);
+  Dataset queries = load(common, options.queries);
   if (queries.dim() != index_info.dim) {
     throw InvalidArgument(
         fmt::format("the index '{}' has dimension {}, the queries '{}' have {}; they must be the same",
-                    options.index, index_info.dim, options.queries.path, queries.dim()));
+                    shown(options.index), index_info.dim, shown(options.queries.path), queries.dim()));
   }
   Metric metric = Metric::sqeuclidean;
   const Neighbors answer = run_search(common, std::move(execution), [&](const Execution& how) {
-    const AnyIndex index = AnyIndex::load(options.index, how);
+    // The codes of brute force are made anew, beside the answer; a tree stays in its file.
+    Execution left = how;
+    left.memory_limit = with_answer.left();
+    const AnyIndex index = AnyIndex::load(options.index, left);
+    if (index.point_tree() == nullptr && !plan.on_gpu()) {
+      plan.add("codes", static_cast<double>(index.memory_bytes()));
+    }
+    left.memory_limit = plan.left();
     metric = index.metric();
     if (queries.dtype() != index.dtype()) {
       // The index stays as it is; its type must hold the queries exactly.
       const Dtype from = queries.dtype();
+      plan.add("queries as " + std::string(name(index.dtype())),
+               query_size.rows * query_size.row_elements * static_cast<double>(size_of(index.dtype())));
+      left.memory_limit = plan.left();
       try {
         queries = convert(queries, index.dtype());
       } catch (const InvalidArgument& error) {
-        throw InvalidArgument(fmt::format("the queries are {}, the index is {}: {}", name(from),
-                                          name(index.dtype()), error.what()));
+        // The remedies of a conversion are not those of a search.
+        const std::string why = error.what();
+        throw InvalidArgument(
+            fmt::format("the queries are {0}, the index is {1}: {2}; build the index from rows of {0}, or "
+                        "round the queries first: kith convert --dtype {1} --round",
+                        name(from), name(index.dtype()), why.substr(0, why.find(';'))));
       }
       note(common, fmt::format("the queries were {} and are searched as {}, which holds them exactly",
                                name(from), name(index.dtype())));
     }
-    return index.search(queries, options.result.k, how);
+    return index.search(queries, options.result.k, left);
   });
   deliver(common, options.result, answer, metric);
 }
@@ -85,6 +106,7 @@ void add_search(CLI::App& app, Common& common) {
                   "HDF5 files: the dataset with the queries [default: test]")
       ->type_name("NAME")
       ->group("Input");
+  add_input_format_option(command, common, options->input_format, {"QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);
   common.about(command).details = {

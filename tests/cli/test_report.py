@@ -69,6 +69,28 @@ def test_bad_input(kith, folder, arguments, code, words):
     assert error["exit_code"] == code and error["command"] == "report" and words in error["message"]
 
 
+def test_standard_streams(kith, folder):
+    """`-` is standard input and standard output; a stream is written from where it stands."""
+    result = (DATA / "bench.json").read_bytes()
+    kith("report", DATA / "bench.json", "-o", "page.html", env=HERE)
+    whole = (folder / "page.html").read_bytes()
+    for output in ["-", "/dev/stdout"]:
+        done = kith("report", DATA / "bench.json", "-o", output, env=HERE)
+        assert done.out.encode() == whole and "wrote standard output" in done.err
+    call = f"{{ echo first; {KITH} report - -o - < {DATA / 'bench.json'}; echo last; }} > out"
+    subprocess.run(["bash", "-c", call], cwd=folder, env={**os.environ, **HERE}, check=True, stderr=subprocess.DEVNULL)
+    out = (folder / "out").read_bytes()
+    assert out.startswith(b"first\n<!") and out.endswith(b"</html>\nlast\n") and b"Queries a second" in out
+    done = subprocess.run([KITH, "report", "-", "-o", "x.html"], input=result, cwd=folder, env={**os.environ, **HERE}, capture_output=True)
+    assert done.returncode == 0 and b"Queries a second" in (folder / "x.html").read_bytes()
+    assert "only once" in kith("report", "-", "-", "-o", "y.html", env=HERE, code=1).err
+    assert "--json" in kith("report", DATA / "bench.json", "-o", "-", "--json", env=HERE, code=1).err
+    shutil.copy(DATA / "bench.json", folder / "result.json")
+    os.link(folder / "result.json", folder / "hard.json")
+    assert "is an input" in kith("report", "result.json", "-o", "hard.json", env=HERE, code=1).err
+    assert files_of(folder) == ["hard.json", "out", "page.html", "result.json", "x.html"]
+
+
 def test_names_that_begin_with_a_dash(kith, folder):
     shutil.copy(DATA / "bench.json", folder / "-x.json")
     kith("report", "-o", "-page.html", "--title", "--json", "--", "-x.json", env=HERE)
