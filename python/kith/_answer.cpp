@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "_gil.hpp"
+#include "_run.hpp"
+#include "core/parallel.hpp"
 #include "kith/error.hpp"
 #include "kith/evaluate.hpp"
 
@@ -13,9 +14,17 @@ namespace kith::python {
 namespace {
 
 template <class T>
-std::vector<T> copy(const Distances& array) {
-  const T* values = static_cast<const T*>(array.data());
-  return {values, values + array.size()};
+std::vector<T> copy(const void* data, std::size_t size, const Execution& execution) {
+  constexpr std::size_t piece = std::size_t{1} << 22U;
+  const T* values = static_cast<const T*>(data);
+  std::vector<T> out;
+  out.reserve(size);
+  StopRequest stop(execution);
+  for (std::size_t at = 0; at < size; at += piece) {
+    out.insert(out.end(), values + at, values + std::min(size, at + piece));
+    stop.check();
+  }
+  return out;
 }
 
 }  // namespace
@@ -47,7 +56,7 @@ nb::tuple to_python(Neighbors&& neighbors) {
   return nb::make_tuple(distances, indices, statistics_dict(neighbors.statistics));
 }
 
-Neighbors from_python(const Distances& distances, const Indices& indices) {
+Neighbors from_python(const Distances& distances, const Indices& indices, const Execution& execution) {
   if (distances.shape(0) != indices.shape(0) || distances.shape(1) != indices.shape(1)) {
     throw InvalidArgument(fmt::format("distances are [{}, {}], indices [{}, {}]; they must be the same",
                                       distances.shape(0), distances.shape(1), indices.shape(0),
@@ -56,11 +65,11 @@ Neighbors from_python(const Distances& distances, const Indices& indices) {
   Neighbors out;
   out.queries = static_cast<std::int64_t>(indices.shape(0));
   out.k = static_cast<std::int64_t>(indices.shape(1));
-  out.indices.assign(indices.data(), indices.data() + indices.size());
+  out.indices = copy<std::int64_t>(indices.data(), indices.size(), execution);
   if (distances.dtype() == nb::dtype<float>()) {
-    out.distances = copy<float>(distances);
+    out.distances = copy<float>(distances.data(), distances.size(), execution);
   } else if (distances.dtype() == nb::dtype<double>()) {
-    out.distances = copy<double>(distances);
+    out.distances = copy<double>(distances.data(), distances.size(), execution);
   } else {
     throw nb::type_error("distances are neither float32 nor float64; use distances.astype(numpy.float64)");
   }
@@ -72,13 +81,11 @@ void bind_answer(nb::module_& module) {
       "evaluate",
       [](const Distances& distances, const Indices& indices, const Distances& true_distances,
          const Indices& true_indices, std::int64_t k) {
-        const Neighbors result = from_python(distances, indices);
-        const Neighbors truth = from_python(true_distances, true_indices);
         Evaluation e;
-        {
-          const FreeGil free_gil;
-          e = evaluate(result, truth, k);
-        }
+        run({}, nb::none(), false, [&](const Execution& execution) {
+          e = evaluate(from_python(distances, indices, execution),
+                       from_python(true_distances, true_indices, execution), k, execution.cancelled);
+        });
         nb::dict out;
         out["queries"] = e.queries;
         out["k"] = e.k;

@@ -9,6 +9,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "kith/execution.hpp"
 #include "kith/neighbors.hpp"
 
 namespace kith::python {
@@ -32,10 +33,10 @@ using Indices =
 using Distances =
     nanobind::ndarray<nanobind::ro, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 
-/// A copy of two arrays [q, k] as the library's answer.
+/// A copy of two arrays [q, k] as the library's answer. Needs no GIL.
 /// @throws InvalidArgument when the shapes differ, TypeError when the distances are neither float32 nor
-/// float64
-Neighbors from_python(const Distances& distances, const Indices& indices);
+/// float64; Cancelled
+Neighbors from_python(const Distances& distances, const Indices& indices, const Execution& execution);
 
 void bind_answer(nanobind::module_& module);
 

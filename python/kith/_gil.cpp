@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace nb = nanobind;
@@ -16,6 +17,7 @@ constexpr std::chrono::seconds longest_wait{5};
 
 std::atomic<bool> closed{false};
 std::atomic<int> at_the_gate{0};
+thread_local int own_at_the_gate = 0;
 // The thread that ends the interpreter: it holds the GIL until the end and is never parked. Written before
 // `closed`, read after it.
 std::thread::id ends_the_interpreter;
@@ -24,11 +26,23 @@ bool may_not_pass() {
   return closed.load() && std::this_thread::get_id() != ends_the_interpreter;
 }
 
+void leave_the_gate() {
+  --own_at_the_gate;
+  at_the_gate.fetch_sub(1);
+}
+
 void come_to_the_gate() {
+  ++own_at_the_gate;
   at_the_gate.fetch_add(1);
   if (!may_not_pass()) return;
-  at_the_gate.fetch_sub(1);
+  leave_the_gate();
   while (true) ::pause();
+}
+
+// Of the threads at the gate a forked process has only the one that forked; it would wait for the others when
+// it ends.
+void count_again() {
+  at_the_gate = own_at_the_gate;
 }
 
 void close_the_gate() {
@@ -45,6 +59,7 @@ void close_the_gate() {
 }  // namespace
 
 void watch_the_interpreters_end() {
+  (void)::pthread_atfork(nullptr, nullptr, &count_again);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&close_the_gate));
 }
 
@@ -55,7 +70,7 @@ bool gate_is_closed() {
 FreeGil::~FreeGil() {
   come_to_the_gate();
   PyEval_RestoreThread(state_);
-  at_the_gate.fetch_sub(1);
+  leave_the_gate();
 }
 
 TakeGil::TakeGil() : had_it_(PyGILState_Check() != 0) {
@@ -67,7 +82,7 @@ TakeGil::TakeGil() : had_it_(PyGILState_Check() != 0) {
 TakeGil::~TakeGil() {
   if (had_it_) return;
   PyGILState_Release(state_);
-  at_the_gate.fetch_sub(1);
+  leave_the_gate();
 }
 
 }  // namespace kith::python

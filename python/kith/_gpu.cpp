@@ -1,5 +1,6 @@
 // Arrays in GPU memory, for Python. Other libraries put what they still have to do to an array before a
-// stream of ours (cuda::meeting_stream), as DLPack and __cuda_array_interface__ say; a search follows it.
+// stream of ours (cuda::meeting_stream), as DLPack and __cuda_array_interface__ say; a search follows it. So
+// does what the default streams still do, whatever the producer says: some say too little.
 #include "_gpu.hpp"
 
 #include <algorithm>
@@ -81,6 +82,7 @@ nb::object copy_to_numpy(const GpuArray& a) {
 
 std::uintptr_t meeting(int device, const std::string& what) {
   require_gpu(device, what);
+  cuda::meet_default(device);
   return reinterpret_cast<std::uintptr_t>(cuda::meeting_stream(device));
 }
 
@@ -99,7 +101,8 @@ Rows rows_at(std::uintptr_t pointer, const std::string& dtype, std::int64_t rows
       throw InvalidArgument(fmt::format("{}: {}", what, error.what()));
     }
     require_gpu(view.device, what);
-    if (stream != 0) cuda::meet(view.device, stream);
+    cuda::meet_default(view.device);
+    if (stream > 2) cuda::meet(view.device, stream);  // 1 and 2 are the default streams
   }
   return {Dataset::adopt(view, keep_object(owner)), false};
 }
@@ -155,6 +158,7 @@ void follow_queries(Execution& execution, const DatasetView& queries) {
   const Device there{Device::Kind::cuda, queries.device};
   if (execution.devices.size() == 1 && execution.devices.front() == there) {
     execution.stream = cuda::meeting_stream(queries.device);
+    execution.follow_stream = true;
   } else {
     cuda::wait_for_meeting(queries.device);
   }
@@ -220,11 +224,15 @@ void bind_gpu(nb::module_& module) {
             a.vector ? fmt::format("{}", a.rows) : fmt::format("{}, {}", a.rows, a.columns);
         return fmt::format("GpuArray([{}], {}, cuda:{})", shape, type_name(a), a.device);
       });
-  module.def("meeting_stream", &meeting, nb::arg("device"), nb::arg("what"),
-             "Stream that other libraries order their arrays before; its cudaStream_t as a number.");
-  module.def("rows_at", &rows_at, nb::arg("pointer"), nb::arg("dtype"), nb::arg("rows"), nb::arg("dim"),
-             nb::arg("row_stride"), nb::arg("stream"), nb::arg("owner"), nb::arg("what"),
-             "Rows in GPU memory, after what is on `stream` (0: nothing to wait for); keeps `owner` alive.");
+  module.def(
+      "meeting_stream", &meeting, nb::arg("device"), nb::arg("what"),
+      "Stream that other libraries order their arrays before; its cudaStream_t as a number. It comes after "
+      "what the default streams have been given.");
+  module.def(
+      "rows_at", &rows_at, nb::arg("pointer"), nb::arg("dtype"), nb::arg("rows"), nb::arg("dim"),
+      nb::arg("row_stride"), nb::arg("stream"), nb::arg("owner"), nb::arg("what"),
+      "Rows in GPU memory, after what is on `stream` (0: none) and on the default streams; keeps `owner` "
+      "alive.");
 }
 
 }  // namespace kith::python

@@ -20,8 +20,8 @@ def gpu_rows(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
     """The rows of an array on a GPU where they lie; None for every other object.
 
     DLPack first, which every library speaks that knows bfloat16, then ``__cuda_array_interface__`` (Numba,
-    PyCUDA). What the producer still has to do to the array is put before a stream of Kith's, which a search
-    follows.
+    PyCUDA). What the producer still has to do to the array, and what the default streams have been given, is put
+    before a stream of Kith's, which a search follows.
     """
     if hasattr(type(array), "__dlpack_device__") and hasattr(type(array), "__dlpack__"):
         kind, number = (int(part) for part in array.__dlpack_device__())
@@ -42,6 +42,11 @@ def _from_dlpack(array: Any, device: int, what: str, one_row_allowed: bool) -> _
     return _kith.Rows(capsule, what, "", one_row_allowed)
 
 
+def dimensions(count: int) -> str:
+    """``count`` dimensions, in words."""
+    return f"{count} dimension{'' if count == 1 else 's'}"
+
+
 def _from_interface(array: Any, interface: dict[str, Any], what: str, one_row_allowed: bool) -> _kith.Rows:
     typestr = interface["typestr"]
     dtype = _TYPES.get(typestr[1:])
@@ -60,7 +65,7 @@ def _from_interface(array: Any, interface: dict[str, Any], what: str, one_row_al
         strides = None if strides is None else (shape[1] * size, *strides)
     if len(shape) != 2:
         wanted = "[rows, dim], or [dim] for one query, is" if one_row_allowed else "[rows, dim] is"
-        raise InvalidArgument(f"{what}: an array of {len(shape)} dimensions; {wanted} needed")
+        raise InvalidArgument(f"{what}: an array of {dimensions(len(shape))}; {wanted} needed")
     rows, dim = shape
     row_stride = dim
     if strides is not None and rows > 0:

@@ -32,8 +32,21 @@ def _integer(value: Any, what: str) -> int:
     return number
 
 
-def _execution(threads: Any, memory_limit: Any, device: str) -> tuple[int, int, str]:
-    return _integer(threads, "threads"), _integer(memory_limit, "memory_limit"), device
+def name_of(value: Any, what: str, choices: str) -> str:
+    """A name that the compiled part looks up; ``choices`` are said where it is none at all."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: {value!r} is not a name; use {choices}")
+    return str(value)
+
+
+METRICS = "'sqeuclidean', 'euclidean', 'inner_product', 'cosine' or 'manhattan'"
+_FILTERS = "'auto', 'int8', 'fp16', 'fp32' or 'none'"
+_INDEXES = "'brute_force', 'kd_tree', 'octree' or 'auto'"
+_DEVICES = "'cpu', 'cuda', 'cuda:1', 'cuda:0,1', 'all' or 'auto'"
+
+
+def _execution(threads: Any, memory_limit: Any, device: Any) -> tuple[int, int, str]:
+    return _integer(threads, "threads"), _integer(memory_limit, "memory_limit"), name_of(device, "device", _DEVICES)
 
 
 def knn(
@@ -95,11 +108,12 @@ def knn(
         KeyboardInterrupt: Ctrl-C, within about a tenth of a second.
     """
     count = _integer(k, "k")
+    names = (name_of(metric, "metric", METRICS), name_of(filter, "filter", _FILTERS), name_of(index, "index", _INDEXES))
     dataset = to_rows(X, "dataset")
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
     execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
     with reporting(progress) as report:
-        parts = _kith.knn(dataset, queries, count, metric, filter, index, *execution, report)
+        parts = _kith.knn(dataset, queries, count, *names, *execution, report)
     return from_parts(parts, library_of(Q))
 
 
@@ -132,7 +146,9 @@ def choose_index(
         DeviceError: the device is not there.
     """
     numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
-    return IndexChoice(*_kith.choose_index(*numbers, metric, device))
+    return IndexChoice(*_kith.choose_index(
+            *numbers, name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES)
+        ))
 
 
 class Index:
@@ -300,6 +316,7 @@ class BruteForce(Index):
         progress: Progress = False,
         device: str | None = None,
     ) -> None:
+        metric, filter = name_of(metric, "metric", METRICS), name_of(filter, "filter", _FILTERS)
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
         execution = _execution(threads, memory_limit, self._device)

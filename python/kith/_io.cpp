@@ -10,8 +10,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
-#include "_gil.hpp"
 #include "_rows.hpp"
+#include "_run.hpp"
 #include "kith/error.hpp"
 #include "kith/io.hpp"
 
@@ -72,10 +72,10 @@ void bind_io(nb::module_& module) {
       [](const std::filesystem::path& path, const std::string& format, const std::string& member,
          std::int64_t first_row, std::int64_t max_rows) {
         Dataset dataset;
-        {
-          const FreeGil free_gil;
-          dataset = read_dataset(path, {parse_format(format), member, first_row, max_rows});
-        }
+        const auto wanted = parse_format(format);
+        run({}, nb::none(), false, [&](const Execution& execution) {
+          dataset = read_dataset(path, {wanted, member, first_row, max_rows, execution.cancelled});
+        });
         const char* dtype = numpy_name(dataset.dtype());
         return nb::make_tuple(to_numpy(std::move(dataset)), dtype);
       },
@@ -84,18 +84,18 @@ void bind_io(nb::module_& module) {
   module.def(
       "write",
       [](const std::filesystem::path& path, const Rows& rows, const std::string& format) {
-        const FreeGil free_gil;
-        write_dataset(path, rows.dataset, {parse_format(format), {}});
+        const auto wanted = parse_format(format);
+        run({}, nb::none(), false, [&](const Execution& execution) {
+          write_dataset(path, rows.dataset, {wanted, execution.cancelled});
+        });
       },
       nb::arg("path"), nb::arg("rows"), nb::arg("format"), "Writes vectors, the whole file or nothing.");
   module.def(
       "read_neighbors",
       [](const std::filesystem::path& path) {
         Neighbors neighbors;
-        {
-          const FreeGil free_gil;
-          neighbors = read_neighbors(path);
-        }
+        run({}, nb::none(), false,
+            [&](const Execution& execution) { neighbors = read_neighbors(path, {}, execution.cancelled); });
         return to_python(std::move(neighbors));
       },
       nb::arg("path"), "(distances, indices, statistics) of a file of results or ground truth.");
@@ -103,9 +103,13 @@ void bind_io(nb::module_& module) {
       "write_neighbors",
       [](const std::filesystem::path& path, const Distances& distances, const Indices& indices,
          const std::string& format) {
-        const Neighbors neighbors = from_python(distances, indices);
-        const FreeGil free_gil;
-        return write_neighbors(path, neighbors, {parse_format(format), {}});
+        const auto wanted = parse_format(format);
+        std::vector<std::filesystem::path> files;
+        run({}, nb::none(), false, [&](const Execution& execution) {
+          files = write_neighbors(path, from_python(distances, indices, execution),
+                                  {wanted, execution.cancelled});
+        });
+        return files;
       },
       nb::arg("path"), nb::arg("distances"), nb::arg("indices"), nb::arg("format"),
       "Writes results; returns the files written.");

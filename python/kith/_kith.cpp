@@ -1,11 +1,15 @@
 // The module kith._kith: what the Python files beside it stand on. Everything here takes plain
 // arguments; defaults, promotion of element types and documentation for people are in Python.
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
@@ -82,7 +86,14 @@ AnyIndex tree_for_one_search(const std::string& type, const Rows& rows, Metric m
 // The type to search with. What names a filter asks for brute force.
 std::string chosen_index(const std::string& asked, const DatasetView& rows, const DatasetView& queries,
                          std::int64_t k, const BruteForceParameters& parameters, const Execution& execution) {
-  if (asked != "auto") return asked;
+  if (asked != "auto") {
+    const std::vector<std::string> known = index_types();
+    if (std::find(known.begin(), known.end(), asked) == known.end()) {
+      throw InvalidArgument(
+          fmt::format("index '{}' is not one Kith knows; use {} or auto", asked, fmt::join(known, ", ")));
+    }
+    return asked;
+  }
   if (parameters.filter != Filter::automatic) return "brute_force";
   // Bad arguments are brute force's to refuse.
   if (k < 1 || rows.dim != queries.dim || queries.rows == 0) return "brute_force";

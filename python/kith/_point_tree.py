@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
-from ._gpu import default_device, in_library, library_of
+from ._gpu import default_device, dimensions, in_library, library_of
 from ._index import Index, _execution, _integer
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
@@ -76,7 +76,10 @@ class PointTree(Index):
         device: str | None,
     ) -> None:
         if not isinstance(metric, str):
-            raise TypeError(f"metric: {metric!r} is no name; the size of leaves is given as leaf_size=...")
+            raise TypeError(
+                f"metric: {metric!r} is not a name; use 'sqeuclidean', 'euclidean' or 'manhattan' (the size of leaves is "
+                "given as leaf_size=...)"
+            )
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
         on_gpu = dataset.device != "cpu"
@@ -265,7 +268,7 @@ class PointTree(Index):
         if viewpoint is not None:
             towards = np.asarray(viewpoint, dtype=np.float64)
             if towards.ndim != 1:
-                raise InvalidArgument(f"viewpoint: an array of {towards.ndim} dimensions; [dim] is needed")
+                raise InvalidArgument(f"viewpoint: an array of {dimensions(towards.ndim)}; [dim] is needed")
         run = self._run(threads, memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
         point = None if towards is None else towards.tolist()

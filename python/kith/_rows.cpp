@@ -12,6 +12,8 @@
 
 #include "_gil.hpp"
 #include "_gpu.hpp"
+#include "_run.hpp"
+#include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
 
@@ -48,14 +50,19 @@ std::string describe(nb::dlpack::dtype type) {
   return fmt::format("{}{}", kind, type.bits);
 }
 
+// Elements that are copied before anybody could press Ctrl-C.
+constexpr std::int64_t quick_copy = 1 << 20;
+
 // Elements of a strided matrix to adjacent ones; the strides may be negative or zero.
 template <class T>
 void gather(const T* from, std::int64_t rows, std::int64_t dim, std::int64_t row_stride,
-            std::int64_t column_stride, T* to) {
+            std::int64_t column_stride, T* to, const Execution& execution) {
+  StopRequest stop(execution);
   // Tiles of 64 x 64 keep both sides in the cache when the matrix is column-major.
   constexpr std::int64_t tile = 64;
   for (std::int64_t r0 = 0; r0 < rows; r0 += tile) {
     const std::int64_t r1 = std::min(rows, r0 + tile);
+    stop.check();
     for (std::int64_t c0 = 0; c0 < dim; c0 += tile) {
       const std::int64_t c1 = std::min(dim, c0 + tile);
       for (std::int64_t r = r0; r < r1; ++r) {
@@ -149,7 +156,7 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
     column_stride = array.stride(0);
   } else {
     throw InvalidArgument(fmt::format(
-        "{}: an array of {} dimensions; {} needed{}", what, array.ndim(),
+        "{}: an array of {} dimension{}; {} needed{}", what, array.ndim(), array.ndim() == 1 ? "" : "s",
         one_row_allowed ? "[rows, dim], or [dim] for one query, is" : "[rows, dim] is",
         array.ndim() == 1 ? "; use x.reshape(-1, 1) for numbers, x.reshape(1, -1) for one vector" : ""));
   }
@@ -177,11 +184,13 @@ Rows import_rows(nb::handle object, const std::string& what, const std::string& 
         "must follow each other: pass a contiguous copy, for example x.contiguous()",
         what, row_stride, column_stride));
   }
-  const FreeGil free_gil;
-  Dataset copy = Dataset::allocate(*dtype, rows, dim);
-  visit_dtype(*dtype, [&]<class T>(T) {
-    gather(static_cast<const T*>(static_cast<const void*>(array.data())), rows, dim, row_stride,
-           column_stride, static_cast<T*>(copy.mutable_data()));
+  Dataset copy;
+  run({}, nb::none(), rows * dim <= quick_copy, [&](const Execution& execution) {
+    copy = Dataset::allocate(*dtype, rows, dim);
+    visit_dtype(*dtype, [&]<class T>(T) {
+      gather(static_cast<const T*>(static_cast<const void*>(array.data())), rows, dim, row_stride,
+             column_stride, static_cast<T*>(copy.mutable_data()), execution);
+    });
   });
   return {copy, true};
 }
@@ -204,24 +213,28 @@ Rows widen(const Rows& rows, Dtype to) {
                     numpy_name(from.dtype), from.device, numpy_name(to), numpy_name(to), numpy_name(to))
             .c_str());
   }
-  const FreeGil free_gil;
-  Dataset wide = Dataset::allocate(to, from.rows, from.dim);
-  visit_dtype(from.dtype, [&]<class From>(From) {
-    visit_dtype(to, [&]<class To>(To) {
-      auto* out = static_cast<To*>(wide.mutable_data());
-      for (std::int64_t i = 0; i < from.rows; ++i) {
-        const auto* row = static_cast<const From*>(from.row(i));
-        for (std::int64_t j = 0; j < from.dim; ++j, ++out) {
-          const double value = to_double(row[j]);
-          if constexpr (std::is_same_v<To, float16>) {
-            *out = to_float16(static_cast<float>(value));
-          } else if constexpr (std::is_same_v<To, bfloat16>) {
-            *out = to_bfloat16(static_cast<float>(value));
-          } else {
-            *out = static_cast<To>(value);
+  Dataset wide;
+  run({}, nb::none(), from.rows * from.dim <= quick_copy, [&](const Execution& execution) {
+    StopRequest stop(execution);
+    wide = Dataset::allocate(to, from.rows, from.dim);
+    visit_dtype(from.dtype, [&]<class From>(From) {
+      visit_dtype(to, [&]<class To>(To) {
+        auto* out = static_cast<To*>(wide.mutable_data());
+        for (std::int64_t i = 0; i < from.rows; ++i) {
+          const auto* row = static_cast<const From*>(from.row(i));
+          if (i % 1024 == 0) stop.check();
+          for (std::int64_t j = 0; j < from.dim; ++j, ++out) {
+            const double value = to_double(row[j]);
+            if constexpr (std::is_same_v<To, float16>) {
+              *out = to_float16(static_cast<float>(value));
+            } else if constexpr (std::is_same_v<To, bfloat16>) {
+              *out = to_bfloat16(static_cast<float>(value));
+            } else {
+              *out = static_cast<To>(value);
+            }
           }
         }
-      }
+      });
     });
   });
   return {wide, true};

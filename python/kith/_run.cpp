@@ -67,6 +67,9 @@ Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const 
   execution.threads = static_cast<int>(threads);
   execution.memory_limit = static_cast<std::uint64_t>(memory_limit);
   execution.devices = parse_devices(device);
+  // The thread that does the work may be another: whose default stream comes first is settled where arrays
+  // come in (_gpu.cpp).
+  execution.follow_stream = false;
   return execution;
 }
 
@@ -80,7 +83,7 @@ bool is_quick_walk(std::int64_t rows, std::int64_t dim, std::int64_t queries, st
   const double walked =
       std::min(static_cast<double>(rows), walked_rows + walked_rows_a_neighbor * static_cast<double>(k));
   // In bad data a walk sees every row; that must end soon, too.
-  return elements * walked <= quick_work && elements * static_cast<double>(rows) <= 100 * quick_work;
+  return elements * walked <= quick_work && elements * static_cast<double>(rows) <= 25 * quick_work;
 }
 
 void run(Execution execution, nb::object report, bool quick,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ._arrays import DTYPES, from_list, is_list_of_numbers
 from ._errors import InvalidArgument
 from ._gpu import gpu_rows
+from ._pieces import keep, pieces, row_pieces
 from ._point_tree import PointTree, number
 from ._progress import Progress
 
@@ -127,14 +128,19 @@ class QueryableTree(PointTree):
         bound = number(distance_upper_bound, "distance_upper_bound")
         if not bound >= 0:
             raise InvalidArgument(f"distance_upper_bound is {bound}; use 0 or more")
-        distances, indices = self.search(points, max(ranks), self._radius(bound), threads=threads)
-        if ranks != list(range(1, len(ranks) + 1)):
-            columns = np.asarray(ranks) - 1
-            distances, indices = distances[:, columns], indices[:, columns]
-        distances = self._rooted(distances)
-        missing = ~(distances < bound)  # a search includes its radius, the bound is exclusive
-        distances[missing] = math.inf
-        indices[missing] = self.rows
+        found, rows = self.search(points, max(ranks), self._radius(bound), threads=threads)
+        columns = slice(None) if ranks == list(range(1, len(ranks) + 1)) else np.asarray(ranks) - 1
+        indices = rows if isinstance(columns, slice) else np.empty((len(rows), len(ranks)), np.int64)
+        distances = np.empty(indices.shape)
+        for part in pieces(*rows.shape):
+            rooted = self._rooted(found[part, columns])
+            missing = ~(rooted < bound)  # a search includes its radius, the bound is exclusive
+            rooted[missing] = math.inf
+            distances[part] = rooted
+            if not isinstance(columns, slice):
+                indices[part] = rows[part, columns]
+            indices[part][missing] = self.rows
+        del found, rows
         shape = shape if squeezed else (*shape, len(ranks))
         # [()] makes a number of an array without dimensions, as scipy does.
         distances, indices = distances.reshape(shape)[()], indices.reshape(shape)[()]
@@ -173,9 +179,13 @@ class QueryableTree(PointTree):
             return self._counts(points, r, shape, threads)[()]
         offsets, indices, _ = self._within(points, r, shape, threads, False)
         if return_sorted or (return_sorted is None and shape != ()):
-            order = np.lexsort((indices, np.repeat(np.arange(len(points)), np.diff(offsets))))
-            indices = indices[order]
-        rows = indices.tolist()
+            for queries, part in row_pieces(offsets):
+                counts = np.diff(offsets[queries.start : queries.stop + 1])
+                numbers = np.repeat(np.arange(len(counts)), counts)
+                indices[part] = indices[part][np.lexsort((indices[part], numbers))]
+        rows: list[int] = []
+        for part in pieces(len(indices)):
+            rows += indices[part].tolist()
         return ragged(rows, offsets, shape) if shape != () else rows
 
     def query_radius(
@@ -255,8 +265,12 @@ class QueryableTree(PointTree):
         return _largest_square(radius) if self.metric == "sqeuclidean" and radius >= 0 else radius
 
     def _rooted(self, distances: NDArray[Any]) -> NDArray[np.float64]:
-        wide = distances.astype(np.float64)
-        return np.sqrt(wide, out=wide) if self.metric == "sqeuclidean" else wide
+        wide = np.empty(distances.shape)
+        for part in pieces(len(distances), 1 if distances.ndim == 1 else distances.shape[1]):
+            wide[part] = distances[part]
+            if self.metric == "sqeuclidean":
+                np.sqrt(wide[part], out=wide[part])
+        return wide
 
     def _radii(self, r: Any, shape: tuple[int, ...]) -> float | NDArray[np.float64]:
         """One radius, or one a query."""
@@ -282,9 +296,12 @@ class QueryableTree(PointTree):
         distances = self._rooted(found.distances)
         if isinstance(radii, float):
             return found.offsets, found.indices, distances
-        kept = distances <= np.repeat(radii, found.counts())
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[found.offsets]
-        return offsets, found.indices[kept], distances[kept]
+        offsets = found.offsets
+
+        def near(rows: slice, part: slice) -> NDArray[np.bool_]:
+            return distances[part] <= np.repeat(radii[rows], np.diff(offsets[rows.start : rows.stop + 1]))
+
+        return keep(offsets, found.indices, distances, near)
 
     def _counts(self, points: NDArray[Any], r: Any, shape: tuple[int, ...], threads: int) -> NDArray[np.int64]:
         radii = self._radii(r, shape)

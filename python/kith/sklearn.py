@@ -31,6 +31,7 @@ from ._arrays import common_dtype
 from ._errors import InvalidArgument
 from ._index import BruteForce, Index, choose_index, knn
 from ._neighbors import Neighbors
+from ._pieces import keep, pieces
 from ._point_tree import PointTree
 from ._tree_queries import ragged
 from ._trees import KdTree, Octree
@@ -186,7 +187,7 @@ class _KNeighborsMixin:
         available = self.n_samples_fit_ - (X is None)
         if k > available:
             raise InvalidArgument(
-                f"n_neighbors is {k}, there are {self.n_samples_fit_} training vectors"
+                f"n_neighbors is {k}, the number of training vectors {self.n_samples_fit_}"
                 f"{' and none is its own neighbour' if X is None else ''}; use at most {available}"
             )
         if X is None:
@@ -324,9 +325,13 @@ class _RadiusMixin:
         found = tree.radius_search(queries, limit, sorted=sort, threads=self._threads())
         if X is not None:
             return found.offsets, found.indices, found.distances
-        others = found.indices != np.repeat(np.arange(len(found)), found.counts())
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(others)])[found.offsets]
-        return offsets, found.indices[others], found.distances[others]
+        starts = found.offsets
+
+        def others(rows: slice, part: slice) -> Any:
+            counts = np.diff(starts[rows.start : rows.stop + 1])
+            return found.indices[part] != np.repeat(np.arange(rows.start, rows.stop), counts)
+
+        return keep(starts, found.indices, found.distances, others)
 
     def _tree(self: Any) -> PointTree:
         if isinstance(self._index, PointTree):
@@ -347,10 +352,14 @@ class _RadiusMixin:
 def _without_self(distances: Any, indices: Any) -> tuple[Any, Any]:
     """Drops from k + 1 neighbours of every training vector itself; where ties kept it out, the last."""
     queries, wide = indices.shape
-    keep = indices != np.arange(queries)[:, np.newaxis]
-    keep[keep.all(axis=1), -1] = False
-    shape = (queries, wide - 1)
-    return distances[keep].reshape(shape), indices[keep].reshape(shape)
+    near = np.empty((queries, wide - 1), distances.dtype)
+    others = np.empty((queries, wide - 1), indices.dtype)
+    for part in pieces(queries, wide):
+        mask = indices[part] != np.arange(part.start, part.stop)[:, np.newaxis]
+        mask[mask.all(axis=1), -1] = False
+        near[part] = distances[part][mask].reshape(-1, wide - 1)
+        others[part] = indices[part][mask].reshape(-1, wide - 1)
+    return near, others
 
 
 class NearestNeighbors(_KNeighborsMixin, _RadiusMixin, _NeighborsBase):

@@ -270,8 +270,8 @@ def test_masked_and_sparse_arrays_are_refused():
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 2, 2)])
 def test_wrong_shapes_of_the_dataset(shape):
-    with pytest.raises(kith.InvalidArgument, match=rf"dataset: an array of {len(shape)} dimensions"):
+    with pytest.raises(kith.InvalidArgument, match=rf"dataset: an array of {len(shape)} dimension"):
         kith.BruteForce(np.zeros(shape))
     if len(shape) != 1:
-        with pytest.raises(kith.InvalidArgument, match=rf"queries: an array of {len(shape)} dimensions"):
+        with pytest.raises(kith.InvalidArgument, match=rf"queries: an array of {len(shape)} dimension"):
             kith.knn(np.zeros((3, 2)), np.zeros(shape))

@@ -47,7 +47,7 @@ class FakeDlpack:
         ({"typestr": ">f4"}, TypeError, "big-endian float32"),
         ({"mask": object()}, TypeError, "a masked array"),
         ({"shape": (4, 3, 2)}, ValueError, "3 dimensions"),
-        ({"shape": (4,)}, ValueError, "1 dimensions"),
+        ({"shape": (4,)}, ValueError, "1 dimension"),
         ({"strides": (4, 16)}, ValueError, r"strides of \(4, 16\) bytes.*contiguous"),
         ({"strides": (8, 4)}, ValueError, "rows must follow each other"),
         ({"strides": (-12, 4)}, ValueError, "rows must follow each other"),
@@ -566,3 +566,117 @@ def test_the_work_of_another_stream_comes_before_a_tree(cloud):
         counts = tree.count_within(queries, 0.1)
     np.testing.assert_array_equal(answer.indices.cpu().numpy(), expected.indices)
     np.testing.assert_array_equal(counts, kith.KdTree(X).count_within(Q, 0.1))
+
+
+class Late(OnGpu):
+    """Holds one array until a default stream, which is busy for a while, brings another: 1 is the legacy stream, 2
+    that of the thread. The interface does not say which, unless `said`."""
+
+    def __init__(self, before, after, stream, said=False):
+        import ctypes
+
+        super().__init__(before)
+        self.after = OnGpu(after)
+        self.size = ctypes.c_size_t(after.nbytes)
+        self.stream = ctypes.c_void_p(stream)
+        self.__cuda_array_interface__ |= {"version": 3 if said else 2}
+        del self.__cuda_array_interface__["stream"]
+        if said:
+            self.__cuda_array_interface__ |= {"stream": stream}
+        self.call("cuCtxSynchronize")
+
+    def busy(self):
+        import ctypes
+
+        sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+        self.call("cuLaunchHostFunc", self.stream, sleep, ctypes.c_void_p(60_000))
+
+    def start(self):
+        self.busy()
+        self.call("cuMemcpyDtoDAsync_v2", self.pointer, self.after.pointer, self.size, self.stream)
+
+    def __del__(self):
+        self.driver.cuCtxSynchronize()
+        super().__del__()
+
+
+LATE_CALLS = {
+    "knn": lambda X, Q: kith.knn(X, Q, 5),
+    "BruteForce": lambda X, Q: kith.BruteForce(X, device="cuda").search(Q, 5),
+    "KdTree": lambda X, Q: kith.KdTree(X, device="cuda").search(Q, 5),
+    "Octree": lambda X, Q: kith.Octree(X, device="cuda").search(Q, 5),
+    "all_knn": lambda X, Q: kith.KdTree(X, device="cuda").all_knn(5),
+    "radius_search": lambda X, Q: kith.KdTree(X, device="cuda").radius_search(Q, 0.1),
+}
+
+
+def numbers(answer):
+    return np.asarray(answer.numpy().indices if hasattr(answer, "numpy") else answer.indices)
+
+
+@needs_gpu
+@pytest.mark.parametrize("stream", [1, 2], ids=["legacy", "per_thread"])
+@pytest.mark.parametrize("said", [True, False], ids=["said", "not_said"])
+@pytest.mark.parametrize("name", LATE_CALLS)
+def test_the_default_stream_comes_first(name, said, stream):
+    rng = np.random.default_rng(4)
+    X, other_X = (rng.random((20_000, 3), np.float32) for _ in range(2))
+    Q, other_Q = (rng.random((300, 3), np.float32) for _ in range(2))
+    call = LATE_CALLS[name]
+    expected = numbers(call(X, Q))
+    for rows, queries in (
+        (Late(other_X, X, stream, said), Q),
+        (X, Late(other_Q, Q, stream, said)),
+        (OnGpu(X), Late(other_Q, Q, stream, said)),
+    ):
+        late = rows if isinstance(rows, Late) else queries
+        if name == "all_knn" and late is queries:
+            continue
+        assert not np.array_equal(numbers(call(rows, queries)), expected)
+        late.start()
+        np.testing.assert_array_equal(numbers(call(rows, queries)), expected)
+
+
+@needs_gpu
+@pytest.mark.parametrize("stream", [1, 2], ids=["legacy", "per_thread"])
+def test_what_the_default_stream_does_to_an_answer_is_seen(data, stream):
+    import ctypes
+
+    X, Q = data
+    late = Late(Q, Q, stream)
+    distances = kith.BruteForce(X, device="cuda").search(late, 3).distances
+    np.testing.assert_array_equal(distances.numpy(), kith.knn(X, Q, 3).distances)
+    late.busy()
+    late.call(
+        "cuMemsetD8Async", ctypes.c_uint64(distances.__cuda_array_interface__["data"][0]), ctypes.c_ubyte(0),
+        ctypes.c_size_t(4 * Q.shape[0] * 3), late.stream,
+    )  # fmt: skip
+    assert not distances.numpy().any()
+
+
+@needs_gpu
+def test_torchs_default_stream_comes_first_and_next(cloud):
+    torch = torch_on_gpu()
+    X, Q = cloud
+    there, asked = torch.from_numpy(X).cuda(), torch.from_numpy(Q).cuda()
+    trees = {Tree: Tree(X) for Tree in TREES}
+    truth = kith.knn(X, Q, 3)
+
+    def late(values):
+        out = torch.zeros_like(values)
+        torch.cuda.synchronize()
+        torch.cuda._sleep(50_000_000)
+        return out.copy_(values)
+
+    for _ in range(2):  # kernels are loaded by the first
+        found = [kith.knn(late(there), asked, 3), kith.BruteForce(there).search(late(asked), 3)]
+        for Tree, host in trees.items():
+            tree = Tree(late(there))
+            found += [tree.search(asked, 3), tree.search(late(asked), 3)]
+            np.testing.assert_array_equal(tree.count_within(late(asked), 0.1), host.count_within(Q, 0.1))
+            np.testing.assert_array_equal(
+                tree.radius_search(late(asked), 0.1).indices, host.radius_search(Q, 0.1).indices
+            )
+            np.testing.assert_array_equal(tree.normals(8).normals.cpu().numpy(), host.normals(8).normals)
+        for answer in found:
+            np.testing.assert_array_equal((answer.indices + 1).cpu().numpy(), truth.indices + 1)

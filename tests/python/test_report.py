@@ -533,7 +533,8 @@ onload = () => {
     }
     const sizes = shown.flatMap(svg => [...svg.querySelectorAll('text')].map(t => parseFloat(getComputedStyle(t).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width));
     const wide = [...page.querySelectorAll('body *')].filter(e => !e.closest('.scroll') && !e.closest('svg') && e.getBoundingClientRect().right > frame.clientWidth + 1).map(e => e.outerHTML.slice(0, 80));
-    return {window: frame.clientWidth, page: root.scrollWidth, charts: shown.length, outside, overlapping, smallest: Math.min(...sizes), wide,
+    const cut = [...page.querySelectorAll('section[aria-labelledby="at-a-glance"] .scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => [e.scrollWidth, e.clientWidth]);
+    return {cut, window: frame.clientWidth, page: root.scrollWidth, charts: shown.length, outside, overlapping, smallest: Math.min(...sizes), wide,
             boxes: [...page.querySelectorAll('.scroll')].every(e => e.tabIndex === 0 && e.getAttribute('aria-label'))};
   });
   document.body.innerHTML = ''; document.body.textContent = 'LOOKED' + JSON.stringify(found) + 'LOOKED';
@@ -545,7 +546,7 @@ onload = () => {
 def test_nothing_overflows_in_a_browser(report, tmp_path):
     made, page, _ = report
     source = html.escape(page.text, quote=True)
-    frames = "".join(f'<iframe style="width:{w}px;height:900px;border:0" srcdoc="{source}"></iframe>' for w in (1280, 400))
+    frames = "".join(f'<iframe style="width:{w}px;height:900px;border:0" srcdoc="{source}"></iframe>' for w in (1280, 400, 320))
     wrapper = tmp_path / "look.html"
     wrapper.write_text(f"<!doctype html><meta charset=utf-8><body>{frames}<script>{LOOK}</script>")
     done = subprocess.run(
@@ -555,8 +556,18 @@ def test_nothing_overflows_in_a_browser(report, tmp_path):
     )  # fmt: skip
     assert "LOOKED" in done.stdout, done.stderr[-2000:]
     seen = json.loads(html.unescape(done.stdout.split("LOOKED")[1]))
-    assert [(each["window"], each["charts"]) for each in seen] == [(1280, len(made.charts)), (400, len(made.charts))]
+    assert [(each["window"], each["charts"]) for each in seen] == [(w, len(made.charts)) for w in (1280, 400, 320)]
     for each in seen:
         assert each["page"] <= each["window"], each["wide"]
         assert each["wide"] == [] and each["outside"] == [] and each["overlapping"] == []
-        assert each["smallest"] >= 11 and each["boxes"]
+        assert each["cut"] == [], "the table at a glance is cut"
+        assert each["smallest"] >= (11 if each["window"] > 320 else 8.5) and each["boxes"]
+
+
+def test_the_table_at_a_glance_names_every_figure(report):
+    """Where the page is narrow, a cell has its column's name beside it, not above."""
+    _, page, _ = report
+    (caption,) = [name for name in page.tables if name.startswith("At a glance")]
+    head, *rows = page.tables[caption]
+    named = [values["data-name"] for tag, values in page.elements if tag == "td" and "data-name" in values]
+    assert named == head[1:] * len(rows)

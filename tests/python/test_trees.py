@@ -560,7 +560,7 @@ def test_trees_that_cannot_be_built(Tree):
     for size in (-1, 4097):
         with pytest.raises(kith.InvalidArgument, match=f"leaf size of {size}"):
             Tree(np.eye(3), leaf_size=size)
-    with pytest.raises(TypeError, match="metric: 16 is no name.*leaf_size="):  # scipy's and scikit-learn's second
+    with pytest.raises(TypeError, match="metric: 16 is not a name.*leaf_size="):  # scipy's and scikit-learn's second
         Tree(np.eye(3), 16)
     with pytest.raises(TypeError, match="leaf_size: 1.5"):
         Tree(np.eye(3), leaf_size=1.5)
@@ -649,7 +649,7 @@ def test_knn_refuses_what_an_index_cannot_do():
     for arguments, words in [
         ({"index": "kd_tree", "metric": "cosine"}, "cosine has no bounding boxes"),
         ({"index": "kd_tree", "filter": "int8"}, "filter int8 belongs to brute force"),
-        ({"index": "graph"}, "index type 'graph'.*kd_tree"),
+        ({"index": "graph"}, "index 'graph'.*kd_tree"),
     ]:
         with pytest.raises(kith.InvalidArgument, match=words):
             kith.knn(X, X[:2], 1, **arguments)

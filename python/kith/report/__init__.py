@@ -45,7 +45,7 @@ def make_report(
     _require_matplotlib()
     target = Path(output)
     check_writable(target)
-    if any(Path(path).resolve() == target.resolve() for path in inputs):
+    if any(_same_file(Path(path), target) for path in inputs):
         raise UsageError(f"'{target}' is an input and the output; name another file to write")
     folder = None if images is None else Path(images)
     if folder is not None and folder.exists() and not folder.is_dir():
@@ -66,6 +66,14 @@ def make_report(
     write_whole(files)
     written = tuple(str(path) for path in files if path != target)
     return Report(str(target), tuple(chart.name for chart in charts), written, tuple(left_out(sections(results))))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Under whatever names, links too; a pipe or a device is no file that could be replaced."""
+    try:
+        return other.is_file() and one.samefile(other)
+    except OSError:
+        return False
 
 
 def _title(ladder: bool) -> str:

@@ -35,12 +35,18 @@ def _stopped(number: int, _: Any) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 0, 1 usage, 2 input or output, 130 and 143 interrupted; of the kith program's."""
+    """The exit status: 0, 1 usage, 2 input or output, 129, 130 and 143 interrupted; of the kith program's."""
     as_json = "--json" in arguments
     signal.signal(signal.SIGTERM, _stopped)  # so that temporary files are removed
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _stopped)
     try:
         options = _parser().parse_args(arguments)
-        report = make_report(options.inputs, options.output, images=options.images, title=options.title)
+        inputs = ["/dev/stdin" if path == "-" else path for path in options.inputs]
+        to_stdout = options.output in ("-", "/dev/stdout")
+        if to_stdout and as_json:
+            raise UsageError("--json prints on standard output, between the page; leave it out, or name a file")
+        report = make_report(inputs, "/dev/stdout" if to_stdout else options.output, images=options.images, title=options.title)
     except ReportError as error:
         if as_json:
             print(json.dumps({"error": {"kind": error.kind, "message": str(error), "exit_code": error.exit_code}}))
@@ -55,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
             "left_out": [{"section": name, "reason": why} for name, why in report.left_out],
         }))  # fmt: skip
     else:
-        print(f"wrote {report.output}" + (f" and {len(report.images)} pictures" if report.images else ""))
+        said = sys.stderr if to_stdout else sys.stdout
+        print(f"wrote {report.output}" + (f" and {len(report.images)} pictures" if report.images else ""), file=said)
         for name, why in report.left_out:
-            print(f"left out: {name}: {why}")
+            print(f"left out: {name}: {why}", file=said)
     return 0

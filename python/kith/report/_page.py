@@ -82,19 +82,22 @@ def all_charts(parts: Iterable[Section]) -> list[Chart]:
     return charts
 
 
-def table_html(table: Table, caption: str) -> str:
+def table_html(table: Table, caption: str, stacked: bool = False) -> str:
+    """A table in a box of its own that scrolls; where the page is narrow, a stacked one has a line a cell instead."""
+
     def cell(column: int, text: str) -> str:
         if column == 0:
             return f'<th scope="row" class="text">{escape(text)}</th>'
+        name = f' data-name="{escape(table.head[column])}"' if stacked else ""
         if column not in table.words:
-            return f"<td>{escape(text)}</td>"
-        return f'<td class="text{" wrap" if len(text) > 24 else ""}">{escape(text)}</td>'
+            return f"<td{name}>{escape(text)}</td>"
+        return f'<td class="text{" wrap" if len(text) > 24 else ""}"{name}>{escape(text)}</td>'
 
     def head(column: int, text: str) -> str:
         style = ' class="text"' if column in table.words else ""
         return f'<th scope="col"{style}>{escape(text)}</th>'
 
-    lines = [f'<div class="scroll" role="region" tabindex="0" aria-label="{escape("Table: " + caption)}">',
+    lines = [f'<div class="scroll{" stacked" if stacked else ""}" role="region" tabindex="0" aria-label="{escape("Table: " + caption)}">',
              f"<table><caption>{escape(caption)}</caption>",
              "<thead><tr>" + "".join(head(i, text) for i, text in enumerate(table.head)) + "</tr></thead><tbody>"]  # fmt: skip
     for index, row in enumerate(table.rows):
@@ -156,8 +159,9 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
         words = f"{len(checked) - len(wrong)} of {len(checked)}"
         tiles.append((words, "measured answers are the engine's, index by index"))
     if tiles:
-        parts.append('<ul class="tiles">' + "".join(f"<li><strong>{escape(a)}</strong>{escape(b)}</li>" for a, b in tiles) + "</ul>")
-    parts.append(table_html(glance_table(ladder), f"At a glance: {ladder.hardware}"))
+        unbroken = ((a.replace(" ×", "\u00a0×"), b) for a, b in tiles)
+        parts.append('<ul class="tiles">' + "".join(f"<li><strong>{escape(a)}</strong>{escape(b)}</li>" for a, b in unbroken) + "</ul>")
+    parts.append(table_html(glance_table(ladder), f"At a glance: {ladder.hardware}", stacked=True))
     slower = [case for ratio, case in ratios if ratio < 0.995]
     if slower:
         parts.append(f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -17,10 +18,29 @@ def check_writable(path: Path) -> None:
         raise InputError(f"cannot write '{path}': there is no folder '{path.parent}'")
 
 
+def _descriptor(path: Path) -> int | None:
+    """The descriptor that a path names: opened by its name, a file behind it would be written from its start."""
+    name = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(str(path), str(path))
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(found[1]) if found else None
+
+
+def _is_stream(path: Path) -> bool:
+    return _descriptor(path) is not None or (path.exists() and not path.is_file())
+
+
+def _write_stream(path: Path, data: bytes) -> None:
+    descriptor = _descriptor(path)
+    with open(path, "wb") if descriptor is None else os.fdopen(os.dup(descriptor), "wb") as stream:
+        stream.write(data)
+
+
 def write_whole(files: dict[Path, bytes]) -> None:
-    """Writes all under temporary names, syncs them, then renames. @raises InputError"""
+    """Writes all under temporary names, syncs them, then renames; streams as they are. @raises InputError"""
     temporary: dict[Path, str] = {}
     path = next(iter(files), Path())
+    streams = {path: data for path, data in files.items() if _is_stream(path)}
+    files = {path: data for path, data in files.items() if path not in streams}
     try:
         for path, data in files.items():
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -30,6 +50,8 @@ def write_whole(files: dict[Path, bytes]) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.chmod(name, _mode(path))
+        for path, data in streams.items():
+            _write_stream(path, data)
         for path in files:
             os.replace(temporary[path], path)
             del temporary[path]
