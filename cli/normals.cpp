@@ -45,12 +45,14 @@ std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
   }
 }
 
-const std::vector<std::pair<std::string, std::string>> formats_with_normals = {
-    {"ply", "points, normals and curvature"}, {"pcd", "the same"}, {"npy", "normals and curvature alone"}};
+std::vector<std::pair<std::string, std::string>> formats_with_normals() {
+  return {
+      {"ply", "points, normals and curvature"}, {"pcd", "the same"}, {"npy", "normals and curvature alone"}};
+}
 
 // The format of the output, refused here before anything is read.
 FileFormat check_format(const std::string& output, const std::string& named) {
-  check_output(output, named, is_stream(output) ? formats_with_normals : dataset_formats(), true);
+  check_output(output, named, is_stream(output) ? formats_with_normals() : dataset_formats(), true);
   const FileFormat format =
       parse_format(named).value_or(format_of_extension(output).value_or(FileFormat::npy));
   if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
@@ -174,7 +176,7 @@ void add_normals(CLI::App& app, Common& common) {
       command.add_option("--format", options->format, "Format of the output, whatever its extension")
           ->type_name("FORMAT")
           ->group("Answer"),
-      formats_with_normals);
+      formats_with_normals());
   add_neighborhood_options(command, options->index, options->k);
   command
       .add_option("--viewpoint", options->viewpoint,

@@ -23,7 +23,11 @@ namespace fs = std::filesystem;
 constexpr const char* standard_input = "standard input";
 
 // Held to the end of the program: datasets map them at any time.
-std::deque<io::StreamFile> streams;
+std::deque<io::StreamFile>& streams() {
+  static std::deque<io::StreamFile> all;
+  return all;
+}
+
 std::uint64_t bytes_of_streams = 0;
 bool stream_output = false;
 
@@ -61,8 +65,8 @@ void spool(const Common& common, int descriptor, const std::string& name, std::s
     plan.check();
     bytes_of_streams = before + bytes;
   });
-  streams.push_back(std::move(file));
-  path = streams.back().path().string();
+  streams().push_back(std::move(file));
+  path = streams().back().path().string();
 }
 
 }  // namespace
