@@ -9,6 +9,14 @@
 
 namespace kith::test {
 
+/// Whether a process may fork while its threads allocate memory. Not under AddressSanitizer: its allocator
+/// (that of g++ 12) does not let go of its locks in the child, which then waits for them for ever.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool forks_among_threads = false;
+#else
+inline constexpr bool forks_among_threads = true;
+#endif
+
 /// 0 when work() returned true in a forked process, 1 when false, 2 when it threw; beyond 100 the number of
 /// the signal that ended the process. One that hangs is ended by SIGALRM.
 template <class Work>

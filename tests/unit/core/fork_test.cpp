@@ -96,6 +96,7 @@ TEST(Fork, LoopsRunInChildrenAfterLoopsInThreads) {
 }
 
 TEST(Fork, LoopsRunInChildrenWhileThreadsAreAtWork) {
+  if (!test::forks_among_threads) GTEST_SKIP() << "AddressSanitizer's locks do not survive this fork";
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -112,6 +113,7 @@ TEST(Fork, LoopsRunInChildrenWhileThreadsAreAtWork) {
 }
 
 TEST(Fork, ChildrenOfChildrenWork) {
+  if (!test::forks_among_threads) GTEST_SKIP() << "AddressSanitizer's locks do not survive this fork";
   const std::int64_t expected = sum_of_squares(1, 1000);
   EXPECT_EQ(in_child([&] {
               std::atomic<bool> stop{false};
