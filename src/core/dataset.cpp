@@ -64,8 +64,8 @@ Dataset Dataset::allocate(Dtype dtype, std::int64_t rows, std::int64_t dim) {
                     "memory-map the file",
                     plural(rows, "row"), dim, bytes));
   }
-  view.data = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory) + alignment - 1) / alignment *
-                                      alignment);  // NOLINT(performance-no-int-to-ptr)
+  const std::uint64_t beyond = reinterpret_cast<std::uintptr_t>(memory) % alignment;
+  view.data = static_cast<char*>(memory) + (beyond == 0 ? 0 : alignment - beyond);
   Dataset result;
   result.view_ = view;
   result.keep_alive_ =

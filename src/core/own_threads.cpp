@@ -110,7 +110,7 @@ void call_helpers(Team& t, const Loop& loop, int helpers) {
     for (; missing > 0 && loop.next.load(std::memory_order_relaxed) < loop.count; --missing) {
       std::thread(&worker).detach();
     }
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
     // No more threads are to be had; the work gets done with fewer.
   }
 }

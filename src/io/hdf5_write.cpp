@@ -12,15 +12,20 @@
 namespace kith::io {
 namespace {
 
-std::mutex& library_mutex() {
+std::mutex& library_mutex() noexcept {
   static std::mutex one;
   return one;
 }
 
 // A process that is forked, be it for reading (guarded.hpp), finds the library at rest: while another thread
 // writes, the fork waits.
-const int registered = ::pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); },
-                                        [] { library_mutex().unlock(); });
+void hold_library() noexcept {
+  library_mutex().lock();
+}
+void leave_library() noexcept {
+  library_mutex().unlock();
+}
+const int registered = ::pthread_atfork(&hold_library, &leave_library, &leave_library);
 
 // binary16 or bfloat16 as a memory type: sign bit 15, then the exponent, then the mantissa.
 Handle half_type(std::size_t exponent_bits, std::size_t bias) {
