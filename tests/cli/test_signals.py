@@ -35,6 +35,14 @@ def temporaries(folder):
     return [name for name in files_of(folder) if name.endswith(".tmp")]
 
 
+@pytest.fixture(autouse=True)
+def not_under_nohup():
+    """A process that is started with SIGHUP ignored keeps to that: the tests may be run by nohup themselves."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_while_writing(large, number, code):
     before = files_of(large)
