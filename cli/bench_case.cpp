@@ -160,7 +160,7 @@ json run_bench_case(const BenchOptions& options, const BenchInput& in, const Ben
 
   reset_peak_memory();
   auto start = Clock::now();
-  const AnyIndex index = AnyIndex::build("brute_force", in.base, parameters, execution);
+  const AnyIndex index = AnyIndex::build(in.base, parameters, execution);
   const double build_seconds = seconds_since(start);
   std::vector<double> warm_up;
   const Neighbors answer = search_all(index, in.queries.view(), item, options.batch, execution, warm_up);

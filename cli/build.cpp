@@ -50,16 +50,16 @@ void run(const Common& common, Options& options) {
   execution.memory_limit = plan.left();
   const Dataset base = load(common, options.base);
 
-  const IndexParameters parameters(parse_metric(options.metric), parse_filter(options.filter),
-                                   options.index.leaf_size.value_or(0));
+  const Metric metric = parse_metric(options.metric);
+  const Filter filter = parse_filter(options.filter);
   // How many queries are to come is not known: many, for the 10 nearest rows.
-  const IndexChoice choice =
-      resolve_index(options.index, base.rows(), base.dim(), 0, 10, parameters.metric, execution);
+  const IndexChoice choice = resolve_index(options.index, base.rows(), base.dim(), 0, 10, metric, execution);
   const bool chosen = options.index.index == "auto";
   ProgressBar bar(common);
   execution.progress = bar.callback();
   const CancellableScope scope;
-  const AnyIndex index = AnyIndex::build(choice.index, base, parameters, execution);
+  const AnyIndex index =
+      AnyIndex::build(base, make_parameters(choice.index, metric, options.index, filter), execution);
   stop_if_interrupted();
   execution.cancelled = must_stop;
   index.save(options.output, execution);

@@ -42,7 +42,8 @@ void run(const Common& common, Options& options) {
                                            parameters.metric, execution);
   IndexUsed index{choice.index, 0, options.index.index == "auto" ? choice.reason : ""};
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
-    if (choice.index == "brute_force") return knn(data.base, data.view, options.result.k, parameters, how);
+    if (choice.index == BruteForce::index_type.name)
+      return knn(data.base, data.view, options.result.k, parameters, how);
     IndexOptions tree = options.index;
     tree.index = choice.index;
     Execution left = how;

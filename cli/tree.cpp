@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,9 +15,32 @@ namespace {
 
 using Choices = std::vector<std::pair<std::string, std::string>>;
 
-Choices tree_choices() {
-  return {{"kd_tree", "boxes around halves of the points; any dimension, sensible up to about 16"},
-          {"octree", "cells of a grid of grids; 2 or 3 dimensions, built the quickest"}};
+// Parameters and options that are not every index's.
+bool has_filter(std::string_view index) {
+  return std::visit(
+      [](const auto& its) {
+        return requires {
+          its.filter;
+        };
+      },
+      Indexes::parameters(index, Metric::euclidean));
+}
+bool has_leaves(std::string_view index) {
+  return std::visit(
+      [](const auto& its) {
+        return requires {
+          its.leaf_size;
+        };
+      },
+      Indexes::parameters(index, Metric::euclidean));
+}
+
+// The index types that `wanted` says yes to.
+template <class Wanted>
+void add_types(Choices& choices, const Wanted& wanted) {
+  for (const IndexType& type : Indexes::types) {
+    if (wanted(type)) choices.emplace_back(type.name, type.summary);
+  }
 }
 
 void add_index_option(CLI::App& command, Common& common, IndexOptions& options, const Choices& choices) {
@@ -42,15 +66,14 @@ const char* tree_option(const IndexOptions& options) {
 
 void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options) {
   Choices choices = {
-      {"auto", "whichever should be done first, its build included; a note says which and why"},
-      {"brute_force", "looks at every row, through a filter"}};
-  std::ranges::copy(tree_choices(), std::back_inserter(choices));
+      {"auto", "whichever should be done first, its build included; a note says which and why"}};
+  add_types(choices, [](const IndexType&) { return true; });
   add_index_option(command, common, options, choices);
 }
 
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options) {
-  Choices choices = {{"auto", "kd_tree"}};
-  std::ranges::copy(tree_choices(), std::back_inserter(choices));
+  Choices choices = {{"auto", std::string(KdTree::index_type.name)}};
+  add_types(choices, [](const IndexType& type) { return has_leaves(type.name); });
   add_index_option(command, common, options, choices);
 }
 
@@ -123,16 +146,17 @@ void check_index_options(const IndexOptions& options) {
   }
   const bool filter = options.filter != nullptr && options.filter->count() > 0;
   const char* for_trees = tree_option(options);
-  if (options.index == "brute_force" && for_trees != nullptr) {
-    throw InvalidArgument(fmt::format(
-        "{} is for trees, --index brute_force would ignore it; use --index kd_tree or auto", for_trees));
-  }
-  if (!filter || options.index == "brute_force") return;
   if (options.index != "auto") {
+    if (for_trees != nullptr && !has_leaves(options.index)) {
+      throw InvalidArgument(
+          fmt::format("{} is for trees, --index {} would ignore it; use --index kd_tree or auto", for_trees,
+                      options.index));
+    }
+    if (!filter || has_filter(options.index)) return;
     throw InvalidArgument(fmt::format(
         "--filter is for brute_force, --index {} would ignore it; leave one of them out", options.index));
   }
-  if (for_trees != nullptr) {
+  if (filter && for_trees != nullptr) {
     throw InvalidArgument(
         fmt::format("--filter is for brute_force, {} is for trees; leave one of them out", for_trees));
   }
@@ -142,7 +166,7 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution) {
   if (options.index != "auto") return {options.index, "--index asks for it"};
   if (options.filter != nullptr && options.filter->count() > 0) {
-    return {"brute_force", "--filter is its option"};
+    return {std::string(BruteForce::index_type.name), "--filter is its option"};
   }
   if (const char* asking = tree_option(options)) {
     if (!is_tree_metric(metric)) {
@@ -151,9 +175,21 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
                       "leave {} out",
                       asking, name(metric), asking));
     }
-    return {"kd_tree", fmt::format("{} is an option of trees", asking)};
+    return {std::string(KdTree::index_type.name), fmt::format("{} is an option of trees", asking)};
   }
   return choose_index(rows, dim, queries, k, metric, execution);
+}
+
+IndexParameters make_parameters(std::string_view type, Metric metric, const IndexOptions& options,
+                                Filter filter) {
+  IndexParameters parameters = Indexes::parameters(type, metric);
+  std::visit(
+      [&](auto& its) {
+        if constexpr (requires { its.filter; }) its.filter = filter;
+        if constexpr (requires { its.leaf_size; }) its.leaf_size = options.leaf_size.value_or(0);
+      },
+      parameters);
+  return parameters;
 }
 
 void check_with_tree(MemoryPlan plan, const Size& points) {
@@ -164,12 +200,10 @@ void check_with_tree(MemoryPlan plan, const Size& points) {
 
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
                     Execution& execution) {
-  IndexParameters parameters;
-  parameters.metric = metric;
-  parameters.leaf_size = options.leaf_size.value_or(0);
+  const IndexParameters parameters = make_parameters(
+      options.index == "auto" ? KdTree::index_type.name : options.index, metric, options, Filter::automatic);
   execution.memory_limit = plan.left();
-  AnyIndex tree =
-      AnyIndex::build(options.index == "auto" ? "kd_tree" : options.index, points, parameters, execution);
+  AnyIndex tree = AnyIndex::build(points, parameters, execution);
   const std::uint64_t bytes = tree.memory_bytes();
   if (plan.on_gpu()) {  // which takes its part of the GPU's share
     const std::uint64_t limit = plan.left();

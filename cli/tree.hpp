@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -42,6 +43,10 @@ void check_index_options(const IndexOptions& options);
 /// @throws InvalidArgument
 IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution);
+
+/// The parameters of a type, as options ask for them.
+IndexParameters make_parameters(std::string_view type, Metric metric, const IndexOptions& options,
+                                Filter filter);
 
 /// The index that answered, for --json and for the note of --index auto.
 struct IndexUsed {

@@ -82,6 +82,29 @@ void files(const std::string& folder) {
   std::printf("recall of half precision: %.2f\n", kith::evaluate(rounded, truth).recall);
 }
 
+// Points: what trees have beyond a search.
+void trees() {
+  const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3, .seed = 2});
+  const kith::KdTree tree = kith::KdTree::build(points, {.metric = kith::Metric::euclidean});  // or Octree
+  const kith::Neighbors near = tree.search(points.view().slice(0, 10), 8);
+  const kith::Neighbors all = tree.all_knn(8);  // the other rows nearest to every row
+  const kith::RadiusNeighbors within = tree.radius_search(points.view().slice(0, 10), 0.1);
+  const kith::Normals normals = tree.normals({.k = 20});
+  std::printf("%lld lists, %lld lists, %zu rows within 0.1 of ten points, %zu normals\n",
+              static_cast<long long>(near.queries), static_cast<long long>(all.queries),
+              within.indices.size(), normals.curvature.size());
+}
+
+// A type of index that is known at run time only.
+void any_index() {
+  const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
+  const kith::AnyIndex tree = kith::AnyIndex::build(points, kith::KdTreeParameters{.leaf_size = 32});
+  const kith::AnyIndex named = kith::AnyIndex::build("octree", points, kith::Metric::euclidean);
+  const kith::Neighbors near = named.search(points.view().slice(0, 10), 8, {}, {.radius = 0.5});
+  std::printf("%s and %s, %lld lists\n", tree.type().c_str(), named.type().c_str(),
+              static_cast<long long>(near.queries));
+}
+
 // Every error is a kith::Error that says the value, the limit and the remedy.
 void errors() {
   const std::vector<float> values(8, 1.0F);
@@ -99,6 +122,8 @@ int main(int argc, char** argv) {
   one_search();
   views();
   an_index(folder + "/tour.kith");
+  trees();
+  any_index();
   execution();
   files(folder);
   errors();

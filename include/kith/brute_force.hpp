@@ -11,6 +11,7 @@
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
+#include "kith/index_type.hpp"
 #include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
 
@@ -41,6 +42,10 @@ struct BruteForceParameters {
 /// filter, thread count, batch size and device.
 class BruteForce {
  public:
+  using Parameters = BruteForceParameters;
+  static constexpr IndexType index_type = {
+      .name = "brute_force", .class_name = "BruteForce", .summary = "looks at every row, through a filter"};
+
   /// Over rows that stay the caller's and must outlive the index.
   /// @throws InvalidArgument, OutOfMemory, Cancelled
   static BruteForce build(const DatasetView& dataset, const BruteForceParameters& parameters = {},

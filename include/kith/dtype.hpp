@@ -2,6 +2,7 @@
 /// Element types of datasets, and the storage-only half-precision types.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -10,6 +11,8 @@ namespace kith {
 
 /// Element type of a dataset. All six are searched by the same contract.
 enum class Dtype : std::uint8_t { f32, f16, bf16, i8, u8, f64 };
+inline constexpr std::array all_dtypes = {Dtype::f32, Dtype::f16, Dtype::bf16,
+                                          Dtype::i8,  Dtype::u8,  Dtype::f64};
 
 /// IEEE 754 binary16, storage only; convert with to_float / to_float16.
 struct float16 {

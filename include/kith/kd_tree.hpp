@@ -18,6 +18,14 @@ struct KdTreeParameters {
 /// where it is searched.
 class KdTree : public PointTree {
  public:
+  using Parameters = KdTreeParameters;
+  static constexpr IndexType index_type = {
+      .name = "kd_tree",
+      .class_name = "KdTree",
+      .summary = "boxes around halves of the points; any dimension, sensible up to about 16",
+      .metrics = tree_metrics,
+      .options = tree_options};
+
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
   static KdTree build(const DatasetView& dataset, const KdTreeParameters& parameters = {},
                       const Execution& execution = {});

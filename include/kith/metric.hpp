@@ -2,6 +2,7 @@
 /// The metrics. There is no bare "l2": it means squared in one library and rooted in the next.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -17,6 +18,8 @@ enum class Metric : std::uint8_t {
   cosine,         ///< 1 - q.x / (|q| |x|), clamped to [0, 2]; 1 when either vector is zero
   manhattan,      ///< sum |q_i - x_i|
 };
+inline constexpr std::array all_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
+                                           Metric::cosine, Metric::manhattan};
 
 /// "sqeuclidean", "euclidean", "inner_product", "cosine" or "manhattan".
 std::string_view name(Metric metric) noexcept;

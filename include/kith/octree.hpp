@@ -17,6 +17,16 @@ struct OctreeParameters {
 /// does. Where it was built does not matter to where it is searched.
 class Octree : public PointTree {
  public:
+  using Parameters = OctreeParameters;
+  static constexpr IndexType index_type = {
+      .name = "octree",
+      .class_name = "Octree",
+      .summary = "cells of a grid of grids; 2 or 3 dimensions, built the quickest",
+      .smallest_dim = 2,
+      .largest_dim = 3,
+      .metrics = tree_metrics,
+      .options = tree_options};
+
   /// @throws InvalidArgument when dim is neither 2 nor 3; OutOfMemory, DeviceError, Cancelled
   static Octree build(const DatasetView& dataset, const OctreeParameters& parameters = {},
                       const Execution& execution = {});

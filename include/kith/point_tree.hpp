@@ -4,6 +4,7 @@
 /// BruteForce (docs/exact-contract.md).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +18,7 @@
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
+#include "kith/index_type.hpp"
 #include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
 
@@ -24,6 +26,14 @@ namespace kith {
 
 namespace point_tree {
 struct Tree;
+}
+
+/// Metrics that bound distances by boxes, and what a search of a tree may be told.
+inline constexpr std::array tree_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
+inline constexpr std::array tree_options = {SearchOption::radius};
+
+constexpr bool is_tree_metric(Metric metric) {
+  return std::ranges::find(tree_metrics, metric) != tree_metrics.end();
 }
 
 /// The rows within a radius of each query, as compressed sparse rows: those of query i are

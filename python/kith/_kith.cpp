@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -70,7 +71,7 @@ constexpr std::int64_t tree_build_depth = 40;
 AnyIndex tree_for_one_search(const std::string& type, const Rows& rows, Metric metric,
                              const Execution& execution, Execution& rest) {
   follow_rows(rows.dataset);
-  AnyIndex tree = AnyIndex::build(type, rows.dataset, {metric, Filter::automatic}, execution);
+  AnyIndex tree = AnyIndex::build(type, rows.dataset, metric, execution);
   if (execution.memory_limit > 0) {
     if (tree.memory_bytes() >= execution.memory_limit) {
       throw OutOfMemory(
@@ -94,9 +95,11 @@ std::string chosen_index(const std::string& asked, const DatasetView& rows, cons
     }
     return asked;
   }
-  if (parameters.filter != Filter::automatic) return "brute_force";
+  if (parameters.filter != Filter::automatic) return std::string(BruteForce::index_type.name);
   // Bad arguments are brute force's to refuse.
-  if (k < 1 || rows.dim != queries.dim || queries.rows == 0) return "brute_force";
+  if (k < 1 || rows.dim != queries.dim || queries.rows == 0) {
+    return std::string(BruteForce::index_type.name);
+  }
   return choose_index(rows.rows, rows.dim, queries.rows, k, parameters.metric, execution).index;
 }
 
@@ -109,7 +112,7 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
   const Execution asked = make_execution(threads, memory_limit, device);
   const bool quick = is_quick(asked, comparisons(x.rows, q.rows, x.dim));
   const std::string type = chosen_index(index, x, q, k, parameters, asked);
-  if (type != "brute_force") {
+  if (type != BruteForce::index_type.name) {
     if (parameters.filter != Filter::automatic) {
       throw InvalidArgument(
           fmt::format("the filter {} belongs to brute force, a {} has none; leave filter at "
@@ -157,14 +160,20 @@ nb::tuple chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std:
 AnyIndex build_index(const std::string& type, const Rows& dataset, const std::string& metric,
                      const std::string& filter, std::int64_t leaf_size, std::int64_t threads,
                      std::int64_t memory_limit, const std::string& device, const nb::object& report) {
-  const IndexParameters parameters{parse_metric(metric), parse_filter(filter), leaf_size};
+  IndexParameters parameters = Indexes::parameters(type, parse_metric(metric));
+  std::visit(
+      [&](auto& its) {
+        if constexpr (requires { its.filter; }) its.filter = parse_filter(filter);
+        if constexpr (requires { its.leaf_size; }) its.leaf_size = leaf_size;
+      },
+      parameters);
   std::optional<AnyIndex> index;
   const Execution asked = make_execution(threads, memory_limit, device);
-  const std::int64_t looks = type == "brute_force" ? 1 : tree_build_depth;
+  const std::int64_t looks = type == BruteForce::index_type.name ? 1 : tree_build_depth;
   run(asked, report, is_quick(asked, comparisons(dataset.dataset.rows(), looks, dataset.dataset.dim())),
       [&](const Execution& execution) {
         follow_rows(dataset.dataset);
-        index = AnyIndex::build(type, dataset.dataset, parameters, execution);
+        index = AnyIndex::build(dataset.dataset, parameters, execution);
       });
   return *std::move(index);
 }

@@ -1,4 +1,4 @@
-// The list of index types behind AnyIndex.
+// What AnyIndex looks up in the list of index types.
 #include "kith/any_index.hpp"
 
 #include <fmt/format.h>
@@ -9,28 +9,60 @@
 
 namespace kith {
 
-std::vector<std::string> index_types() {
-  return {"brute_force", "kd_tree", "octree"};
+std::string_view name(SearchOption option) noexcept {
+  switch (option) {
+    case SearchOption::radius: return "radius";
+    case SearchOption::recall: return "recall";
+    case SearchOption::list_size: return "list_size";
+    case SearchOption::beam_width: return "beam_width";
+    case SearchOption::rerank: return "rerank";
+  }
+  return "";
 }
 
-AnyIndex AnyIndex::build(std::string_view type, const Dataset& dataset, const IndexParameters& parameters,
-                         const Execution& execution) {
-  const Metric metric = parameters.metric;
-  if (type == "brute_force") {
-    return {type, BruteForce::build(dataset, {metric, parameters.filter}, execution)};
+void check_options(const IndexType& type, const SearchOptions& options) {
+  const auto given = [&](SearchOption option) {
+    switch (option) {
+      case SearchOption::radius: return options.radius.has_value();
+      case SearchOption::recall: return options.recall.has_value();
+      case SearchOption::list_size: return options.list_size.has_value();
+      case SearchOption::beam_width: return options.beam_width.has_value();
+      case SearchOption::rerank: return options.rerank.has_value();
+    }
+    return false;
+  };
+  for (const SearchOption option : all_search_options) {
+    if (!given(option) || type.takes(option)) continue;
+    std::vector<std::string_view> takers;
+    for (const IndexType& other : Indexes::types) {
+      if (other.takes(option)) takers.push_back(other.name);
+    }
+    throw InvalidArgument(takers.empty()
+                              ? fmt::format("the index {} takes no {}; leave it out", type.name, name(option))
+                              : fmt::format("the index {} takes no {}; leave it out, or use {}", type.name,
+                                            name(option), fmt::join(takers, " or ")));
   }
-  if (type == "kd_tree") return {type, KdTree::build(dataset, {metric, parameters.leaf_size}, execution)};
-  if (type == "octree") return {type, Octree::build(dataset, {metric, parameters.leaf_size}, execution)};
-  throw InvalidArgument(
-      fmt::format("index type '{}' is not one Kith knows; use {}", type, fmt::join(index_types(), ", ")));
+}
+
+std::vector<std::string> index_types() {
+  std::vector<std::string> names;
+  for (const IndexType& type : Indexes::types) names.emplace_back(type.name);
+  return names;
+}
+
+AnyIndex AnyIndex::build(const Dataset& dataset, const IndexParameters& parameters,
+                         const Execution& execution) {
+  return Indexes::build(dataset, parameters, execution);
+}
+
+AnyIndex AnyIndex::build(std::string_view type, const Dataset& dataset, Metric metric,
+                         const Execution& execution) {
+  return Indexes::build(dataset, Indexes::parameters(type, metric), execution);
 }
 
 AnyIndex AnyIndex::load(const std::filesystem::path& path, const Execution& execution) {
-  const IndexFile file = IndexFile::open(path, false);
-  const auto type = file.header().value("index", std::string());
-  if (type == "brute_force") return {type, BruteForce::load(path, execution)};
-  if (type == "kd_tree") return {type, KdTree::load(path, execution)};
-  if (type == "octree") return {type, Octree::load(path, execution)};
+  const auto type = IndexFile::open(path, false).header().value("index", std::string());
+  if (auto index = Indexes::load(type, path, execution)) return *std::move(index);
   throw IoError(
       fmt::format("'{}' holds an index of type '{}', which this Kith does not know; use a newer one",
                   path.string(), type));

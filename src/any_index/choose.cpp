@@ -6,7 +6,6 @@
 
 #include "core/plural.hpp"
 #include "kith/any_index.hpp"
-#include "kith/support.hpp"
 
 namespace kith {
 namespace {
@@ -105,10 +104,10 @@ std::string duration(double nanoseconds) {
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
                          Metric metric, const Execution& execution) {
   if (!is_tree_metric(metric)) {
-    return {"brute_force", fmt::format("no tree knows {}", name(metric))};
+    return {std::string(BruteForce::index_type.name), fmt::format("no tree knows {}", name(metric))};
   }
   if (dim > largest_tree_dim) {
-    return {"brute_force",
+    return {std::string(BruteForce::index_type.name),
             fmt::format("dimension {} is above {}, where trees stop saving work", dim, largest_tree_dim)};
   }
   const auto n = static_cast<double>(rows);
@@ -124,11 +123,13 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const auto estimates = fmt::format("about {} against {}, {}", duration(std::min(tree, brute_force)),
                                      duration(std::max(tree, brute_force)), costs.machine);
   if (brute_force <= tree) {
-    return {"brute_force", fmt::format("{} {} not repay a tree over {} ({})",
-                                       plural(static_cast<std::int64_t>(q), "query", "queries"),
-                                       q == 1 ? "does" : "do", plural(rows, "row"), estimates)};
+    return {std::string(BruteForce::index_type.name),
+            fmt::format("{} {} not repay a tree over {} ({})",
+                        plural(static_cast<std::int64_t>(q), "query", "queries"), q == 1 ? "does" : "do",
+                        plural(rows, "row"), estimates)};
   }
-  return {"kd_tree", fmt::format("{} of dimension {} ({})", plural(rows, "row"), dim, estimates)};
+  return {std::string(KdTree::index_type.name),
+          fmt::format("{} of dimension {} ({})", plural(rows, "row"), dim, estimates)};
 }
 
 }  // namespace kith

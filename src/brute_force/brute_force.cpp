@@ -181,7 +181,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
   if (data.space == MemorySpace::cuda) {
     throw InvalidArgument("the index's rows lie in GPU memory; build it from rows in host memory to save it");
   }
-  nlohmann::json header = {{"index", "brute_force"},   {"rows", data.rows},
+  nlohmann::json header = {{"index", index_type.name}, {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
                            {"metric", name(metric())}, {"filter", name(filter())}};
   const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
@@ -200,9 +200,9 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
   const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   const auto& header = file.header();
   try {
-    if (header.at("index") != "brute_force") {
-      throw IoError(fmt::format("'{}' holds an index of type {}, not brute_force", path.string(),
-                                header.at("index").dump()));
+    if (header.at("index") != index_type.name) {
+      throw IoError(fmt::format("'{}' holds an index of type {}, not {}", path.string(),
+                                header.at("index").dump(), index_type.name));
     }
     const auto dtype = parse_dtype(header.at("dtype").get<std::string>());
     const auto rows = header.at("rows").get<std::int64_t>();

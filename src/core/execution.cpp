@@ -13,7 +13,6 @@
 #include "core/instruction_set.hpp"
 #include "cuda/devices.hpp"
 #include "kith/error.hpp"
-#include "kith/support.hpp"
 
 namespace kith {
 
@@ -71,11 +70,8 @@ std::vector<Device> parse_devices(std::string_view text) {
   for (const DeviceInfo& gpu : gpus) {
     if (gpu.usable) usable.push_back(gpu.device);
   }
-  // A GPU is worth choosing only where an index can run on it.
-  const bool gpu_backend = std::any_of(supported.begin(), supported.end(),
-                                       [](const Support& s) { return s.backend == Device::Kind::cuda; });
   if (text == "auto") {
-    return usable.empty() || !gpu_backend ? std::vector{Device{}} : std::vector{usable.front()};
+    return usable.empty() ? std::vector{Device{}} : std::vector{usable.front()};
   }
   const bool names_cuda = text == "cuda" || text == "all" || text.starts_with("cuda:");
   if (!names_cuda) {

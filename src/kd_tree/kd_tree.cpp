@@ -10,14 +10,14 @@ namespace kith {
 
 KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters,
                      const Execution& execution) {
-  return KdTree(point_tree::build_checked(
-      {"kd_tree", parameters.metric, parameters.leaf_size, point_tree::tuning::kd_tree_leaf_size, false},
-      dataset, execution, kd_tree::build_bytes_a_point, kd_tree::build));
+  return KdTree(point_tree::build_checked({index_type.name, parameters.metric, parameters.leaf_size,
+                                           point_tree::tuning::kd_tree_leaf_size, false},
+                                          dataset, execution, kd_tree::build_bytes_a_point, kd_tree::build));
 }
 
 KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {
   point_tree::check_devices(execution);
-  return KdTree(point_tree::load(path, "kd_tree", execution));
+  return KdTree(point_tree::load(path, index_type.name, execution));
 }
 
 }  // namespace kith

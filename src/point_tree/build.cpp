@@ -10,7 +10,7 @@
 #include "cuda/caller_stream.hpp"
 #include "cuda/devices.hpp"
 #include "kith/error.hpp"
-#include "kith/support.hpp"
+#include "kith/point_tree.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/tuning.hpp"
 
@@ -31,7 +31,7 @@ std::uint64_t estimate(const DatasetView& rows, std::int64_t leaf_size, std::uin
   return n * (dim * element * (converted ? 2 : 1) + id + bytes_a_point) + 2 * nodes * node;
 }
 
-void check_space(const DatasetView& rows, const Execution& execution, const char* index) {
+void check_space(const DatasetView& rows, const Execution& execution, std::string_view index) {
   if (rows.space != MemorySpace::cuda) return;
   const Device& device = execution.devices.front();
   if (device.kind == Device::Kind::cpu) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
@@ -11,7 +12,7 @@
 namespace kith::point_tree {
 
 struct BuildParameters {
-  const char* index;
+  std::string_view index;
   Metric metric;
   std::int64_t leaf_size;          ///< 0: the default
   std::int64_t default_leaf_size;  ///< of the index on the CPU

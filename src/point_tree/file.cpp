@@ -10,7 +10,7 @@
 #include "core/parallel.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
-#include "kith/support.hpp"
+#include "kith/point_tree.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {

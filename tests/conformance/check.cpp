@@ -24,6 +24,16 @@ Size size() {
   return Size::normal;
 }
 
+IndexParameters parameters_for(const Support& entry, Filter filter) {
+  IndexParameters parameters = Indexes::parameters(entry.index, entry.metric);
+  std::visit(
+      [filter](auto& its) {
+        if constexpr (requires { its.filter; }) its.filter = filter;
+      },
+      parameters);
+  return parameters;
+}
+
 std::vector<Filter> filters(const Support& entry) {
   if (entry.index != "brute_force") return {Filter::automatic};
   if (entry.backend == Device::Kind::cpu) {
@@ -190,9 +200,8 @@ void check_everywhere(const Problem& problem, const Support& entry, const std::v
   for (const auto& [set, filter] : paths(entry, chance / 16)) {
     const Forced forced(set);
     for (const auto& [built_on, searched_on] : sides(entry, chance)) {
-      const auto index =
-          AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
-                          BruteForceParameters{problem.metric, filter}, on(built_on, execution));
+      const auto index = AnyIndex::build(Dataset::adopt(data.view(), nullptr), parameters_for(entry, filter),
+                                         on(built_on, execution));
       for (const std::int64_t k : ks) {
         const auto result = index.search(queries.view(), k, on(searched_on, execution));
         const std::string variant =

@@ -22,6 +22,9 @@ Size size();
 /// Filters an index type knows on a backend for a metric; indexes without filters have one entry.
 std::vector<Filter> filters(const Support& entry);
 
+/// Parameters of an entry's index type; the filter where it has one.
+IndexParameters parameters_for(const Support& entry, Filter filter);
+
 /// Holds the forced instruction set for a scope.
 class Forced {
  public:

@@ -167,8 +167,8 @@ TEST_P(Conformance, UselessFilter) {
     for (const auto& [set, filter] : paths(entry, static_cast<std::uint64_t>(entry.metric))) {
       const Forced forced(set);
       const Execution execution = execution_for(entry, 1);
-      const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
-                                         BruteForceParameters{entry.metric, filter}, execution);
+      const auto index =
+          AnyIndex::build(Dataset::adopt(data.view(), nullptr), parameters_for(entry, filter), execution);
       const Neighbors result = index.search(queries.view(), 10, execution);
       if (filter == Filter::int8) {
         useless += entry.backend == Device::Kind::cpu ? result.statistics.fallbacks
@@ -210,8 +210,8 @@ TEST_P(Conformance, LongVectors) {
         const Forced forced(set);
         const Execution execution = execution_for(entry, 1);
         try {
-          const auto index = AnyIndex::build(entry.index, Dataset::adopt(data.view(), nullptr),
-                                             BruteForceParameters{entry.metric, filter}, execution);
+          const auto index =
+              AnyIndex::build(Dataset::adopt(data.view(), nullptr), parameters_for(entry, filter), execution);
           ASSERT_TRUE(
               compare(problem, index.search(queries.view(), 6, execution), 0, {entry, filter, set, ""}));
         } catch (const InvalidArgument& error) {

@@ -36,8 +36,7 @@ class Invariance : public testing::TestWithParam<Support> {
   std::uint64_t turn_ = 0;
 
   AnyIndex build(const DatasetView& data, Filter filter, const Execution& execution) {
-    return AnyIndex::build(GetParam().index, Dataset::adopt(data, nullptr),
-                           BruteForceParameters{GetParam().metric, filter}, execution);
+    return AnyIndex::build(Dataset::adopt(data, nullptr), parameters_for(GetParam(), filter), execution);
   }
 
   // A problem of middling size with ties, outliers and specials in it, in two dimensions.

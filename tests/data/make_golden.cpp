@@ -2,6 +2,7 @@
 //   cmake --build build --target make_golden && build/bin/tests/make_golden tests/data/index_v1
 #include <cstdio>
 #include <filesystem>
+#include <variant>
 
 #include "../unit/io/golden.hpp"
 #include "kith/any_index.hpp"
@@ -20,10 +21,13 @@ int main(int count, char** arguments) {
   for (const kith::test::GoldenTree& golden : kith::test::golden_trees()) {
     const auto problem = kith::test::golden_tree_problem(golden);
     const kith::conformance::Rows rows(problem.data, problem.dtype);
-    const kith::IndexParameters parameters(golden.metric, kith::Filter::automatic,
-                                           kith::test::golden_leaf_size);
-    kith::AnyIndex::build(golden.index, kith::Dataset::adopt(rows.view(), nullptr), parameters)
-        .save(folder / golden.file);
+    kith::IndexParameters parameters = kith::Indexes::parameters(golden.index, golden.metric);
+    std::visit(
+        [](auto& its) {
+          if constexpr (requires { its.leaf_size; }) its.leaf_size = kith::test::golden_leaf_size;
+        },
+        parameters);
+    kith::AnyIndex::build(kith::Dataset::adopt(rows.view(), nullptr), parameters).save(folder / golden.file);
   }
   return 0;
 }

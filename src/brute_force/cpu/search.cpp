@@ -414,7 +414,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
 
   out.distances = std::move(distances);
   SearchStatistics& s = out.statistics;
-  s.index = "brute_force";
+  s.index = BruteForce::index_type.name;
   s.filter = std::string(name(prepared.filter()));
   s.instruction_set = std::string(name(active_instruction_set()));
   s.pairs = job.counters.pairs;

@@ -793,7 +793,7 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
                              const NeighborsView& out, const Execution& execution) {
   const auto started = std::chrono::steady_clock::now();
   SearchStatistics s;
-  s.index = "brute_force";
+  s.index = BruteForce::index_type.name;
   s.filter = std::string(name(p.filter()));
   s.instruction_set = "cuda";
   // A streamed search counts rows, and says itself when it is done.

@@ -34,7 +34,7 @@ TEST(AnyIndex, EverySupportedIndexHasAName) {
 
 TEST(AnyIndex, TellsWhatItHolds) {
   for (const std::string& type : index_types()) {
-    const auto index = AnyIndex::build(type, Dataset::copy(data), {Metric::manhattan, Filter::none});
+    const auto index = AnyIndex::build(type, Dataset::copy(data), Metric::manhattan);
     EXPECT_EQ(index.type(), type);
     EXPECT_EQ(index.rows(), 4);
     EXPECT_EQ(index.dim(), 2);
@@ -44,7 +44,7 @@ TEST(AnyIndex, TellsWhatItHolds) {
 }
 
 TEST(AnyIndex, CopiesShareTheIndex) {
-  auto index = std::make_unique<AnyIndex>(AnyIndex::build("brute_force", Dataset::copy(data), {}));
+  auto index = std::make_unique<AnyIndex>(AnyIndex::build("brute_force", Dataset::copy(data)));
   const AnyIndex copy = *index;
   index.reset();
   const Neighbors result = copy.search(data.slice(3, 1), 2);
@@ -54,18 +54,37 @@ TEST(AnyIndex, CopiesShareTheIndex) {
 
 TEST(AnyIndex, SavesAndLoadsByTheHeadersName) {
   const test::TemporaryFolder folder;
-  AnyIndex::build("brute_force", Dataset::copy(data), {Metric::euclidean, Filter::automatic})
-      .save(folder / "index.kith");
+  AnyIndex::build("brute_force", Dataset::copy(data), Metric::euclidean).save(folder / "index.kith");
   const AnyIndex index = AnyIndex::load(folder / "index.kith");
   EXPECT_EQ(index.type(), "brute_force");
   EXPECT_EQ(index.metric(), Metric::euclidean);
   EXPECT_EQ(index.search(data.slice(0, 1), 2).distance(0, 1), 1);
 }
 
+TEST(AnyIndex, OptionsThatATypeDoesNotTakeAreRefusedByName) {
+  const auto refusal = [](std::string_view type, const SearchOptions& options) {
+    const AnyIndex index = AnyIndex::build(type, Dataset::copy(data));
+    return message_of<InvalidArgument>([&] { (void)index.search(data, 1, {}, options); });
+  };
+  EXPECT_TRUE(contains(refusal("brute_force", {.radius = 1}), "brute_force takes no radius"));
+  EXPECT_TRUE(contains(refusal("brute_force", {.radius = 1}), "kd_tree or octree"));
+  EXPECT_TRUE(contains(refusal("kd_tree", {.radius = 1, .recall = 0.9}), "kd_tree takes no recall"));
+  EXPECT_TRUE(contains(refusal("octree", {.list_size = 64}), "octree takes no list_size"));
+  EXPECT_TRUE(contains(refusal("octree", {.beam_width = 4}), "octree takes no beam_width"));
+  EXPECT_TRUE(contains(refusal("octree", {.rerank = 10}), "octree takes no rerank"));
+}
+
+TEST(AnyIndex, TreesKeepToARadius) {
+  for (const char* type : {"kd_tree", "octree"}) {
+    const AnyIndex index = AnyIndex::build(type, Dataset::copy(data));
+    const Neighbors near = index.search(data.slice(0, 1), 3, {}, {.radius = 1});
+    EXPECT_EQ(near.indices, (std::vector<std::int64_t>{0, 1, -1})) << type;
+  }
+}
+
 TEST(AnyIndex, UnknownTypesAreNamed) {
-  EXPECT_TRUE(
-      contains(message_of<InvalidArgument>([] { AnyIndex::build("magic_tree", Dataset::copy(data), {}); }),
-               "magic_tree"));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([] { AnyIndex::build("magic_tree", Dataset::copy(data)); }), "magic_tree"));
   EXPECT_THROW(AnyIndex::load("/nowhere/index.kith"), IoError);
 }
 

@@ -80,8 +80,8 @@ class TreesOnAGpu : public testing::TestWithParam<Case> {
     rows_.emplace(data_, c.dtype);
     asked_.emplace(queries_, c.dtype, 2, 1);
     const Dataset rows = Dataset::adopt(rows_->view(), nullptr);
-    host_.emplace(AnyIndex::build(c.index, rows, parameters()));
-    there_.emplace(AnyIndex::build(c.index, rows, parameters(), on_gpu()));
+    host_.emplace(AnyIndex::build(c.index, rows, metric()));
+    there_.emplace(AnyIndex::build(c.index, rows, metric(), on_gpu()));
     // A radius that some tens of rows are within.
     const Neighbors some = host().search(asked_->view(), 40);
     std::vector<double> reach;
@@ -90,7 +90,7 @@ class TreesOnAGpu : public testing::TestWithParam<Case> {
     radius_ = reach[350];
   }
 
-  IndexParameters parameters() const { return {GetParam().metric, Filter::automatic}; }
+  Metric metric() const { return GetParam().metric; }
   const PointTree& host() const { return *host_->point_tree(); }
   const PointTree& there() const { return *there_->point_tree(); }
 
@@ -177,7 +177,7 @@ TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
   };
   const auto [row_memory, rows] = put(rows_->view());
   const auto [query_memory, queries] = put(asked_->view());
-  const AnyIndex tree = AnyIndex::build(c.index, Dataset::adopt(rows, nullptr), parameters(), on_gpu());
+  const AnyIndex tree = AnyIndex::build(c.index, Dataset::adopt(rows, nullptr), metric(), on_gpu());
   constexpr std::int64_t k = 11;
   const auto check = [&](std::int64_t count, const Neighbors& want, auto&& search) {
     visit_dtype(distance_dtype(c.dtype), [&]<class T>(T /*tag*/) {
@@ -257,10 +257,9 @@ TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
       const reference::Matrix data = conformance::quantize(points(rows, c.dim, step), c.dtype, 8);
       const conformance::Rows held(data, c.dtype);
       const Dataset dataset = Dataset::adopt(held.view(), nullptr);
-      IndexParameters parameters{c.metric, Filter::automatic};
       parameters.leaf_size = leaf_size;
-      const AnyIndex host = AnyIndex::build(c.index, dataset, parameters);
-      const AnyIndex there = AnyIndex::build(c.index, dataset, parameters, on_gpu());
+      const AnyIndex host = AnyIndex::build(c.index, dataset, c.metric);
+      const AnyIndex there = AnyIndex::build(c.index, dataset, c.metric, on_gpu());
       for (const Neighborhood how :
            {Neighborhood{1}, Neighborhood{8}, Neighborhood{20, 0.3}, Neighborhood{32}}) {
         SCOPED_TRACE(testing::Message() << "leaf " << leaf_size << " step " << step << " k " << how.k);
@@ -295,8 +294,7 @@ TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
   if (c.metric == Metric::manhattan) GTEST_SKIP() << "manhattan has no normals";
   constexpr std::int64_t rows = 20'000;
   const conformance::Rows held(conformance::quantize(points(rows, c.dim, 0), c.dtype, 8), c.dtype);
-  const AnyIndex there =
-      AnyIndex::build(c.index, Dataset::adopt(held.view(), nullptr), {c.metric, Filter::automatic}, on_gpu());
+  const AnyIndex there = AnyIndex::build(c.index, Dataset::adopt(held.view(), nullptr), c.metric, on_gpu());
   const PointTree& tree = *there.point_tree();
   const auto normal_bytes = static_cast<std::uint64_t>(rows * c.dim) * sizeof(double);
   const std::uint64_t curvature_bytes = rows * sizeof(double);
@@ -332,8 +330,8 @@ TEST_P(ColumnsOnAGpu, TreesWithoutPoints) {
     data.values.assign(static_cast<std::size_t>(rows * c.dim), std::numeric_limits<double>::quiet_NaN());
     const conformance::Rows held(data, c.dtype);
     const Dataset dataset = Dataset::adopt(held.view(), nullptr);
-    const AnyIndex host = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic});
-    const AnyIndex there = AnyIndex::build(c.index, dataset, {c.metric, Filter::automatic}, on_gpu());
+    const AnyIndex host = AnyIndex::build(c.index, dataset, c.metric);
+    const AnyIndex there = AnyIndex::build(c.index, dataset, c.metric, on_gpu());
     same_reductions(there, host, {3}, on_gpu());
     // In host memory, and in the device's, which holds what was there before.
     const Neighbors want = host.point_tree()->all_knn(4, true);
