@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,8 @@ def kith_alone(base, queries, ks, repeat):
         median, answer = median_ms(lambda k=k: index.search(asked, k), repeat)
         s = answer.statistics
         np.save(queries + f".{k}.npy", answer.indices)
-        line = dict(k=k, median_ms=median, filter=s.filter, candidates=s.candidates / len(asked), set=s.instruction_set)
+        line = {"k": k, "median_ms": median, "filter": s.filter, "set": s.instruction_set}
+        line["candidates"] = s.candidates / len(asked)
         print(json.dumps(line), flush=True)
 
 
@@ -106,10 +108,10 @@ def main():
             flat.add(rows)
             peer = {}
             for k in map(int, args.k.split(",")):
-                median, (_, found) = median_ms(lambda k=k: flat.search(queries, k), args.repeat)
+                median, (_, found) = median_ms(partial(flat.search, queries, k), args.repeat)
                 peer[k] = median
                 np.save(os.path.join(folder, f"faiss.{k}.npy"), found)
-            del flat
+            flat = None
             for which in args.sets.split(","):
                 run = subprocess.run(
                     [sys.executable, __file__, "--alone", base, asked, args.k, str(args.repeat)],

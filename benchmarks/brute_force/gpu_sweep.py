@@ -20,10 +20,10 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
-
 from gpu_torch import torch_peer
 
 
@@ -143,7 +143,7 @@ def main():
                     build = (time.perf_counter() - begin) * 1e3
                     plain = kith.BruteForce(rows, metric="sqeuclidean", filter="none")
                     for k in map(int, args.k.split(",")):
-                        median, low, high, answer = times_of(lambda k=k: index.search(queries, k), args.repeat)
+                        median, low, high, answer = times_of(partial(index.search, queries, k), args.repeat)
                         s = answer.statistics
                         wrong = wrong_cells(index, plain, queries, rows, answer, k, args.check)
                         line = dict(
@@ -166,7 +166,7 @@ def main():
                             search = torch_peer(queries, rows, k)
                         else:
                             built = brute_force.build(rows.contiguous(), metric="sqeuclidean")
-                            search = lambda k=k, built=built: brute_force.search(built, queries, k)  # noqa: E731
+                            search = partial(brute_force.search, built, queries, k)
                         median, low, high, _ = times_of(search, args.repeat)
                         results.append(
                             dict(case, data="any", engine=engine, k=k, median_ms=median, min_ms=low, max_ms=high)

@@ -60,7 +60,7 @@ def faiss_peer():
     """A function like torch_peer, or None where FAISS for GPUs is not installed."""
     try:
         import faiss
-        import faiss.contrib.torch_utils  # noqa: F401 - lets FAISS take torch tensors
+        import faiss.contrib.torch_utils
 
         resources = faiss.StandardGpuResources()
     except (ImportError, AttributeError):

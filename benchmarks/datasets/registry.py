@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from typing import Callable
+from collections.abc import Callable
 
 from . import cache, coast, generated, scans, sift_photos, tree_points
 

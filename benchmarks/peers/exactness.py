@@ -51,7 +51,7 @@ def oracle(rows, query, k):
 
 
 def recall(found, truth):
-    return float(np.mean([len(set(f) & set(t)) / len(t) for f, t in zip(found, truth)]))
+    return float(np.mean([len(set(f) & set(t)) / len(t) for f, t in zip(found, truth, strict=True)]))
 
 
 def measure_peer(name, rows, queries, k, truth, threads):
@@ -97,7 +97,7 @@ def main():
             for batch in KITH_BATCHES:
                 few = queries[: min(len(queries), 20 * batch)]
                 again = kith_search(options.kith, folder, base, few, options.k, threads, batch)
-                for mine, first in zip(again, (truth, distances)):
+                for mine, first in zip(again, (truth, distances), strict=True):
                     if mine.tobytes() != first[: len(few)].tobytes():
                         sys.exit(f"error: kith's answer differs with {threads} threads and batches of {batch}")
         sample = range(0, len(queries), max(1, len(queries) // 50))

@@ -34,7 +34,7 @@ def draw_leaf_sizes(sweep, path):
     plt = start()
     figure, panels = plt.subplots(1, len(sweep["runs"]), figsize=(2.6 * len(sweep["runs"]), 2.6), layout="constrained")
     for axes, run in zip(panels, sweep["runs"], strict=True):
-        for name, colour in zip(("kd_tree", "octree"), COLOURS):
+        for name, colour in zip(("kd_tree", "octree"), COLOURS, strict=False):
             own = sorted((e["leaf_size"], e["median_seconds"]) for e in run["entries"] if e["name"] == name)
             axes.plot([x for x, _ in own], [y * 1e3 for _, y in own], "o-", color=colour, ms=3, label=name)
         axes.set_xscale("log", base=2)

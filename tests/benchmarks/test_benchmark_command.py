@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from benchmarks import run as runner
 from benchmarks.cases import CASES
 from benchmarks.datasets import DATASETS

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+
 from benchmarks.datasets import cache, coast, generated, registry, sift_photos
 
 ROOT = Path(__file__).resolve().parents[2]

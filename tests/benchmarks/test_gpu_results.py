@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from benchmarks.brute_force import collect_gpu
 from benchmarks.report import gpu, make_docs
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from benchmarks.report import ladder, story
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from benchmarks.datasets import tree_points
 from benchmarks.report import make_docs
 from benchmarks.trees import cases, charts, fit, peers, run

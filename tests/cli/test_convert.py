@@ -3,7 +3,6 @@
 import h5py
 import numpy as np
 import pytest
-
 from program import files_of
 
 

@@ -6,7 +6,6 @@ import stat
 
 import numpy as np
 import pytest
-
 from program import files_of
 
 

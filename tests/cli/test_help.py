@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from program import KITH, ROOT
 
 COMMANDS = ["knn", "build", "search", "all-knn", "radius", "normals", "outliers", "evaluate", "convert", "info", "generate", "devices", "bench", "ladder", "report", "completion", "man", "help"]
@@ -198,7 +197,7 @@ def test_bash_completes(folder):
     assert complete("kith", "knn", "--json", "--metr") == ["--metric"]
     for command in COMMANDS:
         if command != "bench":
-            assert set(name for name in options_of(command) if name.startswith("--")) == set(complete("kith", command, "--"))
+            assert {name for name in options_of(command) if name.startswith("--")} == set(complete("kith", command, "--"))
 
 
 def test_installed_files_are_the_printed_ones():

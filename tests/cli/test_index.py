@@ -2,9 +2,8 @@
 
 import h5py
 import numpy as np
-import pytest
-
 import oracle
+import pytest
 from program import files_of
 
 

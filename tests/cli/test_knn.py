@@ -4,9 +4,8 @@ import json
 
 import h5py
 import numpy as np
-import pytest
-
 import oracle
+import pytest
 from program import files_of
 
 METRICS = ["sqeuclidean", "euclidean", "inner_product", "cosine", "manhattan"]

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from program import KITH, files_of
 
 SMALL = ["--device", "cpu", "--repeat", "2"]

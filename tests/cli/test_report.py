@@ -9,7 +9,6 @@ import sys
 import time
 
 import pytest
-
 from program import KITH, ROOT, files_of
 
 pytest.importorskip("matplotlib")

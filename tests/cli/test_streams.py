@@ -9,7 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from program import KITH, files_of
 
 

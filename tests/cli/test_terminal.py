@@ -13,7 +13,6 @@ from fcntl import ioctl
 
 import numpy as np
 import pytest
-
 from program import KITH, files_of
 
 
@@ -72,7 +71,8 @@ def test_narrow_terminals(folder, long_search):
 
 
 def test_no_bar_with_quiet_or_in_a_pipe(folder, long_search):
-    _, seen = on_a_terminal([*long_search, "--quiet"], seconds=20, stop_when=lambda text, start=time.monotonic(): time.monotonic() - start > 2)
+    start = time.monotonic()
+    _, seen = on_a_terminal([*long_search, "--quiet"], seconds=20, stop_when=lambda text: time.monotonic() - start > 2)
     assert "%" not in seen
     process = subprocess.Popen(long_search, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(1.5)

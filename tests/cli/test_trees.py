@@ -9,9 +9,8 @@ import subprocess
 import time
 
 import numpy as np
-import pytest
-
 import oracle
+import pytest
 from program import KITH, files_of
 from test_terminal import on_a_terminal
 
@@ -59,7 +58,7 @@ def read_pcd(path):
     with open(path, "rb") as file:
         head, data = file.read().split(b"DATA binary\n", 1)
     lines = {line.split()[0]: line.split()[1:] for line in head.decode().splitlines() if not line.startswith("#")}
-    table = np.frombuffer(data, dtype=[(name, f"<f{size}") for name, size in zip(lines["FIELDS"], lines["SIZE"])])
+    table = np.frombuffer(data, dtype=[(name, f"<f{size}") for name, size in zip(lines["FIELDS"], lines["SIZE"], strict=True)])
     assert len(table) == int(lines["POINTS"][0]) and set(lines["TYPE"]) == {"F"}
     return table
 

@@ -7,14 +7,13 @@ import ctypes
 import gc
 import weakref
 
+import kith
 import numpy as np
 import pytest
+from kith._arrays import to_rows
 from scipy import sparse
 
-import kith
-
 from .oracle import DTYPES, random_rows
-from kith._arrays import to_rows
 
 
 class Producer:

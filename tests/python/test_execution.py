@@ -10,10 +10,9 @@ import textwrap
 import threading
 import time
 
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 from .oracle import random_rows
 

@@ -12,10 +12,9 @@ import threading
 import time
 import warnings
 
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 from .oracle import random_rows
 

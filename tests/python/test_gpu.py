@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 GPUS = [device.name for device in kith.devices() if device.name != "cpu" and device.usable]
 needs_gpu = pytest.mark.skipif(not GPUS, reason="needs a GPU")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import pickle
 
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 from .oracle import DTYPES, random_rows
 

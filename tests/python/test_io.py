@@ -6,10 +6,9 @@ import builtins
 import gc
 
 import h5py
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 from .oracle import DTYPES, random_rows
 

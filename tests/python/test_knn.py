@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import kith
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kith
 
 from .oracle import DTYPES, FILTERS, METRICS, assert_exact, oracle_distances, random_rows
 

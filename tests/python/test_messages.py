@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import kith
 import numpy as np
 import pytest
-
-import kith
 
 X = np.random.default_rng(1).random((50, 3)).astype(np.float32)
 

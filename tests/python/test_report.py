@@ -359,7 +359,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     assert out.read_text() == "the page before" and os.listdir(tmp_path) == ["page.html"]
 
 
-EVIL = '</style></svg><script>alert("1")</script><img src=x onerror=alert(2)> $\\alpha$ & \x00\x1b‮ \ud800'
+EVIL = '</style></svg><script>alert("1")</script><img src=x onerror=alert(2)> $\\alpha$ & \x00\x1b\u202e \ud800'
 
 
 def test_strings_stay_strings(tmp_path, changed):
@@ -388,7 +388,7 @@ def test_strings_stay_strings(tmp_path, changed):
     test_nothing_is_loaded_and_nothing_runs((None, page, None))
     assert "<script" not in page.text and "onerror=alert(2)&gt;" in page.text
     assert "\\alpha" in page.text  # no formula was made of it
-    assert not re.search(r"[\x00-\x08\x0b-\x1f‮]", page.text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", page.text)
     for path in (tmp_path / "images").glob("*.svg"):
         ElementTree.parse(path)
         assert "<script" not in path.read_text()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 sklearn = pytest.importorskip("sklearn")
+import kith  # noqa: E402
+from kith.sklearn import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.datasets import load_iris, make_blobs  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
@@ -17,9 +19,6 @@ from sklearn.neighbors import NearestNeighbors as TheirNeighbors  # noqa: E402
 from sklearn.neighbors import RadiusNeighborsTransformer as TheirRadiusTransformer  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
-
-import kith  # noqa: E402
-from kith.sklearn import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer  # noqa: E402
 
 
 @parametrize_with_checks(

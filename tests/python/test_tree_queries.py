@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
+import kith
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kith
 from kith._tree_queries import _largest_square
 
 from .oracle import random_rows

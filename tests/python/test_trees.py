@@ -9,12 +9,11 @@ import pickle
 import threading
 from types import SimpleNamespace
 
+import kith
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import kith
 
 from .oracle import DTYPES, assert_exact, oracle_distances, random_rows
 from .test_execution import run_python

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 import kith
 import kith._kith
+import pytest
 
 PACKAGE = pathlib.Path(kith.__file__).parent
 PROJECT = pathlib.Path(__file__).parents[2]

@@ -1,4 +1,5 @@
 """The closing line counts what ran, also when a program died."""
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_counts_of_the_conformance_parts_add_up(tmp_path):
     (tmp_path / "unit_a.xml").write_text(UNIT_A)
     for part in ("f32", "u8"):
         (tmp_path / f"{part}.counts.json").write_text(
-            '{"searches": {"dtype": {"%s": 3}, "filter": {"int8": 2}}, "answers": 5, "wrong": 0}' % part
+            json.dumps({"searches": {"dtype": {part: 3}, "filter": {"int8": 2}}, "answers": 5, "wrong": 0})
         )
     _, lines = run(tmp_path)
     assert "conformance searches by dtype: f32 3, u8 3" in lines

@@ -80,7 +80,7 @@ def table(title, rows):
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = [
         "  ".join(t.rjust(w) if t.endswith(" km") or t.replace(".", "").replace(",", "").isdigit() else t.ljust(w)
-                  for t, w in zip(row, widths)).rstrip()
+                  for t, w in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]  # fmt: skip
     return "\n".join([title, *(f"  {line}" for line in [lines[0], "-" * len(lines[0]), *lines[1:]])])

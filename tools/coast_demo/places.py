@@ -38,7 +38,7 @@ def read_places(zones=ZONES, countries=COUNTRIES):
         if not path.is_file():
             raise FileNotFoundError(f"'{path}' is missing; run: apt-get install tzdata")
     rows = [line.split("\t") for line in countries.read_text().splitlines() if not line.startswith("#")]
-    country_of = {code: name for code, name in rows}
+    country_of = dict(rows)
     places = []
     for line in zones.read_text().splitlines():
         if line.startswith("#"):

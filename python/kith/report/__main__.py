@@ -23,7 +23,7 @@ def _package() -> ModuleType:
     return module
 
 
-if sys.version_info < (3, 10):
+if sys.version_info < (3, 10):  # noqa: UP036 - any Python may be asked to draw a report
     sys.exit("kith report: error: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 if __package__:
     from ._command import main

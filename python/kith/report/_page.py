@@ -11,7 +11,7 @@ from . import _charts, _draw
 from ._charts import Chart, Table, compared, faster_words
 from ._inputs import Results
 from ._ladder import Ladder, seconds_of
-from ._text import duration, escape, percent, plural, slug, times
+from ._text import duration, escape, plural, slug, times
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
         out.append(f'<section aria-labelledby="{own}"><h2 id="{own}">{escape(part.title)}</h2>')
         if part.introduction:
             out.append(f"<p>{escape(part.introduction)}</p>")
-        groups = dict((at, heading) for heading, at in part.groups)
+        groups = {at: heading for heading, at in part.groups}
         for index in range(len(part.charts)):
             if index in groups:
                 out.append(f"<h3>{escape(groups[index])}</h3>")

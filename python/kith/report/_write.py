@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -61,10 +62,8 @@ def write_whole(files: dict[Path, bytes]) -> None:
         raise InputError(f"cannot write '{path}': {error.strerror or error}") from None
     finally:
         for name in temporary.values():
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(name)
-            except OSError:
-                pass
 
 
 def _mode(path: Path) -> int:
