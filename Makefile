@@ -54,13 +54,18 @@ asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduc
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' '*.inc' '*.cu' '*.cuh')
 .PHONY: format format-check lint tiers
-format: ## format all C++ files in place
+RUFF = $(abspath $(BUILD))/venv/bin/ruff
+format: ## format all C++ and Python files in place
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh lint
 	clang-format -i $(SOURCES)
-format-check: ## fail where a C++ file is not formatted
+	$(RUFF) format .
+format-check: ## fail where a C++ or Python file is not formatted
 	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh lint
 	clang-format --dry-run -Werror $(SOURCES)
-lint: ## clang-tidy over the library and the program
+	$(RUFF) format --check .
+lint: ## clang-tidy over the library and the program, ruff over Python
 	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build lint
+	$(RUFF) check .
 	CLANG_TIDY=$(abspath $(BUILD))/venv/bin/clang-tidy tools/lint.sh $(BUILD) $(JOBS)
 tiers: ## check that includes go down only
 	python3 tools/check_tiers.py

@@ -4,6 +4,7 @@ any_index, knn < cli, python. Never up, never sideways between algorithms.
 
 usage: check_tiers.py [ROOT]
 """
+
 import re
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def check_file(path, src):
             continue
         target = match.group(1)
         other, *rest = target.split("/")
-        where = f"{path}:{number}: includes \"{target}\""
+        where = f'{path}:{number}: includes "{target}"'
         if other == "kith" or not rest:
             continue  # a public header, or a file beside this one
         if other in ("cli", "python", "tests", "benchmarks"):
@@ -59,7 +60,7 @@ def check_public_header(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)
         if match and not match.group(1).startswith("kith/"):
-            yield f"{path}:{number}: includes \"{match.group(1)}\": a public header may include public headers only"
+            yield f'{path}:{number}: includes "{match.group(1)}": a public header may include public headers only'
         if re.match(r"^\s*#\s*include\s*<(cuda|tbb|oneapi|fmt|nlohmann|hdf5|xxhash)", line):
             yield f"{path}:{number}: {line.strip()}: a dependency must not show in a public header"
 

@@ -7,6 +7,7 @@ The conformance suite leaves <part>.counts.json files; their sums are printed to
 A GoogleTest program writes its own <name>.xml beside ctest.xml; its cases then count in place of the one
 test that ctest sees. A program that died before it wrote the file counts as one failed test.
 """
+
 import json
 import sys
 import xml.etree.ElementTree as ElementTree

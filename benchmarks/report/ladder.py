@@ -26,7 +26,9 @@ def report_package():
     name = "kith_report"
     if name not in sys.modules:
         folder = ROOT / "python/kith/report"
-        spec = importlib.util.spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     import kith_report._charts
@@ -119,7 +121,9 @@ def chapter_table(ladder, ids):
             row.append("" if timing is None else time_of(timing))
         rows.append(row)
     built = any(rungs[name].tree for name in ids if name in rungs)
-    return table(rows) + ("\n\n*In brackets: building the tree, once for all searches, which is not in the time.*" if built else "")
+    return table(rows) + (
+        "\n\n*In brackets: building the tree, once for all searches, which is not in the time.*" if built else ""
+    )
 
 
 def time_of(timing):
@@ -141,7 +145,9 @@ def chapter(ladder, title, parts):
     known = {part[0] for part in parts if part[0]}
     out = [f"## {title}\n"]
     for name, text, befores in parts:
-        out += [block + "\n" if block.startswith("- ") else wrapped(block) for block in text.strip().split("\n\n") if block]
+        out += [
+            block + "\n" if block.startswith("- ") else wrapped(block) for block in text.strip().split("\n\n") if block
+        ]
         out += [wrapped(sentence) for before in befores if (sentence := gain(ladder, name, before))]
     if known:
         order = [rung.id for rung in ladder.rungs if rung.id in known]
@@ -153,7 +159,9 @@ def chapter(ladder, title, parts):
 def best(ladder):
     """The table of who is fastest, and in words where Kith is not."""
     compared = report_package()._charts.compared
-    rows = [["d; q; n; k", "best other rung", "its time", "Kith's best", "its time", "Kith is", "floor", "floor / time"]]
+    rows = [
+        ["d; q; n; k", "best other rung", "its time", "Kith's best", "its time", "Kith is", "floor", "floor / time"]
+    ]
     slower, without, trees = [], [], {}
     for case in ladder.cases:
         own, other, ratio = compared(case)
@@ -181,7 +189,9 @@ def best(ladder):
     return out
 
 
-AIMS = "at least 5 times the best other rung at 16; 1,024; 1M; 1, and at least 3 times in every other case of many queries"
+AIMS = (
+    "at least 5 times the best other rung at 16; 1,024; 1M; 1, and at least 3 times in every other case of many queries"
+)
 
 
 def aims(ladder):
@@ -241,8 +251,15 @@ def several(ladders):
 def charts(ladder):
     """Name of the picture's file to the chart of the report."""
     package = report_package()
-    found = {f"ladder-{c.name.replace(',', '-')}": package._charts.ladder_chart(ladder, c) for c in ladder.cases if c.measured}
-    for name, make in (("ladder-speed-up", package._charts.speedup_chart), ("ladder-roofline", package._charts.roofline_chart)):
+    found = {
+        f"ladder-{c.name.replace(',', '-')}": package._charts.ladder_chart(ladder, c)
+        for c in ladder.cases
+        if c.measured
+    }
+    for name, make in (
+        ("ladder-speed-up", package._charts.speedup_chart),
+        ("ladder-roofline", package._charts.roofline_chart),
+    ):
         chart = make(ladder)
         if chart is not None:
             found[name] = chart

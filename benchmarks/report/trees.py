@@ -132,8 +132,11 @@ def render_trees(result):
         )
     parts += [render_case(name, case) for name, case in cases]
     if "leaf_sizes" in result:
-        parts.append(SWEEP.format(sizes=", ".join(map(str, leaf_sizes(result["leaf_sizes"]))),
-                                  blurred=blurred(result["leaf_sizes"])))
+        parts.append(
+            SWEEP.format(
+                sizes=", ".join(map(str, leaf_sizes(result["leaf_sizes"]))), blurred=blurred(result["leaf_sizes"])
+            )
+        )
     if "crossover" in result:
         parts.append(CROSSOVER.format(blurred=blurred(result["crossover"])))
     parts.append("Measured with:\n\n```sh\nmake bench-trees\n```\n")

@@ -83,7 +83,9 @@ def draw_crossover(crossover, path):
                 weight = "bold" if p["chosen"] == "kd_tree" else "normal"
                 axes.text(x, y, mark, ha="center", va="center", fontsize=6.5, weight=weight)
             edges = np.arange(len(dims) + 1) - 0.5, np.arange(len(rows) + 1) - 0.5
-            image = axes.pcolormesh(*edges, field, cmap="RdYlGn", norm=LogNorm(0.02, 50), edgecolors="white", linewidth=1)
+            image = axes.pcolormesh(
+                *edges, field, cmap="RdYlGn", norm=LogNorm(0.02, 50), edgecolors="white", linewidth=1
+            )
             axes.set_xticks(range(len(dims)), map(str, dims))
             axes.set_yticks(range(len(rows)), [f"{n:,}" for n in rows])
             if down == 0:

@@ -57,9 +57,7 @@ def as_arrays(neighbors: Any) -> tuple[Any, Any]:
         distances = np.full(indices.shape, np.nan, dtype=np.float32)
     distances = np.ascontiguousarray(distances)
     if indices.ndim != 2 or distances.ndim != 2:
-        raise ValueError(
-            f"distances have shape {distances.shape}, indices {indices.shape}; both must be [queries, k]"
-        )
+        raise ValueError(f"distances have shape {distances.shape}, indices {indices.shape}; both must be [queries, k]")
     if distances.dtype not in (np.float32, np.float64):
         distances = distances.astype(np.float64)
     return distances, indices

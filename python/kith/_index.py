@@ -146,9 +146,9 @@ def choose_index(
         DeviceError: the device is not there.
     """
     numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
-    return IndexChoice(*_kith.choose_index(
-            *numbers, name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES)
-        ))
+    return IndexChoice(
+        *_kith.choose_index(*numbers, name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES))
+    )
 
 
 class Index:

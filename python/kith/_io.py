@@ -82,9 +82,7 @@ def read_neighbors(path: str | os.PathLike[str]) -> Neighbors:
     return from_parts(_kith.read_neighbors(os.fspath(path)))
 
 
-def write_neighbors(
-    path: str | os.PathLike[str], neighbors: Any, *, format: str | None = None
-) -> list[str]:
+def write_neighbors(path: str | os.PathLike[str], neighbors: Any, *, format: str | None = None) -> list[str]:
     """Writes results; a path ``r`` without extension gives ``r.indices.npy`` and ``r.distances.npy``.
 
     Args:

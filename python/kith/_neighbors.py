@@ -96,9 +96,7 @@ class Neighbors:
         shown_rows, shown = min(queries, 3), min(k, 4)
         lines = [head]
         for q in range(shown_rows):
-            pairs = [
-                f"{i} at {d:.6g}" for d, i in zip(self.distances[q, :shown], self.indices[q, :shown], strict=True)
-            ]
+            pairs = [f"{i} at {d:.6g}" for d, i in zip(self.distances[q, :shown], self.indices[q, :shown], strict=True)]
             lines.append(f"  query {q}: " + ", ".join(pairs) + (", ..." if k > shown else ""))
         if queries > shown_rows:
             lines.append("  ...")

@@ -206,9 +206,7 @@ class PointTree(Index):
             offsets, indices, distances, statistics = self._index.radius_search(
                 queries, limit, bool(sorted), most, *run, report
             )
-        return RadiusNeighbors(
-            plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics)
-        )
+        return RadiusNeighbors(plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics))
 
     def count_within(
         self,

@@ -32,9 +32,7 @@ def reporting(progress: Progress | None) -> Iterator[Report | None]:
 
         yield report
     else:
-        raise TypeError(
-            f"progress: {type(progress).__name__}; use True for a bar, or a function of (done, total)"
-        )
+        raise TypeError(f"progress: {type(progress).__name__}; use True for a bar, or a function of (done, total)")
 
 
 class _PlainBar:

@@ -138,7 +138,15 @@ def test_the_page_shows_the_figures_measured(kith, files, tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,234"), (99.96, "100"), (9.996, "10.0")],
+    [
+        (0.01234, "0.0123"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (1234.5, "1,234"),
+        (99.96, "100"),
+        (9.996, "10.0"),
+    ],
 )
 def test_figures(value, text):
     assert make_docs.figure(value) == text

@@ -101,7 +101,9 @@ def test_the_farthest_places_keep_apart():
     assert apart[np.triu_indices(5, 1)].min() > 3000
     # Whatever is higher than the last was too near to one before it.
     for higher in np.flatnonzero(km > km[found[-1]]):
-        assert higher in found or places.kilometres(np.linalg.norm(points[found] - points[higher], axis=1)).min() <= 3000
+        assert (
+            higher in found or places.kilometres(np.linalg.norm(points[found] - points[higher], axis=1)).min() <= 3000
+        )
     some = np.arange(100)
     assert set(demo.far_apart(grid, km, 3, 500, some)) <= set(some)
 

@@ -54,7 +54,10 @@ def test_figures_and_comparisons(results):
     assert "Invented GPU" in page and "```sh kith ladder --include-copies --json ```" in text and "None" not in page
     one, many = rungs(value, 0), rungs(value, 1)
     low, high = sorted(c["matrix-thrust"]["ms"] / c["matrix-reduction"]["ms"] for c in (one, many))
-    assert f"rung 3, beside rung 2, is from {low:.2f} times faster (16; 1; 16.7M; 1) to {high:.2f} times faster (3; 1,024; 65,536; 1)." in text
+    assert (
+        f"rung 3, beside rung 2, is from {low:.2f} times faster (16; 1; 16.7M; 1) to {high:.2f} times faster (3; 1,024; 65,536; 1)."
+        in text
+    )
     # Slower is called slower.
     assert many["unrolled"]["ms"] > many["occupancy"]["ms"]
     worse = many["unrolled"]["ms"] / many["occupancy"]["ms"]
@@ -78,7 +81,9 @@ def test_it_says_where_kith_is_not_the_fastest_and_what_was_not_reached(results)
                     rung["ms"] /= 10
 
     who = re.sub(r"\s+", " ", section(ladder.render(results(fast)), "Who is fastest"))
-    assert "fastest rung is one of Kith's" in who and "That is so in all of them." in who and "not the fastest" not in who
+    assert (
+        "fastest rung is one of Kith's" in who and "That is so in all of them." in who and "not the fastest" not in who
+    )
 
 
 def test_a_tree_without_a_peer_is_said(results):
@@ -149,7 +154,9 @@ def test_no_results_no_page(tmp_path):
 
 def test_the_page_in_docs_is_current():
     assert ladder.stale() == [], "run: python -m benchmarks.report"
-    done = subprocess.run([sys.executable, "-m", "benchmarks.report", "--check"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.report", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
     assert "roofline" not in done.stderr and "ladder" not in done.stderr, done.stderr
 
 

@@ -86,7 +86,11 @@ def test_peers_are_timed_and_compared(points, tmp_path, name):
     peers.measure(name, rows, queries, (1, 5), 1, 2, 60, tmp_path, said.append)
     about, build, *tasks = said
     assert about["name"] == name and about["version"] and build["task"] == "build" and len(build["seconds"]) == 2
-    assert [(t["task"], t["k"], t["queries"]) for t in tasks] == [("all_knn", 1, 400), ("all_knn", 5, 400), ("search", 1, 90)]
+    assert [(t["task"], t["k"], t["queries"]) for t in tasks] == [
+        ("all_knn", 1, 400),
+        ("all_knn", 5, 400),
+        ("search", 1, 90),
+    ]
     assert [t["differing"] for t in tasks] == [None, 0, 7]
     said.clear()
     peers.measure(name, rows, None, (2,), 1, 5, 0, None, said.append)  # no time for repeats, no other queries
@@ -94,7 +98,7 @@ def test_peers_are_timed_and_compared(points, tmp_path, name):
 
 
 def test_a_peer_that_takes_too_long_is_given_up():
-    script = "import time\nprint('{\"name\": \"x\", \"version\": \"1\"}', flush=True)\nprint('{\"task\": \"build\", \"median_seconds\": 1}', flush=True)\ntime.sleep(60)"
+    script = 'import time\nprint(\'{"name": "x", "version": "1"}\', flush=True)\nprint(\'{"task": "build", "median_seconds": 1}\', flush=True)\ntime.sleep(60)'
     result = run.run_peer([sys.executable, "-c", script], 2)
     assert result["name"] == "x" and result["gave_up"] == 2 and [r["task"] for r in result["runs"]] == ["build"]
     with pytest.raises(SystemExit, match="failed"):
@@ -140,7 +144,12 @@ def test_tree_bench_times_and_compares(points, tmp_path):
     result = bench("--queries", tmp_path / "queries.npy", "-k", "3,5", "--leaf-sizes", "8,32", "--nanoflann-leaf-sizes",
                    "10", "--threads", 1, "--repeats", 2, "--kth-distances", tmp_path)  # fmt: skip
     assert (result["rows"], result["dim"], result["threads"]) == (400, 3, 1)
-    assert [(r["task"], r.get("k")) for r in result["runs"]] == [("build", None), ("all_knn", 3), ("all_knn", 5), ("search", 1)]
+    assert [(r["task"], r.get("k")) for r in result["runs"]] == [
+        ("build", None),
+        ("all_knn", 3),
+        ("all_knn", 5),
+        ("search", 1),
+    ]
     for item in result["runs"]:
         names = [(e["name"], e["leaf_size"]) for e in item["entries"]]
         assert names == [("kd_tree", 8), ("octree", 8), ("kd_tree", 32), ("octree", 32), ("nanoflann", 10)]
@@ -174,7 +183,11 @@ def made_up(differing=0):
     stamp = {"commit": "abc123", "date": "2026-01-02T03:04:05+00:00", "machine": machine, "threads": 2}
     case = {**stamp, "rows": 1000, "dim": 3, "nanoflann": {"version": "1.4.2", "threaded_build": False},
             "runs": [build, knn], "peers": [scipy]}  # fmt: skip
-    sweep = {**case, "runs": [{"task": "build", "entries": [entry(n, s, s / 100) for s in (8, 128) for n in ("kd_tree", "octree")]}] * 2}
+    sweep = {
+        **case,
+        "runs": [{"task": "build", "entries": [entry(n, s, s / 100) for s in (8, 128) for n in ("kd_tree", "octree")]}]
+        * 2,
+    }
     shape = {"dim": 3, "k": 1, "chosen": "kd_tree", "build": 0.1}
     crossover = {**stamp, "points": [
         {**shape, "rows": 1000, "queries": 1, "brute_force": 0.001, "kd_tree": 0.004},
@@ -193,8 +206,20 @@ def test_the_page_shows_the_figures(tmp_path):
     page = make_docs.render(tmp_path)
     assert "## Trees" in page and "Some CPU, 2 cores (avx2), 2 threads; nanoflann 1.4.2, built by one thread" in page
     assert cells(page, "1,000 x 3") == ["**KdTree**", "**Octree**", "nanoflann 1.4.2", "its best leaf", "scipy 1.2"]
-    assert cells(page, "build") == ["100 ms", "50.0 ms (0.5)", "300 ms (3.00, leaf 10)", "250 ms (2.50, leaf 32)", "1.00 s (10.0)"]
-    assert cells(page, "all-kNN, k = 8") == ["200 ms", "300 ms (1.50)", "800 ms (4.00, leaf 10)", "800 ms (4.00, leaf 10)", "above the limit"]
+    assert cells(page, "build") == [
+        "100 ms",
+        "50.0 ms (0.5)",
+        "300 ms (3.00, leaf 10)",
+        "250 ms (2.50, leaf 32)",
+        "1.00 s (10.0)",
+    ]
+    assert cells(page, "all-kNN, k = 8") == [
+        "200 ms",
+        "300 ms (1.50)",
+        "800 ms (4.00, leaf 10)",
+        "800 ms (4.00, leaf 10)",
+        "above the limit",
+    ]
     assert "All answers agree." in page and "kd_tree 16.0, octree 20.0" in page and "Kith abc123, 2026-01-02" in page
     assert "8, 128 points a leaf" in page and "images/leaf-size.svg" in page
     assert "blurs" not in page

@@ -31,7 +31,9 @@ def test_there_and_back(kith, rows, suffix):
 
 
 @pytest.mark.covers("convert", "--rows")
-@pytest.mark.parametrize("text, part", [("3:4", slice(3, 7)), (":6", slice(0, 6)), ("25:", slice(25, 30)), ("28:99", slice(28, 30))])
+@pytest.mark.parametrize(
+    "text, part", [("3:4", slice(3, 7)), (":6", slice(0, 6)), ("25:", slice(25, 30)), ("28:99", slice(28, 30))]
+)
 def test_rows(kith, rows, text, part):
     kith("convert", "in.npy", "out.npy", "--rows", text)
     np.testing.assert_array_equal(np.load("out.npy"), rows[part])
@@ -74,7 +76,17 @@ def test_exact_conversions_need_no_flag(kith, folder, dtype):
 
 
 @pytest.mark.parametrize(
-    "value, dtype", [(256, "u8"), (-1, "u8"), (-129, "i8"), (128, "i8"), (np.nan, "i8"), (np.inf, "u8"), (1e300, "f32"), (70000, "f16")]
+    "value, dtype",
+    [
+        (256, "u8"),
+        (-1, "u8"),
+        (-129, "i8"),
+        (128, "i8"),
+        (np.nan, "i8"),
+        (np.inf, "u8"),
+        (1e300, "f32"),
+        (70000, "f16"),
+    ],
 )
 def test_out_of_range_is_refused_even_with_rounding(kith, folder, value, dtype):
     rows = np.zeros((4, 3))

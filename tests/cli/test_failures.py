@@ -84,7 +84,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_one_clear_line(kith, data, folder, arguments, code, words):
     if arguments[0] == "--json":
         pytest.skip("this one is answered in JSON")
@@ -101,7 +103,9 @@ def test_one_clear_line(kith, data, folder, arguments, code, words):
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode), "/dev/full must stay a device"
 
 
-@pytest.mark.parametrize("arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_errors_as_json(kith, data, folder, arguments, code, words):
     outcome = kith(*arguments, "--json", code=code) if arguments[0] != "--jsn" else kith(*arguments, code=code)
     if arguments[0] in ("--jsn",):

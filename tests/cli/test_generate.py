@@ -101,9 +101,13 @@ def test_clusters(kith):
 
 @pytest.mark.covers("generate", "--intrinsic-dim", "--noise")
 def test_low_intrinsic_dimension(kith):
-    rows = make(kith, "low_intrinsic_dimension", "-n", 500, "-d", 32, "--intrinsic-dim", 3, "--noise", 0, "--dtype", "f64")
+    rows = make(
+        kith, "low_intrinsic_dimension", "-n", 500, "-d", 32, "--intrinsic-dim", 3, "--noise", 0, "--dtype", "f64"
+    )
     assert np.linalg.matrix_rank(rows, tol=1e-9) == 3
-    rows = make(kith, "low_intrinsic_dimension", "-n", 500, "-d", 32, "--intrinsic-dim", 3, "--noise", 0.5, "--dtype", "f64")
+    rows = make(
+        kith, "low_intrinsic_dimension", "-n", 500, "-d", 32, "--intrinsic-dim", 3, "--noise", 0.5, "--dtype", "f64"
+    )
     values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) / np.sqrt(500)
     assert 0.4 < values[10] < 0.65
 
@@ -124,7 +128,13 @@ def test_terrain_scan(kith):
 
 @pytest.mark.covers("generate", "--dtype", "--normalize")
 def test_element_types(kith):
-    for dtype, numpy_type in [("f32", np.float32), ("f16", np.float16), ("f64", np.float64), ("u8", np.uint8), ("i8", np.int8)]:
+    for dtype, numpy_type in [
+        ("f32", np.float32),
+        ("f16", np.float16),
+        ("f64", np.float64),
+        ("u8", np.uint8),
+        ("i8", np.int8),
+    ]:
         rows = make(kith, "uniform", "-n", 3000, "-d", 4, "--dtype", dtype)
         assert rows.dtype == numpy_type
     rows = make(kith, "uniform", "-n", 3000, "-d", 4, "--dtype", "u8")
@@ -140,7 +150,9 @@ def test_element_types(kith):
 def test_shared_options(kith, folder):
     kith("generate", "uniform", "-n", 10, "-d", 4, "-o", "odd.name", "--format", "fvecs")
     assert (folder / "odd.name").stat().st_size == 10 * (4 + 16)
-    assert "--memory-limit" in kith("generate", "uniform", "-n", 1000, "-o", "x.npy", "--memory-limit", "1KiB", code=3).err
+    assert (
+        "--memory-limit" in kith("generate", "uniform", "-n", 1000, "-o", "x.npy", "--memory-limit", "1KiB", code=3).err
+    )
     told = kith("generate", "uniform", "-n", 10, "-d", 4, "--seed", 5, "-o", "y.npy", "--json").json
     assert told["rows"] == 10 and told["seed"] == 5 and told["file"] == "y.npy"
     assert "wrote" in kith("generate", "uniform", "-n", 10, "-o", "y.npy").err

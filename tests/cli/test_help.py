@@ -9,7 +9,26 @@ from pathlib import Path
 import pytest
 from program import KITH, ROOT
 
-COMMANDS = ["knn", "build", "search", "all-knn", "radius", "normals", "outliers", "evaluate", "convert", "info", "generate", "devices", "bench", "ladder", "report", "completion", "man", "help"]
+COMMANDS = [
+    "knn",
+    "build",
+    "search",
+    "all-knn",
+    "radius",
+    "normals",
+    "outliers",
+    "evaluate",
+    "convert",
+    "info",
+    "generate",
+    "devices",
+    "bench",
+    "ladder",
+    "report",
+    "completion",
+    "man",
+    "help",
+]
 
 
 def text(*arguments):
@@ -126,7 +145,11 @@ def test_json_of_the_texts(kith):
     assert kith("man", "--json").json["text"] == text("man") == text("man", "-q")
     assert kith("man", "--json", "--markdown").json["text"] == text("man", "--markdown") != text("man")
     for shell in ["bash", "zsh", "fish"]:
-        assert kith("completion", shell, "--json").json["script"] == text("completion", shell) == text("completion", shell, "-q")
+        assert (
+            kith("completion", shell, "--json").json["script"]
+            == text("completion", shell)
+            == text("completion", shell, "-q")
+        )
     assert kith("help", "knn", "--json").json["text"] == text("help", "knn", "-q")
 
 
@@ -140,7 +163,9 @@ def test_manual_renders_without_warnings(tmp_path):
         command = ["groff", "-ww", "-man", "-Tutf8", page]
     else:
         pytest.skip("neither mandoc nor groff is here")
-    rendered = subprocess.run(["groff", "-ww", "-man", "-Tutf8", page] if shutil.which("groff") else ["mandoc", page], capture_output=True)
+    rendered = subprocess.run(
+        ["groff", "-ww", "-man", "-Tutf8", page] if shutil.which("groff") else ["mandoc", page], capture_output=True
+    )
     assert rendered.stderr == b""
     shown = re.sub(r"\x1b\[[\d;]*m|.\x08", "", rendered.stdout.decode())
     for command in COMMANDS:
@@ -169,18 +194,23 @@ def test_completion_scripts_parse(tmp_path, shell):
 def test_flags_take_no_value():
     assert "--json[" in text("completion", "zsh") and "--json=" not in text("completion", "zsh")
     assert "--metric=[" in text("completion", "zsh")
-    assert re.search(r"-l json -d", text("completion", "fish")) and re.search(r"-l metric -x", text("completion", "fish"))
+    assert re.search(r"-l json -d", text("completion", "fish")) and re.search(
+        r"-l metric -x", text("completion", "fish")
+    )
     assert "--json `" not in text("man", "--markdown")
 
 
 def complete(*words):
     """What bash offers after these words."""
-    script = text("completion", "bash") + f"""
-COMP_WORDS=({' '.join(f"'{word}'" for word in words)})
+    script = (
+        text("completion", "bash")
+        + f"""
+COMP_WORDS=({" ".join(f"'{word}'" for word in words)})
 COMP_CWORD={len(words) - 1}
 _kith
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
+    )
     return subprocess.run(["bash", "-c", script], check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -189,7 +219,13 @@ def test_bash_completes(folder):
     assert set(COMMANDS) <= set(complete("kith", ""))
     assert complete("kith", "kn") == ["knn"]
     assert complete("kith", "knn", "--metr") == ["--metric"]
-    assert complete("kith", "knn", "--metric", "") == ["sqeuclidean", "euclidean", "inner_product", "cosine", "manhattan"]
+    assert complete("kith", "knn", "--metric", "") == [
+        "sqeuclidean",
+        "euclidean",
+        "inner_product",
+        "cosine",
+        "manhattan",
+    ]
     assert complete("kith", "knn", "ba") == ["base.npy"]
     assert complete("kith", "knn", "base.npy", "-o", "ba") == ["base.npy"]
     assert complete("kith", "completion", "") == ["bash", "zsh", "fish"]
@@ -197,7 +233,9 @@ def test_bash_completes(folder):
     assert complete("kith", "knn", "--json", "--metr") == ["--metric"]
     for command in COMMANDS:
         if command != "bench":
-            assert {name for name in options_of(command) if name.startswith("--")} == set(complete("kith", command, "--"))
+            assert {name for name in options_of(command) if name.startswith("--")} == set(
+                complete("kith", command, "--")
+            )
 
 
 def test_installed_files_are_the_printed_ones():

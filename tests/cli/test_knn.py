@@ -185,7 +185,9 @@ def test_hdf5_members(kith, data):
         file["other"], file["more"] = base[100:200], queries[:5]
     answer = kith("knn", "all.hdf5", "all.hdf5", "-k", 3, "--json").json
     oracle.check(answer["indices"], answer["distances"], base, queries)
-    answer = kith("knn", "all.hdf5", "all.hdf5", "-k", 3, "--json", "--base-member", "other", "--query-member", "more").json
+    answer = kith(
+        "knn", "all.hdf5", "all.hdf5", "-k", 3, "--json", "--base-member", "other", "--query-member", "more"
+    ).json
     oracle.check(answer["indices"], answer["distances"], base[100:200], queries[:5])
 
 
@@ -251,7 +253,9 @@ def test_a_gpu_gives_the_same_files(kith, data):
         kith("knn", "base.npy", "queries.npy", "-o", "gpu", "--device", "cuda", *more)
         for part in ["indices", "distances"]:
             assert open(f"cpu.{part}.npy", "rb").read() == open(f"gpu.{part}.npy", "rb").read()
-    refused = kith("knn", "base.npy", "queries.npy", "--device", "cuda", "--filter", "fp16", "--metric", "manhattan", code=1)
+    refused = kith(
+        "knn", "base.npy", "queries.npy", "--device", "cuda", "--filter", "fp16", "--metric", "manhattan", code=1
+    )
     assert "fp16" in refused.err
 
 

@@ -109,7 +109,9 @@ NEVER = {"radius all"}
 def test_the_peak_stays_below_the_limit(data, start, work, limit):
     code, peak, err = peak_of(data, *WORK[work], "--memory-limit", limit)
     assert code in (0, 3), err
-    assert peak <= start + LIMITS[limit] + 64 * MIB, f"{(peak - start) / MIB:.0f} MiB over the start, exit status {code}"
+    assert peak <= start + LIMITS[limit] + 64 * MIB, (
+        f"{(peak - start) / MIB:.0f} MiB over the start, exit status {code}"
+    )
     if code == 3:
         assert "limit" in err and "bytes" in err or "raise it" in err, err
     if limit == "1GiB":

@@ -36,7 +36,14 @@ def test_the_reason_of_a_folder_that_cannot_be_written(kith, folder):
     os.mkdir("closed")
     os.chmod("closed", 0o555)
     # root may write everywhere but to file systems that are read-only
-    closed = next((path for path in ("closed", "/sys", "/proc/sys", "/proc/bus") if os.path.isdir(path) and not os.access(path, os.W_OK)), None)
+    closed = next(
+        (
+            path
+            for path in ("closed", "/sys", "/proc/sys", "/proc/bus")
+            if os.path.isdir(path) and not os.access(path, os.W_OK)
+        ),
+        None,
+    )
     if closed is None:
         pytest.skip("this user may write everywhere")
     for output in ("b.npy", "b"):
@@ -68,7 +75,9 @@ def test_a_format_that_cannot_be_told_is_not_asked_for_without_an_option(kith, f
         assert "name the format" not in error and "rename it with one of the extensions" in error
 
 
-@pytest.mark.parametrize("queries, wanted", [(POINTS[:2].astype("f4") + 300, "outside"), (POINTS[:2].astype("f4"), "exactly")])
+@pytest.mark.parametrize(
+    "queries, wanted", [(POINTS[:2].astype("f4") + 300, "outside"), (POINTS[:2].astype("f4"), "exactly")]
+)
 def test_a_search_asks_for_no_rounding(kith, folder, queries, wanted):
     np.save("a.npy", np.arange(60, dtype=np.uint8).reshape(20, 3))
     np.save("q.npy", queries)

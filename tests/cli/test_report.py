@@ -19,7 +19,9 @@ HERE = {"KITH_PYTHON": sys.executable}
 
 @pytest.mark.covers("report", "RESULT", "--output", "--images", "--title", "--json", "--quiet")
 def test_a_page_of_two_results(kith, folder):
-    done = kith("report", DATA / "ladder.json", DATA / "bench.json", "-o", "page.html", "--title", "Two results", env=HERE)
+    done = kith(
+        "report", DATA / "ladder.json", DATA / "bench.json", "-o", "page.html", "--title", "Two results", env=HERE
+    )
     assert done.out == "" and done.err == "kith report: wrote page.html\n"
     page = (folder / "page.html").read_text()
     assert "<h1>Two results</h1>" in page and "Queries a second" in page and "The roofline" in page
@@ -80,7 +82,9 @@ def test_standard_streams(kith, folder):
     subprocess.run(["bash", "-c", call], cwd=folder, env={**os.environ, **HERE}, check=True, stderr=subprocess.DEVNULL)
     out = (folder / "out").read_bytes()
     assert out.startswith(b"first\n<!") and out.endswith(b"</html>\nlast\n") and b"Queries a second" in out
-    done = subprocess.run([KITH, "report", "-", "-o", "x.html"], input=result, cwd=folder, env={**os.environ, **HERE}, capture_output=True)
+    done = subprocess.run(
+        [KITH, "report", "-", "-o", "x.html"], input=result, cwd=folder, env={**os.environ, **HERE}, capture_output=True
+    )
     assert done.returncode == 0 and b"Queries a second" in (folder / "x.html").read_bytes()
     assert "only once" in kith("report", "-", "-", "-o", "y.html", env=HERE, code=1).err
     assert "--json" in kith("report", DATA / "bench.json", "-o", "-", "--json", env=HERE, code=1).err
@@ -131,7 +135,9 @@ def test_an_installed_program_finds_its_report(kith, folder):
     """Beside it in share/kith, where `make install` puts it; without either, the package of the Python."""
     (folder / "bin").mkdir()
     shutil.copy(KITH, folder / "bin/kith")
-    shutil.copytree(ROOT / "python/kith/report", folder / "share/kith/report", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "python/kith/report", folder / "share/kith/report", ignore=shutil.ignore_patterns("__pycache__")
+    )
     page = folder / "share/kith/report/_page.py"
     page.write_text(page.read_text().replace("<footer>", "<footer>the installed one "))
     call = [folder / "bin/kith", "report", DATA / "bench.json", "-o", folder / "x.html"]
@@ -140,15 +146,24 @@ def test_an_installed_program_finds_its_report(kith, folder):
     assert "the installed one" in (folder / "x.html").read_text()
     assert not list(folder.rglob("__pycache__"))
     shutil.rmtree(folder / "share")
-    done = subprocess.run(call, env={**environment, **HERE, "PYTHONPATH": str(folder)}, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        call, env={**environment, **HERE, "PYTHONPATH": str(folder)}, cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode in (0, 2) and (done.returncode == 0 or "kith.report" in done.stderr)
 
 
 def test_stopped_while_drawing(folder):
     """SIGTERM to the program alone ends the Python too, and leaves no file."""
-    slow = program(folder, "slow", f'[ "$1" = -c ] && exit 0; echo $$ > pid; exec {sys.executable} -c "import time; time.sleep(60)"')
+    slow = program(
+        folder,
+        "slow",
+        f'[ "$1" = -c ] && exit 0; echo $$ > pid; exec {sys.executable} -c "import time; time.sleep(60)"',
+    )
     process = subprocess.Popen(
-        [KITH, "report", DATA / "bench.json", "-o", "x.html", "--python", slow], cwd=folder, stderr=subprocess.PIPE, text=True
+        [KITH, "report", DATA / "bench.json", "-o", "x.html", "--python", slow],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 30
     while not ((folder / "pid").exists() and (folder / "pid").read_text().strip()) and time.monotonic() < deadline:

@@ -109,7 +109,10 @@ def test_a_reader_that_leaves(large):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=30) in (-signal.SIGPIPE, 141)
-    done = subprocess.run(["bash", "-c", f"{KITH} convert large.npy - --format xyz | head -n 1; echo ${{PIPESTATUS[0]}}"], capture_output=True)
+    done = subprocess.run(
+        ["bash", "-c", f"{KITH} convert large.npy - --format xyz | head -n 1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+    )
     assert done.stdout.splitlines()[-1] == b"141" and done.stderr == b""
     assert files_of(large) == ["large.npy"]
 
@@ -187,7 +190,21 @@ def test_a_cut_within_the_last_page(folder):
     np.save("base.npy", rows)
     size = os.path.getsize("base.npy")
     assert size % 4096 > 100
-    process = start("knn", "base.npy", "base.npy", "--max-queries", "200", "-k", "5", "--filter", "none", "--threads", "1", "-o", "r")
+    process = start(
+        "knn",
+        "base.npy",
+        "base.npy",
+        "--max-queries",
+        "200",
+        "-k",
+        "5",
+        "--filter",
+        "none",
+        "--threads",
+        "1",
+        "-o",
+        "r",
+    )
     wait_for(lambda: "base.npy" in open(f"/proc/{process.pid}/maps").read())
     os.truncate("base.npy", size - 64)
     _, err = process.communicate(timeout=60)

@@ -41,7 +41,9 @@ def run(*arguments, code=0, stdin=b"", timeout=60, **more):
 def shell(line, code=0):
     """A line of bash with kith on its path."""
     environment = {**os.environ, "PATH": f"{KITH.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60
+    )
     assert done.returncode == code, f"status {done.returncode}, not {code}: {done.stderr.decode()}"
     return done.stdout, done.stderr.decode()
 
@@ -166,7 +168,9 @@ STREAMED = [
 
 @pytest.mark.covers("normals", "--format")
 @pytest.mark.covers("outliers", "--format")
-@pytest.mark.parametrize("arguments, extension", STREAMED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "arguments, extension", STREAMED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_streams_get_what_files_get(folder, data, arguments, extension):
     def with_output(path):
         return [path if word == "OUT" else word for word in arguments]
@@ -186,7 +190,11 @@ def test_streams_get_what_files_get(folder, data, arguments, extension):
     reader.join(timeout=30)
     assert got == [whole]
     os.unlink("pipe")
-    shell("kith " + " ".join(with_output(">(cat > copied)")) + "; for i in $(seq 100); do [ -s copied ] && break; sleep 0.05; done; sleep 0.2")
+    shell(
+        "kith "
+        + " ".join(with_output(">(cat > copied)"))
+        + "; for i in $(seq 100); do [ -s copied ] && break; sleep 0.05; done; sleep 0.2"
+    )
     assert (folder / "copied").read_bytes() == whole
     os.unlink("copied")
     run(*with_output("/dev/null"))
@@ -195,7 +203,9 @@ def test_streams_get_what_files_get(folder, data, arguments, extension):
     shell("echo before > f; kith " + " ".join(with_output("-")) + " >> f; echo after >> f")
     assert (folder / "f").read_bytes() == b"before\n" + whole + b"after\n"
     for output in ["-", "/dev/stdout", "/dev/fd/1"]:
-        shell("{ echo one; kith " + " ".join(with_output(output)) + "; kith " + " ".join(with_output(output)) + "; } > f")
+        shell(
+            "{ echo one; kith " + " ".join(with_output(output)) + "; kith " + " ".join(with_output(output)) + "; } > f"
+        )
         assert (folder / "f").read_bytes() == b"one\n" + whole + whole
     shell("{ echo one >&7; kith " + " ".join(with_output("/dev/fd/7")) + "; echo two >&7; } 7> f")
     assert (folder / "f").read_bytes() == b"one\n" + whole + b"two\n"
@@ -207,7 +217,9 @@ def test_hdf5_goes_to_streams(folder, data):
     (folder / "got.h5").write_bytes(run("convert", "base.npy", "-", "--format", "hdf5")[0])
     run("convert", "got.h5", "back.npy")
     np.testing.assert_array_equal(np.load("back.npy"), data)
-    (folder / "answer.h5").write_bytes(run("knn", "base.npy", "queries.npy", "-k", "3", "-o", "-", "--format", "hdf5")[0])
+    (folder / "answer.h5").write_bytes(
+        run("knn", "base.npy", "queries.npy", "-k", "3", "-o", "-", "--format", "hdf5")[0]
+    )
     assert "exact queries     9 (100 %)" in run("evaluate", "answer.h5", "r")[0].decode()
 
 
@@ -224,7 +236,9 @@ def test_json_does_not_mix_with_data(folder, data):
 
 
 def test_measurements_to_standard_output(folder, data):
-    out, _ = run("bench", "base.npy", "-", "-k", "1", "--repeats", "1", "-o", "-", stdin=(folder / "queries.npy").read_bytes())
+    out, _ = run(
+        "bench", "base.npy", "-", "-k", "1", "--repeats", "1", "-o", "-", stdin=(folder / "queries.npy").read_bytes()
+    )
     assert json.loads(out)["runs"]
     out, _ = run("ladder", "--case", "3,4,50", "--rungs", "1", "--repeat", "1", "--device", "cpu", "-o", "-")
     assert json.loads(out)["cases"]
@@ -291,7 +305,9 @@ def test_pipes_are_read_like_files(folder, data, arguments):
     assert outcome(run(*with_input("/dev/stdin"), stdin=content)[0]) == expected
     out, _ = shell("kith " + " ".join(with_input(f"<(cat {name})")))
     found = outcome(out)
-    assert found[1] == expected[1] and [line for line in expected[0] if '"file"' not in line] == [line for line in found[0] if '"file"' not in line]
+    assert found[1] == expected[1] and [line for line in expected[0] if '"file"' not in line] == [
+        line for line in found[0] if '"file"' not in line
+    ]
     os.mkfifo("pipe")
     writer = threading.Thread(target=lambda: open("pipe", "wb").write(content))
     writer.start()
@@ -325,7 +341,11 @@ def test_pipes_are_read_like_files(folder, data, arguments):
     ids=" ".join,
 )
 def test_input_format_where_nothing_tells(folder, data, arguments):
-    content = (folder / "queries.fvecs").read_bytes() if "base.npy" in arguments or "base.kith" in arguments else (folder / "base.fvecs").read_bytes()
+    content = (
+        (folder / "queries.fvecs").read_bytes()
+        if "base.npy" in arguments or "base.kith" in arguments
+        else (folder / "base.fvecs").read_bytes()
+    )
     before = files_of(folder)
     _, err = run(*arguments, stdin=content, code=2)
     assert "--input-format" in err and "standard input" in err and files_of(folder) == before
@@ -339,7 +359,9 @@ def test_input_format_of_results(folder, data):
     out, _ = run("evaluate", "-", "r", "--input-format", "ivecs", stdin=(folder / "r.ivecs").read_bytes())
     assert "exact queries     9 (100 %)" in out.decode()
     run("evaluate", "-", "r", stdin=(folder / "r.ivecs").read_bytes(), code=2)
-    out, _ = run("convert", "-", "-", "--input-format", "ivecs", "--format", "table", stdin=(folder / "r.ivecs").read_bytes())
+    out, _ = run(
+        "convert", "-", "-", "--input-format", "ivecs", "--format", "table", stdin=(folder / "r.ivecs").read_bytes()
+    )
     assert b"queries 9, k 3" in out
 
 
@@ -349,7 +371,10 @@ def test_input_format_of_files_whose_names_tell(folder, data):
     run("info", "wrong.npy", code=2)
     assert b"fvecs" in run("info", "wrong.npy", "--input-format", "fvecs")[0]
     (folder / "also.npy").write_bytes((folder / "queries.fvecs").read_bytes())
-    assert run("knn", "wrong.npy", "also.npy", "-k", "2", "--input-format", "fvecs")[0] == run("knn", "base.npy", "queries.npy", "-k", "2")[0]
+    assert (
+        run("knn", "wrong.npy", "also.npy", "-k", "2", "--input-format", "fvecs")[0]
+        == run("knn", "base.npy", "queries.npy", "-k", "2")[0]
+    )
 
 
 @pytest.mark.parametrize("command", ["knn", "radius", "evaluate", "search", "info", "bench"])
@@ -363,11 +388,15 @@ def test_standard_input_is_read_once(folder, data, command):
 
 
 def test_both_ends_are_pipes(folder, data):
-    out, _ = shell("cat base.npy | kith convert - - --format fvecs | kith convert - - --input-format fvecs --format npy | kith info - --json")
+    out, _ = shell(
+        "cat base.npy | kith convert - - --format fvecs | kith convert - - --input-format fvecs --format npy | kith info - --json"
+    )
     assert json.loads(out)["files"][0]["rows"] == 300
     out, _ = shell("kith knn <(cat base.npy) <(cat queries.fvecs) --input-format fvecs -k 1 2>&1", code=2)
     assert b"/dev/fd/" in out  # the npy is not fvecs: the format is for both
-    out, _ = shell("kith knn <(cat base.npy) <(cat queries.npy) -k 2 -o - --format ibin | kith evaluate - r -k 2 --input-format ibin")
+    out, _ = shell(
+        "kith knn <(cat base.npy) <(cat queries.npy) -k 2 -o - --format ibin | kith evaluate - r -k 2 --input-format ibin"
+    )
     assert b"exact queries     9 (100 %)" in out
 
 

@@ -58,7 +58,9 @@ def read_pcd(path):
     with open(path, "rb") as file:
         head, data = file.read().split(b"DATA binary\n", 1)
     lines = {line.split()[0]: line.split()[1:] for line in head.decode().splitlines() if not line.startswith("#")}
-    table = np.frombuffer(data, dtype=[(name, f"<f{size}") for name, size in zip(lines["FIELDS"], lines["SIZE"], strict=True)])
+    table = np.frombuffer(
+        data, dtype=[(name, f"<f{size}") for name, size in zip(lines["FIELDS"], lines["SIZE"], strict=True)]
+    )
     assert len(table) == int(lines["POINTS"][0]) and set(lines["TYPE"]) == {"F"}
     return table
 
@@ -146,7 +148,9 @@ def test_options_of_one_index_decide(kith, cloud):
 def test_knn_within_a_radius(kith, cloud, index, metric):
     points, queries = cloud
     radius = 1.5
-    kith("knn", "points.npy", "queries.npy", "-k", 9, "--radius", radius, "--metric", metric, "--index", index, "-o", "r")
+    kith(
+        "knn", "points.npy", "queries.npy", "-k", 9, "--radius", radius, "--metric", metric, "--index", index, "-o", "r"
+    )
     indices, distances = pair("r")
     order, want = oracle.knn(points, queries, 9, metric)
     assert (want <= radius).any() and (want > radius).any()
@@ -181,7 +185,9 @@ def test_the_tree_is_the_one_asked_for(kith, cloud, command):
 @pytest.mark.parametrize("index", TREES)
 def test_trees_on_disk(kith, cloud, index):
     points, queries = cloud
-    built = kith("build", "points.npy", "-o", "t.kith", "--index", index, "--leaf-size", 5, "--metric", "euclidean", "--json").json
+    built = kith(
+        "build", "points.npy", "-o", "t.kith", "--index", index, "--leaf-size", 5, "--metric", "euclidean", "--json"
+    ).json
     assert built["index"] == index and built["leaf_size"] == 5 and "reason" not in built
     details = kith("info", "t.kith", "--json").json["files"][0]["details"]
     assert details["index"] == index and details["leaf size"] == "5" and details["points"] == "500"
@@ -198,7 +204,21 @@ def test_trees_on_disk(kith, cloud, index):
     assert kith("search", "t.kith", "queries.npy", "--json").json["metric"] == "euclidean"
     # The leaf size is not in an answer, but a search without it is refused where it makes no sense.
     for size in [1, 4096]:
-        kith("knn", "points.npy", "queries.npy", "-k", 6, "--metric", "euclidean", "--index", index, "--leaf-size", size, "-o", "s")
+        kith(
+            "knn",
+            "points.npy",
+            "queries.npy",
+            "-k",
+            6,
+            "--metric",
+            "euclidean",
+            "--index",
+            index,
+            "--leaf-size",
+            size,
+            "-o",
+            "s",
+        )
         assert open("s.distances.npy", "rb").read() == open("r.distances.npy", "rb").read()
     for size in [0, -1, 4097]:
         error = kith("knn", "points.npy", "queries.npy", "--index", index, "--leaf-size", size, code=1).err
@@ -213,8 +233,13 @@ def test_build_auto(kith, folder):
     assert built.json["index"] == "kd_tree"
     assert f"--index auto takes kd_tree: {built.json['reason']}" in built.err
     assert kith("build", "high.npy", "-o", "t.kith", "--index", "auto", "--json").json["index"] == "brute_force"
-    assert kith("build", "points.npy", "-o", "t.kith", "--index", "auto", "--filter", "fp32", "--json").json["index"] == "brute_force"
-    assert kith("build", "high.npy", "-o", "t.kith", "--index", "auto", "--leaf-size", 9, "--json").json["leaf_size"] == 9
+    assert (
+        kith("build", "points.npy", "-o", "t.kith", "--index", "auto", "--filter", "fp32", "--json").json["index"]
+        == "brute_force"
+    )
+    assert (
+        kith("build", "high.npy", "-o", "t.kith", "--index", "auto", "--leaf-size", 9, "--json").json["leaf_size"] == 9
+    )
     assert "index" in kith("build", "points.npy", "-o", "t.kith", "--json").json  # brute_force unless asked
     assert kith("info", "t.kith", "--json").json["files"][0]["details"]["index"] == "brute_force"
 
@@ -361,7 +386,9 @@ def test_radius_count(kith, cloud):
     assert np.load("m.npy").tolist() == want.tolist()
     told = kith("radius", "points.npy", "queries.npy", "-r", 1.5, "--count", "--json").json
     assert told["counts"] == want.tolist() and told["neighbors"] == want.sum()
-    assert kith("radius", "points.npy", "queries.npy", "-r", 1.5, "--count", "--json", "-o", "n").json["files"] == ["n.counts.npy"]
+    assert kith("radius", "points.npy", "queries.npy", "-r", 1.5, "--count", "--json", "-o", "n").json["files"] == [
+        "n.counts.npy"
+    ]
     shown = kith("radius", "points.npy", "queries.npy", "-r", 1.5, "--count").out.splitlines()
     assert [int(line.split()[1]) for line in shown[1:11]] == want[:10].tolist() and "30 more queries" in shown[11]
 
@@ -387,7 +414,12 @@ def test_radius_members(kith, cloud):
         file["train"], file["test"], file["part"], file["few"] = points, queries, points[:99], queries[:5]
     kith("radius", "all.h5", "all.h5", "-r", 2, "-o", "r")
     check_radius(three("r"), points, queries, 2)
-    assert kith("radius", "all.h5", "all.h5", "-r", 2, "--base-member", "part", "--query-member", "few", "-o", "r", "-q").err == ""
+    assert (
+        kith(
+            "radius", "all.h5", "all.h5", "-r", 2, "--base-member", "part", "--query-member", "few", "-o", "r", "-q"
+        ).err
+        == ""
+    )
     check_radius(three("r"), points[:99], queries[:5], 2)
 
 
@@ -481,7 +513,9 @@ def test_normals_in_point_clouds(kith, folder, kind, extension):
     kith("normals", "points.ply", "-k", 10, "-o", "n.npy", "-q")
     want = np.load("n.npy").astype(np.float32)
     np.testing.assert_array_equal(np.column_stack([table[name] for name in [*names, "curvature"]]), want)
-    assert np.isnan(want[7]).all() and np.isnan(want).any(axis=1).sum() == 1 and "1 point without a normal" in outcome.err
+    assert (
+        np.isnan(want[7]).all() and np.isnan(want).any(axis=1).sum() == 1 and "1 point without a normal" in outcome.err
+    )
     back = kith("info", f"n.{extension}", "--json").json["files"][0]
     assert back["rows"] == 200 and "curvature" in str(back["details"])
 
@@ -511,7 +545,12 @@ def test_normals_json_and_members(kith, rough):
     with h5py.File("all.h5", "w") as file:
         file["train"], file["part"] = rough, rough[:60]
     told = kith("normals", "all.h5", "-o", "n.npy", "--json").json
-    assert told.pop("index")["name"] == "kd_tree" and told == {"file": "n.npy", "rows": 300, "dim": 3, "without_normal": 0}
+    assert told.pop("index")["name"] == "kd_tree" and told == {
+        "file": "n.npy",
+        "rows": 300,
+        "dim": 3,
+        "without_normal": 0,
+    }
     assert kith("normals", "all.h5", "-o", "n.npy", "--member", "part", "-q").err == ""
     close(np.load("n.npy"), true_normals(rough[:60], 20))
 
@@ -543,7 +582,15 @@ def noisy(folder):
 @pytest.mark.covers("outliers", "POINTS", "--neighbors", "--ratio", "--radius", "--metric", "--index", "--output")
 @pytest.mark.parametrize(
     "options",
-    [{}, {"k": 5}, {"ratio": 1}, {"metric": "manhattan", "k": 8}, {"k": 30, "radius": 1.5}, {"radius": 1.0}, {"index": "octree"}],
+    [
+        {},
+        {"k": 5},
+        {"ratio": 1},
+        {"metric": "manhattan", "k": 8},
+        {"k": 30, "radius": 1.5},
+        {"radius": 1.0},
+        {"index": "octree"},
+    ],
     ids=str,
 )
 def test_outliers(kith, noisy, options):
@@ -555,7 +602,9 @@ def test_outliers(kith, noisy, options):
     assert 0 < flags.sum() < 100
     told = kith("outliers", "points.npy", *arguments, "-o", "clean.npy", "--json").json
     assert told["outliers"] == flags.sum() and told["rows"] == 400 and told["file"] == "clean.npy"
-    np.testing.assert_allclose([told["mean"], told["deviation"], told["threshold"]], [mean, deviation, threshold], rtol=1e-5)
+    np.testing.assert_allclose(
+        [told["mean"], told["deviation"], told["threshold"]], [mean, deviation, threshold], rtol=1e-5
+    )
     np.testing.assert_array_equal(np.load("clean.npy"), noisy[~flags])
 
 
@@ -678,7 +727,12 @@ def data(folder):
     return files_of(folder)
 
 
-TREE_COMMANDS = [["all-knn", "points.npy"], ["radius", "points.npy", "points.npy", "-r", "1"], ["normals", "points.npy"], ["outliers", "points.npy"]]
+TREE_COMMANDS = [
+    ["all-knn", "points.npy"],
+    ["radius", "points.npy", "points.npy", "-r", "1"],
+    ["normals", "points.npy"],
+    ["outliers", "points.npy"],
+]
 KNN = ["knn", "points.npy", "points.npy"]
 
 CASES = [
@@ -694,7 +748,11 @@ CASES = [
     ([*KNN, "--radius", "1", "--metric", "cosine"], 1, "no tree knows cosine"),
     ([*KNN, "--index", "kd_tree", "--metric", "cosine"], 1, "cosine"),
     (["knn", "high.npy", "high.npy", "--index", "octree"], 1, "dim"),
-    (["build", "points.npy", "-o", "t", "--index", "kd_tree", "--filter", "int8"], 1, "--index kd_tree would ignore it"),
+    (
+        ["build", "points.npy", "-o", "t", "--index", "kd_tree", "--filter", "int8"],
+        1,
+        "--index kd_tree would ignore it",
+    ),
     (["build", "points.npy", "-o", "t", "--leaf-size", "8"], 1, "--leaf-size is for trees"),
     (["build", "points.npy", "-o", "t", "--index", "octree", "--metric", "cosine"], 1, "cosine"),
     (["all-knn", "points.npy", "-k", "0"], 1, "-k 0"),
@@ -709,9 +767,17 @@ CASES = [
     (["radius", "points.npy", "points.npy"], 1, "-r (--radius) is missing"),
     (["radius", "points.npy", "points.npy", "-r", "-1"], 1, "--radius -1"),
     (["radius", "points.npy", "points.npy", "-r", "1", "--max-neighbors", "0"], 1, "--max-neighbors 0"),
-    (["radius", "points.npy", "points.npy", "-r", "1", "--max-neighbors", "3", "--unsorted"], 1, "leave out --unsorted"),
+    (
+        ["radius", "points.npy", "points.npy", "-r", "1", "--max-neighbors", "3", "--unsorted"],
+        1,
+        "leave out --unsorted",
+    ),
     (["radius", "points.npy", "points.npy", "-r", "1", "--count", "--unsorted"], 1, "leave out --unsorted"),
-    (["radius", "points.npy", "points.npy", "-r", "1", "--count", "--max-neighbors", "3"], 1, "leave out --max-neighbors"),
+    (
+        ["radius", "points.npy", "points.npy", "-r", "1", "--count", "--max-neighbors", "3"],
+        1,
+        "leave out --max-neighbors",
+    ),
     (["radius", "points.npy", "points.npy", "-r", "1", "--max-queries", "-3"], 1, "--max-queries -3"),
     (["radius", "points.npy", "high.npy", "-r", "1"], 1, "dimension 3"),
     (["radius", "points.npy", "gone.npy", "-r", "1"], 2, "gone.npy"),
@@ -758,7 +824,9 @@ CASES = [
 @pytest.mark.covers("radius", "--device", "--threads", "--memory-limit")
 @pytest.mark.covers("normals", "--device", "--threads", "--memory-limit")
 @pytest.mark.covers("outliers", "--device", "--threads", "--memory-limit")
-@pytest.mark.parametrize("arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "arguments, code, words", CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_one_clear_line(kith, data, folder, arguments, code, words):
     outcome = kith(*arguments, code=code)
     assert outcome.out == ""
@@ -791,7 +859,10 @@ def test_the_tree_counts_as_memory(kith, folder):
     points = np.random.default_rng(13).random((20_000, 3), dtype=np.float32)
     np.save("points.npy", points)
     calls = [["knn", "points.npy", "points.npy", "--index", "kd_tree", "-k", 1, "--max-queries", 1, "-o", "r"]]
-    calls += [["all-knn", "points.npy", "-k", 1, "-o", "r"], ["radius", "points.npy", "points.npy", "-r", 0.01, "--count", "-o", "r"]]
+    calls += [
+        ["all-knn", "points.npy", "-k", 1, "-o", "r"],
+        ["radius", "points.npy", "points.npy", "-r", 0.01, "--count", "-o", "r"],
+    ]
     calls += [["normals", "points.npy", "-o", "n.npy"], ["outliers", "points.npy", "--mark", "-o", "m.npy"]]
     for call in calls:
         kith(*call, "--memory-limit", "20MB")
@@ -823,7 +894,9 @@ def test_a_bar_on_a_terminal(folder, arguments, stage):
 def test_threads_do_not_change_the_answer(kith, cloud):
     for threads in [1, 2]:
         kith("normals", "points.npy", "-o", f"{threads}.npy", "--threads", threads, "--device", "auto")
-        kith("radius", "points.npy", "points.npy", "-r", 1, "-o", f"r{threads}", "--threads", threads, "--device", "cpu")
+        kith(
+            "radius", "points.npy", "points.npy", "-r", 1, "-o", f"r{threads}", "--threads", threads, "--device", "cpu"
+        )
     for name in ["{}.npy", "r{}.indices.npy", "r{}.distances.npy"]:
         assert open(name.format(1), "rb").read() == open(name.format(2), "rb").read()
 
@@ -839,7 +912,9 @@ def test_a_signal_stops_cleanly(folder, command):
         "normals": ["points.npy", "-k", "2000", "-o", "n.ply"],
         "outliers": ["points.npy", "-k", "2000", "-o", "c.npy"],
     }[command]
-    process = subprocess.Popen([str(KITH), command, *arguments, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [str(KITH), command, *arguments, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
     start = time.monotonic()

@@ -23,7 +23,9 @@ def test_concurrent_searches_of_one_index():
     batches = [random_rows("float32", 40, 16, seed) for seed in range(12)]
     expected = [index.search(Q, 8) for Q in batches]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for answer, want in zip(pool.map(lambda Q: index.search(Q, 8, threads=2), batches * 3), expected * 3, strict=True):
+        for answer, want in zip(
+            pool.map(lambda Q: index.search(Q, 8, threads=2), batches * 3), expected * 3, strict=True
+        ):
             np.testing.assert_array_equal(answer.indices, want.indices)
             np.testing.assert_array_equal(answer.distances, want.distances)
 

@@ -188,9 +188,7 @@ class OnGpu:
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         self.call("cuMemAlloc_v2", ctypes.byref(self.pointer), ctypes.c_size_t(max(1, array.nbytes)))
-        self.call(
-            "cuMemcpyHtoD_v2", self.pointer, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
-        )
+        self.call("cuMemcpyHtoD_v2", self.pointer, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes))
         self.__cuda_array_interface__ = {
             "shape": array.shape, "typestr": array.dtype.str, "data": (self.pointer.value, True), "version": 3,
             "stream": 1,

@@ -56,7 +56,8 @@ CALLS = {
     "write": ("big = rng.random((4_000_000, 3))", "kith.write('t.xyz', big)"),
     "read": ("kith.write('t.xyz', np.tile(X, (10, 1)))", "kith.read('t.xyz')"),
     "write_neighbors": (
-        "I = rng.integers(0, 10**6, (30_000, 1000))", "kith.write_neighbors('t.txt', (I.astype(np.float64), I))"
+        "I = rng.integers(0, 10**6, (30_000, 1000))",
+        "kith.write_neighbors('t.txt', (I.astype(np.float64), I))",
     ),
     "read_neighbors": (
         "I = rng.integers(0, 10**6, (8000, 1000)); kith.write_neighbors('t.txt', (I.astype(np.float64), I))",

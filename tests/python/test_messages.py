@@ -11,7 +11,9 @@ X = np.random.default_rng(1).random((50, 3)).astype(np.float32)
 
 @pytest.mark.parametrize("index", ["foo", "", "bruteforce"])
 def test_unknown_indexes_name_the_choices(index):
-    with pytest.raises(kith.InvalidArgument, match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree or auto"):
+    with pytest.raises(
+        kith.InvalidArgument, match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree or auto"
+    ):
         kith.knn(X, X, 2, index=index)
 
 

@@ -17,9 +17,7 @@ PROJECT = pathlib.Path(__file__).parents[2]
 @pytest.mark.skipif(os.environ.get("KITH_TEST_WHEEL") != "1", reason="takes minutes; set KITH_TEST_WHEEL=1")
 def test_wheel_installs_and_works_in_a_fresh_environment(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, PROJECT], check=True, env=clean
-    )
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, PROJECT], check=True, env=clean)
     (wheel,) = tmp_path.glob("kith-*.whl")
     assert wheel.stat().st_size < 5 * 2**20
     with zipfile.ZipFile(wheel) as archive:

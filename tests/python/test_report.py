@@ -143,7 +143,9 @@ def test_the_numbers_are_the_results(report):
     for case, title in zip(ladder["cases"], list(page.tables)[1:], strict=False):
         rows = {row["rung"].split(".")[0]: row for row in page.named(title)}
         measured = [rung for rung in case["rungs"] if rung["ms"]]
-        assert [rung["title"] + (" on the CPU" if rung["device"] == "cpu" else "") for rung in measured] == [row["rung"].split(". ", 1)[1] for row in rows.values()]
+        assert [rung["title"] + (" on the CPU" if rung["device"] == "cpu" else "") for rung in measured] == [
+            row["rung"].split(". ", 1)[1] for row in rows.values()
+        ]
         for rung in measured:
             row = rows[str(rung["number"])]
             assert row["time"] == _text.duration(rung["ms"] / 1e3)
@@ -157,16 +159,29 @@ def test_the_numbers_are_the_results(report):
     bench = json.loads((DATA / "bench.json").read_text())
     found = page.named("Queries a second on the CPU")
     assert [row["queries/s"] for row in found] == [_text.figure(run["queries_per_second"]) for run in bench["runs"]]
-    assert [row["other 1.2"] for row in found][-3:] == [_text.figure(r["peers"][0]["queries_per_second"]) for r in bench["runs"][-3:]]
+    assert [row["other 1.2"] for row in found][-3:] == [
+        _text.figure(r["peers"][0]["queries_per_second"]) for r in bench["runs"][-3:]
+    ]
     assert {row["Kith is"] for row in found[-3:]} == {"8.00 times faster"}
-    threads = [row for row in page.named("Scaling over threads") if ", k 10" in row["search"] and ", k 100" not in row["search"]]
+    threads = [
+        row
+        for row in page.named("Scaling over threads")
+        if ", k 10" in row["search"] and ", k 100" not in row["search"]
+    ]
     assert [(row["threads"], row["times faster"], row["of ideal"]) for row in threads] == [
         ("1", "1.00 ×", "100 %"), ("2", "1.90 ×", "95 %"), ("4", "3.50 ×", "88 %"),
     ]  # fmt: skip
     gpus = page.named("Scaling over GPUs")
-    assert [(row["GPUs"], row["time"], row["times faster"]) for row in gpus] == [("1", "4.00 ms", "1.00 ×"), ("2", "2.20 ms", "1.82 ×")]
+    assert [(row["GPUs"], row["time"], row["times faster"]) for row in gpus] == [
+        ("1", "4.00 ms", "1.00 ×"),
+        ("2", "2.20 ms", "1.82 ×"),
+    ]
     kept = page.named("What the certified filter keeps")
-    assert [(row["k"], row["kept a query"], row["kept / k"]) for row in kept[:3]] == [("1", "21.5", "21.5"), ("10", "61.2", "6.12"), ("100", "251", "2.51")]
+    assert [(row["k"], row["kept a query"], row["kept / k"]) for row in kept[:3]] == [
+        ("1", "21.5", "21.5"),
+        ("10", "61.2", "6.12"),
+        ("100", "251", "2.51"),
+    ]
     assert kept[3]["kept a query"] == "123" and kept[3]["of all rows"] == "0.00615 %"
 
 
@@ -185,9 +200,14 @@ def test_a_wrong_rung_is_named_and_never_the_fastest(tmp_path, changed):
                 rung.update(wrong=7, checked=False)
 
     page = page_of(tmp_path, changed("ladder", edit))
-    assert "Wrong answers" in page.words and "rung 23 (Kith: brute force), 11 (One thread a query, insertion)" in page.words
+    assert (
+        "Wrong answers" in page.words
+        and "rung 23 (Kith: brute force), 11 (One thread a query, insertion)" in page.words
+    )
     assert page.named("At a glance: Invented GPU")[0]["Kith's fastest"] == "Kith: k-d tree"
-    assert {row["rung"]: row["answer"] for row in page.named("1 query, 16,777,216 points, 16 dimensions, k = 1")}["23. Kith: brute force"] == "7 wrong"
+    assert {row["rung"]: row["answer"] for row in page.named("1 query, 16,777,216 points, 16 dimensions, k = 1")}[
+        "23. Kith: brute force"
+    ] == "7 wrong"
 
 
 def test_the_roof_is_the_floor_of_every_case():
@@ -254,21 +274,41 @@ BAD = [
     ("ladder", lambda v: v.update(cases=[]), r"ladder.json': cases is empty: nothing was measured"),
     ("ladder", lambda v: v.pop("cases"), r"ladder.json' has no field 'cases'"),
     ("ladder", lambda v: v["cases"][1].update(rungs=[]), r"cases\[1\].rungs is empty"),
-    ("ladder", lambda v: v["cases"][0]["rungs"][1].update(ms=NAN), r"cases\[0\].rungs\[1\].ms is nan, not a finite number"),
-    ("ladder", lambda v: v["cases"][0]["rungs"][1].update(ms=-1), r"cases\[0\].rungs\[1\].ms is -1; it must be above 0"),
+    (
+        "ladder",
+        lambda v: v["cases"][0]["rungs"][1].update(ms=NAN),
+        r"cases\[0\].rungs\[1\].ms is nan, not a finite number",
+    ),
+    (
+        "ladder",
+        lambda v: v["cases"][0]["rungs"][1].update(ms=-1),
+        r"cases\[0\].rungs\[1\].ms is -1; it must be above 0",
+    ),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(ms="fast"), r'rungs\[1\].ms is "fast", not a number'),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(ms=True), r"rungs\[1\].ms is true, not a number"),
-    ("ladder", lambda v: v["cases"][0]["rungs"][1].update(ms=None), r"rungs\[1\] has neither a time in 'ms' nor a reason"),
+    (
+        "ladder",
+        lambda v: v["cases"][0]["rungs"][1].update(ms=None),
+        r"rungs\[1\] has neither a time in 'ms' nor a reason",
+    ),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].pop("ms"), r"rungs\[1\] has no field 'ms'"),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(number=1), r"rungs\[1\].number is 1, which an earlier rung"),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(device="tpu"), r"device is 'tpu', not one of cpu, gpu, gpus"),
-    ("ladder", lambda v: v["cases"][0]["rungs"][0].update(published_ms=[3, 2]), r"published_ms must be one time, or the least"),
+    (
+        "ladder",
+        lambda v: v["cases"][0]["rungs"][0].update(published_ms=[3, 2]),
+        r"published_ms must be one time, or the least",
+    ),
     ("ladder", lambda v: v["cases"][0]["rungs"][0].update(id="other"), r"call rung 1 both 'other' and 'serial'"),
     ("ladder", lambda v: v["cases"][0].update(queries=0), r"cases\[0\].queries is 0; it must be 1 or more"),
     ("ladder", lambda v: v["cases"][0].update(k=1.5), r"cases\[0\].k is 1.5, not a whole number"),
     ("ladder", lambda v: v["machine"].update(gpu=[1]), r"machine.gpu is a list, not an object"),
     ("ladder", lambda v: v["machine"]["gpu"].update(bandwidth_gbs=1e400), r"bandwidth_gbs is inf, not a finite number"),
-    ("ladder", lambda v: v.update(schema="kith-ladder/2"), r"schema is 'kith-ladder/2'; this report reads kith-ladder/1"),
+    (
+        "ladder",
+        lambda v: v.update(schema="kith-ladder/2"),
+        r"schema is 'kith-ladder/2'; this report reads kith-ladder/1",
+    ),
     ("ladder", lambda v: v.update(schema="other/1"), r"schema is 'other', not one of kith-ladder"),
     ("ladder", lambda v: v.update(schema=7), r"schema is 7, not a text"),
     ("ladder", lambda v: v.pop("schema"), r"has no field 'format' or 'schema'"),
@@ -278,11 +318,19 @@ BAD = [
     ("bench", lambda v: v.update(runs={}), r"runs is an object, not a list"),
     ("bench", lambda v: v["runs"][2].pop("statistics"), r"runs\[2\] has no field 'statistics'"),
     ("bench", lambda v: v["runs"][2].update(queries_per_second=NAN), r"runs\[2\].queries_per_second is nan"),
-    ("bench", lambda v: v["runs"][8]["peers"][0].update(ratio=0), r"runs\[8\].peers\[0\].ratio is 0; it must be above 0"),
+    (
+        "bench",
+        lambda v: v["runs"][8]["peers"][0].update(ratio=0),
+        r"runs\[8\].peers\[0\].ratio is 0; it must be above 0",
+    ),
     ("bench", lambda v: v.update(data=None), r"data is null, not an object"),
     ("gpu-search", lambda v: v.update(sections=[]), r"sections is empty"),
     ("gpu-search", lambda v: v["sections"][1].update(mode="odd"), r"sections\[1\].mode is 'odd', not one of resident"),
-    ("gpu-search", lambda v: v["sections"][0]["cases"][1].update(median_ms=0), r"sections\[0\].cases\[1\].median_ms is 0"),
+    (
+        "gpu-search",
+        lambda v: v["sections"][0]["cases"][1].update(median_ms=0),
+        r"sections\[0\].cases\[1\].median_ms is 0",
+    ),
 ]
 
 
@@ -292,7 +340,9 @@ def test_bad_fields_are_named(tmp_path, changed, name, edit, message):
     out.write_text("the page before")
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(InputError, match=message) as caught:
-        make_report([DATA / "bench.json" if name != "bench" else DATA / "ladder.json", path], out, images=tmp_path / "images")
+        make_report(
+            [DATA / "bench.json" if name != "bench" else DATA / "ladder.json", path], out, images=tmp_path / "images"
+        )
     assert f"{path}" in str(caught.value)
     assert out.read_text() == "the page before" and sorted(os.listdir(tmp_path)) == before
 
@@ -402,7 +452,10 @@ def test_the_same_inputs_make_the_same_bytes(tmp_path):
     """In processes with other hash seeds, by the package and by its folder alone."""
     package = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     lone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for seed, program, environment in (("1", ["-m", "kith.report"], package), ("2", [PROJECT / "python/kith/report"], lone)):
+    for seed, program, environment in (
+        ("1", ["-m", "kith.report"], package),
+        ("2", [PROJECT / "python/kith/report"], lone),
+    ):
         out = tmp_path / seed
         out.mkdir()
         done = run(
@@ -423,7 +476,9 @@ def test_pictures_stand_alone(report):
     for name in made.charts:
         text = (folder / "images" / f"{name}.svg").read_text()
         root = ElementTree.fromstring(text)
-        assert root.find("{http://www.w3.org/2000/svg}title").text and root.find("{http://www.w3.org/2000/svg}desc").text
+        assert (
+            root.find("{http://www.w3.org/2000/svg}title").text and root.find("{http://www.w3.org/2000/svg}desc").text
+        )
         assert "prefers-color-scheme: dark" in text and "font-family: system-ui" in text
         assert not set(re.findall(r"#fe[0-9a-f]{2}d7", text)), "a stand-in colour was left"
         assert set(re.findall(r"var\(--kith-(\w+)\)", text)) <= set(_draw.COLOURS)
@@ -435,7 +490,10 @@ def test_fonts_of_older_drawings_keep_their_size():
     for old, new in (
         ("font: 11.5px 'DejaVu Sans', sans-serif; text-anchor: middle", "font-size: 11.5px; text-anchor: middle"),
         ("font: bold 12px 'DejaVu Sans'", "font-size: 12px; font-weight: bold"),
-        ("font-size: 12px; font-family: 'DejaVu Sans', sans-serif; text-anchor: end", "font-size: 12px; text-anchor: end"),
+        (
+            "font-size: 12px; font-family: 'DejaVu Sans', sans-serif; text-anchor: end",
+            "font-size: 12px; text-anchor: end",
+        ),
     ):
         assert _draw._plain_fonts(old) == new
 
@@ -461,7 +519,14 @@ def test_figures_and_durations():
     assert [_text.figure(v) for v in (0, 0.000123, 0.0123, 0.9996, 1, 12.34, 99.96, 123.4, 999.6, 1234.5)] == [
         "0", "0.000123", "0.0123", "1.00", "1.00", "12.3", "100", "123", "1,000", "1,234",
     ]  # fmt: skip
-    assert [_text.duration(v) for v in (2e-9, 0.9996e-6, 1.5e-6, 0.02, 0.99951, 61)] == ["2.00 ns", "1.00 µs", "1.50 µs", "20.0 ms", "1.00 s", "61.0 s"]
+    assert [_text.duration(v) for v in (2e-9, 0.9996e-6, 1.5e-6, 0.02, 0.99951, 61)] == [
+        "2.00 ns",
+        "1.00 µs",
+        "1.50 µs",
+        "20.0 ms",
+        "1.00 s",
+        "61.0 s",
+    ]
     assert [_text.short(v) for v in (1, 999.9, 16777216, 4.917e12)] == ["1.00", "1.00k", "16.8M", "4.92T"]
     assert _text.percent(0.004) == "0.4 %" and _text.percent(1.25) == "125 %"
 
@@ -472,7 +537,9 @@ def test_without_matplotlib():
         f"sys.exit(main([{str(ALL[0])!r}, '-o', 'x.html']))"
     )
     done = run(["-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert done.returncode == 2 and "no matplotlib" in done.stderr and "pip install" in done.stderr and done.stdout == ""
+    assert (
+        done.returncode == 2 and "no matplotlib" in done.stderr and "pip install" in done.stderr and done.stdout == ""
+    )
 
 
 def test_the_module_is_a_command(tmp_path):
@@ -489,7 +556,11 @@ def test_the_module_is_a_command(tmp_path):
         assert len(done.stderr.splitlines()) == 1
     done = run([*call, "x.json", "-o", "y.html", "--json"], env=environment, cwd=tmp_path)
     assert done.returncode == 2
-    assert json.loads(done.stdout)["error"] == {"kind": "io", "message": "cannot read 'x.json': No such file or directory", "exit_code": 2}
+    assert json.loads(done.stdout)["error"] == {
+        "kind": "io",
+        "message": "cannot read 'x.json': No such file or directory",
+        "exit_code": 2,
+    }
     done = run([*call, DATA / "bench.json", "-o", "y.html", "--json", "--title", "Mine"], env=environment, cwd=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["output"] == "y.html" and "surplus" in answer["charts"] and answer["images"] == []
@@ -514,7 +585,9 @@ def test_what_it_makes_is_documented():
         assert getattr(kith.report, name).__doc__, name
 
 
-BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 
 # Frames as wide as windows: a browser without a screen has a least width of its own.
 LOOK = """
@@ -546,7 +619,9 @@ onload = () => {
 def test_nothing_overflows_in_a_browser(report, tmp_path):
     made, page, _ = report
     source = html.escape(page.text, quote=True)
-    frames = "".join(f'<iframe style="width:{w}px;height:900px;border:0" srcdoc="{source}"></iframe>' for w in (1280, 400, 320))
+    frames = "".join(
+        f'<iframe style="width:{w}px;height:900px;border:0" srcdoc="{source}"></iframe>' for w in (1280, 400, 320)
+    )
     wrapper = tmp_path / "look.html"
     wrapper.write_text(f"<!doctype html><meta charset=utf-8><body>{frames}<script>{LOOK}</script>")
     done = subprocess.run(

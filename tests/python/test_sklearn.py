@@ -89,7 +89,9 @@ def test_pipeline_with_a_precomputed_classifier():
         KNeighborsTransformer(n_neighbors=10), KNeighborsClassifier(n_neighbors=5, metric="precomputed")
     )
     alone = KNeighborsClassifier(n_neighbors=5, algorithm="brute")
-    np.testing.assert_array_equal(pipeline.fit(X[::2], y[::2]).predict(X[1::2]), alone.fit(X[::2], y[::2]).predict(X[1::2]))
+    np.testing.assert_array_equal(
+        pipeline.fit(X[::2], y[::2]).predict(X[1::2]), alone.fit(X[::2], y[::2]).predict(X[1::2])
+    )
     search = GridSearchCV(pipeline, {"kneighborsclassifier__n_neighbors": [1, 3, 5]}, cv=3)
     assert search.fit(X, y).best_score_ > 0.9
 
@@ -168,7 +170,9 @@ def test_filter_and_n_jobs_reach_the_search(blobs, monkeypatch):
     seen = []
     search = kith.BruteForce.search
     monkeypatch.setattr(
-        kith.BruteForce, "search", lambda self, Q, k, threads: seen.append(threads) or search(self, Q, k, threads=threads)
+        kith.BruteForce,
+        "search",
+        lambda self, Q, k, threads: seen.append(threads) or search(self, Q, k, threads=threads),
     )
     for n_jobs in (None, -1, 3):
         NearestNeighbors(n_jobs=n_jobs, algorithm="brute").fit(X).kneighbors(X)

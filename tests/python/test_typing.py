@@ -49,10 +49,21 @@ def test_mypy_reads_package_and_sample(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     result = mypy(tmp_path, sample)
     lines = [line for line in result.stdout.splitlines() if line.startswith("sample.py")]
-    assert [line.split(":")[1] for line in lines] == ["5", "6", "7", "8", "10", "11", "12", "13"], result.stdout + result.stderr
+    assert [line.split(":")[1] for line in lines] == ["5", "6", "7", "8", "10", "11", "12", "13"], (
+        result.stdout + result.stderr
+    )
     for line, words in zip(
         lines,
-        ['str"', "signedinteger", '"kith._index.Index"', '"kith._index.BruteForce"', "signedinteger", "ndarray", '"k"', "serach"],
+        [
+            'str"',
+            "signedinteger",
+            '"kith._index.Index"',
+            '"kith._index.BruteForce"',
+            "signedinteger",
+            "ndarray",
+            '"k"',
+            "serach",
+        ],
         strict=True,
     ):
         assert words in line

@@ -1,4 +1,5 @@
 """The checker of the tiers finds what it is for, and passes this tree."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -1,4 +1,5 @@
 """The closing line counts what ran, also when a program died."""
+
 import json
 import subprocess
 import sys

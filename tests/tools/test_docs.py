@@ -1,4 +1,5 @@
 """The pages: links lead somewhere, and quoted code is the code that the tests compile."""
+
 import re
 from pathlib import Path
 

@@ -46,7 +46,9 @@ class Kith:
 
     def build(self, points, index):
         """Makes a k-d tree of a file of points and keeps it as a file."""
-        _, seconds = self.run("build", points, "--index", "kd_tree", "--metric", "euclidean", *self.threads, "-o", index)
+        _, seconds = self.run(
+            "build", points, "--index", "kd_tree", "--metric", "euclidean", *self.threads, "-o", index
+        )
         self.build_seconds += seconds
         print(f"    {seconds:.1f} s")
 

@@ -15,7 +15,9 @@ def _package() -> ModuleType:
     folder = Path(__file__).resolve().parent
     # Python put the folder itself in front of the path: its files are no modules of anybody else.
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
-    spec = importlib.util.spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

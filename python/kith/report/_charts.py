@@ -86,7 +86,9 @@ def _rows(frame: Frame, labels: Sequence[str], legend_lines: int) -> tuple[Any, 
     else:
         axes.set_yticks(range(len(labels)), [cut(label, LABEL) for label in labels])
         axes.tick_params(axis="y", labelcolor=frame.paint["ink"])
-    inside = frame.width - 20 if frame.narrow else frame.width - 30 - 6.6 * max(len(cut(label, LABEL)) for label in labels)
+    inside = (
+        frame.width - 20 if frame.narrow else frame.width - 30 - 6.6 * max(len(cut(label, LABEL)) for label in labels)
+    )
     return figure_, axes, BESIDE_MARK / max(inside, 180.0)
 
 
@@ -99,7 +101,9 @@ def _legend(axes: Any, frame: Frame, handles: Sequence[Any], columns: int, narro
     )  # fmt: skip
 
 
-def _handle(frame: Frame, label: str, role: str, marker: str, *, hollow: bool = False, line: str = "", size: float = 8) -> Any:
+def _handle(
+    frame: Frame, label: str, role: str, marker: str, *, hollow: bool = False, line: str = "", size: float = 8
+) -> Any:
     from matplotlib.lines import Line2D
 
     colour = frame.paint[role]
@@ -244,7 +248,9 @@ def ladder_chart(ladder: Ladder, case: Case) -> Chart:
     if other is not None:
         alt += f"The fastest rung that is not Kith, {other.rung.name}: {duration(seconds_of(other))}. "
     if own is not None:
-        alt += f"Kith's fastest, {own.rung.name}: {duration(seconds_of(own))}" + (f", {faster_words(ratio)}. " if ratio else ". ")
+        alt += f"Kith's fastest, {own.rung.name}: {duration(seconds_of(own))}" + (
+            f", {faster_words(ratio)}. " if ratio else ". "
+        )
     if case.floor is not None:
         alt += f"The hardware's floor: {duration(case.floor)}."
     notes = [f"Rung {t.rung.number}: {t.fallback}." for t in measured if t.fallback]
@@ -257,11 +263,16 @@ def ladder_chart(ladder: Ladder, case: Case) -> Chart:
         notes.append(f"Not run: {numbers}: {reason}.")
     nearest = "the nearest" if case.k == 1 else f"the {case.k} nearest"
     caption = f"Every rung answers the same question: {nearest} of {case.points:,} points for "
-    caption += f"{'one query' if case.queries == 1 else f'each of {case.queries:,} queries'}, in {case.dim} dimensions. "
+    caption += (
+        f"{'one query' if case.queries == 1 else f'each of {case.queries:,} queries'}, in {case.dim} dimensions. "
+    )
     if case.data:
         caption += f"Data: {case.data}. "
     if case.floor is not None:
-        by = {"bandwidth": "it must read every point once", "arithmetic": "it must do every subtraction and multiply-add once"}
+        by = {
+            "bandwidth": "it must read every point once",
+            "arithmetic": "it must do every subtraction and multiply-add once",
+        }
         caption += (
             f"The dashed line is what brute force in float32 takes on this GPU at least: {by.get(case.floor_by, case.floor_by)}. "
             "What looks at fewer pairs (a tree) or fewer bits (an int8 filter) can pass it."
@@ -313,7 +324,11 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def speedup_chart(ladder: Ladder) -> Chart | None:
     """All cases over each other: what every rung is worth, against the fastest of its case."""
-    best = {case.name: min(map(seconds_of, right)) for case in ladder.cases if (right := [t for t in case.measured if t.right])}
+    best = {
+        case.name: min(map(seconds_of, right))
+        for case in ladder.cases
+        if (right := [t for t in case.measured if t.right])
+    }
     cases = [case for case in ladder.cases if case.name in best and len(case.measured) > 1]
     if not cases:
         return None
@@ -342,7 +357,10 @@ def speedup_chart(ladder: Ladder) -> Chart | None:
 
     head = ("rung", *(case.short for case in cases))
     rows = tuple(
-        (f"{r.number}. {r.name}", *(times(factor[c.name, r.number]) if (c.name, r.number) in factor else "" for c in cases))
+        (
+            f"{r.number}. {r.name}",
+            *(times(factor[c.name, r.number]) if (c.name, r.number) in factor else "" for c in cases),
+        )
         for r in rungs
     )
     (name, number), most = max(factor.items(), key=lambda item: item[1])
@@ -403,7 +421,9 @@ def roofline_chart(ladder: Ladder) -> Chart | None:
         for at, (case, found) in enumerate(points):
             role, marker = _draw.SERIES[at % len(_draw.SERIES)], MARKERS[at % len(MARKERS)]
             x = intensity[case.name] * shift[case.name]
-            axes.vlines(x, *_ends([case.operations / seconds_of(t) for t in found]), color=paint["grid"], linewidth=4, zorder=1)
+            axes.vlines(
+                x, *_ends([case.operations / seconds_of(t) for t in found]), color=paint["grid"], linewidth=4, zorder=1
+            )
             for timing in found:
                 axes.plot(x, case.operations / seconds_of(timing), marker, color=paint[role], markeredgewidth=1.5,
                           markersize=10 if timing.rung.engine else 6, zorder=4,
@@ -418,13 +438,24 @@ def roofline_chart(ladder: Ladder) -> Chart | None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(short(value))))
         axes.annotate(f"flat: arithmetic, {short(peak)} instructions/s\nslope: memory, {short(bandwidth)}B/s", (0, 1),
                       xycoords="axes fraction", xytext=(6, -5), textcoords="offset points", va="top", color=paint["floor"])  # fmt: skip
-        handles += [_handle(frame, "filled: Kith", "muted", "o"), _handle(frame, "hollow: the other rungs", "muted", "o", hollow=True)]
+        handles += [
+            _handle(frame, "filled: Kith", "muted", "o"),
+            _handle(frame, "hollow: the other rungs", "muted", "o", hollow=True),
+        ]
         _legend(axes, frame, handles, columns, 1)
         axes.set_xlabel("float32 instructions a byte of brute force")
         axes.set_ylabel("float32 instructions a second")
         return figure_
 
-    head = ("case", "instructions a byte", "the roof there", "fastest other rung", "its rate", "Kith's rate", "of the roof")
+    head = (
+        "case",
+        "instructions a byte",
+        "the roof there",
+        "fastest other rung",
+        "its rate",
+        "Kith's rate",
+        "of the roof",
+    )
     rows = []
     for case, found in points:
         own = min((t for t in found if t.rung.engine and t.right), key=seconds_of, default=None)
@@ -513,7 +544,9 @@ def qps_chart(searches: Sequence[Search], worker: str) -> Chart | None:
     def draw(frame: Frame) -> Any:
         lines = math.ceil(len(look) / (2 if frame.narrow else 4))
         figure_, axes, room = _rows(frame, [label for label, _ in rows_shown], lines)
-        values = [s.queries_per_second for _, s in rows_shown] + [p.queries_per_second for _, s in rows_shown for p in s.peers]
+        values = [s.queries_per_second for _, s in rows_shown] + [
+            p.queries_per_second for _, s in rows_shown for p in s.peers
+        ]
         _log_axis(axes, min(values), max(values), room, short, frame)
         for index, (_, s) in enumerate(rows_shown):
             own = [s.queries_per_second, *(p.queries_per_second for p in s.peers)]
@@ -528,7 +561,15 @@ def qps_chart(searches: Sequence[Search], worker: str) -> Chart | None:
         axes.set_xlabel("queries a second, logarithmic; more is better")
         return figure_
 
-    head = ("search", "rows", "metric", "on", "time", "queries/s", *(part for peer in peers for part in (peer, "Kith is")))
+    head = (
+        "search",
+        "rows",
+        "metric",
+        "on",
+        "time",
+        "queries/s",
+        *(part for peer in peers for part in (peer, "Kith is")),
+    )
     table = []
     for label, s in zip(labels, found, strict=True):
         row = [label, f"{s.rows:,}", s.metric, s.where, duration(s.seconds), figure(s.queries_per_second)]
@@ -542,9 +583,17 @@ def qps_chart(searches: Sequence[Search], worker: str) -> Chart | None:
     worst = min((p.ratio for s in found for p in s.peers if p.ratio is not None), default=None)
     alt = f"{len(found)} searches by their queries a second; the most is {figure(best.queries_per_second)} ({best.shape})."
     if worst is not None:
-        alt += f" Beside {', '.join(peers)} Kith is at least {faster_words(worst)}." if worst > 1 else f" At worst Kith is {faster_words(worst)} than a peer."
+        alt += (
+            f" Beside {', '.join(peers)} Kith is at least {faster_words(worst)}."
+            if worst > 1
+            else f" At worst Kith is {faster_words(worst)} than a peer."
+        )
     where = "on the CPU" if worker == "thread" else "on GPUs"
-    notes = (f"The chart shows the first {MOST_ROWS} of {len(found)} searches; the table has all.",) if len(found) > MOST_ROWS else ()
+    notes = (
+        (f"The chart shows the first {MOST_ROWS} of {len(found)} searches; the table has all.",)
+        if len(found) > MOST_ROWS
+        else ()
+    )
     return Chart(
         f"queries-per-second-{'cpu' if worker == 'thread' else 'gpu'}", f"Queries a second {where}",
         ("Brute force, exact answers. " + ("The peers ran in turns with Kith on the same data, with the same number of threads. " if peers else "")
@@ -556,7 +605,13 @@ def qps_chart(searches: Sequence[Search], worker: str) -> Chart | None:
 def _common(searches: Sequence[Search]) -> str:
     """What all of them share, which the labels leave out."""
     words = []
-    for name, attribute in (("type", "dtype"), ("metric", "metric"), ("filter", "filter"), ("on", "where"), ("data", "data")):
+    for name, attribute in (
+        ("type", "dtype"),
+        ("metric", "metric"),
+        ("filter", "filter"),
+        ("on", "where"),
+        ("data", "data"),
+    ):
         values = {str(getattr(s, attribute)) for s in searches} - {""}
         if len(values) == 1:
             words.append(f"{name} {values.pop()}")
@@ -619,7 +674,9 @@ def surplus_chart(searches: Sequence[Search]) -> Chart | None:
     # The same search with other threads or GPUs keeps the same or nearly so: the first stands for all.
     kept: dict[tuple[object, ...], Search] = {}
     for s in found:
-        kept.setdefault((s.source, s.data, s.rows, s.dim, s.dtype, s.queries, s.k, s.metric, s.filter, s.batch, s.worker, s.mode), s)
+        kept.setdefault(
+            (s.source, s.data, s.rows, s.dim, s.dtype, s.queries, s.k, s.metric, s.filter, s.batch, s.worker, s.mode), s
+        )
     unique = list(kept.values())
     if not unique:
         return None
@@ -641,7 +698,11 @@ def surplus_chart(searches: Sequence[Search]) -> Chart | None:
             value = max(candidates(s), 1)
             axes.hlines(index, s.k, s.rows, color=frame.paint["grid"], linewidth=5, zorder=1)
             axes.hlines(index, s.k, value, color=frame.paint["engine"], linewidth=3, alpha=0.4, zorder=2)
-            for mark, x, role, filled in (("|", s.rows, "rung", True), ("D", s.k, "floor", False), ("o", value, "engine", True)):
+            for mark, x, role, filled in (
+                ("|", s.rows, "rung", True),
+                ("D", s.k, "floor", False),
+                ("o", value, "engine", True),
+            ):
                 axes.plot(x, index, mark, color=frame.paint[role], markersize=11 if mark == "|" else 7, markeredgewidth=1.8,
                           markerfacecolor=frame.paint[role] if filled else frame.paint["surface"], zorder=3)  # fmt: skip
             axes.annotate(figure(candidates(s)), (value, index), xytext=(8, 0), textcoords="offset points", va="center",

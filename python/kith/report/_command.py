@@ -20,7 +20,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser(
-        prog="python -m kith.report", description="Makes one self-contained HTML page from results of kith ladder and kith bench."
+        prog="python -m kith.report",
+        description="Makes one self-contained HTML page from results of kith ladder and kith bench.",
     )
     parser.add_argument("inputs", nargs="+", metavar="RESULT", help="JSON of kith ladder, kith bench or gpu_search")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page, written whole or not at all")
@@ -46,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
         to_stdout = options.output in ("-", "/dev/stdout")
         if to_stdout and as_json:
             raise UsageError("--json prints on standard output, between the page; leave it out, or name a file")
-        report = make_report(inputs, "/dev/stdout" if to_stdout else options.output, images=options.images, title=options.title)
+        report = make_report(
+            inputs, "/dev/stdout" if to_stdout else options.output, images=options.images, title=options.title
+        )
     except ReportError as error:
         if as_json:
             print(json.dumps({"error": {"kind": error.kind, "message": str(error), "exit_code": error.exit_code}}))

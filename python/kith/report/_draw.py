@@ -64,7 +64,13 @@ class Frame:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(
-            rows, columns, figsize=(self.width / 72, height / 72), dpi=72, layout="constrained", squeeze=False, **options
+            rows,
+            columns,
+            figsize=(self.width / 72, height / 72),
+            dpi=72,
+            layout="constrained",
+            squeeze=False,
+            **options,
         )
         figure.patch.set_visible(False)
         for panel in axes.flat:

@@ -102,11 +102,24 @@ def _read_bench(document: Node, results: Results, source: str) -> None:
             )
         results.searches.append(
             Search(
-                source=source, data=name, rows=rows, dim=dim, dtype=dtype, queries=queries, k=run["k"].count(1),
-                metric=run["metric"].text(), filter=statistics["filter"].text(), batch=batch,
-                where=f"{threads} thread{'' if threads == 1 else 's'}", workers=threads, worker="thread", mode="",
-                seconds=run["median_seconds"].positive(), queries_per_second=run["queries_per_second"].positive(),
-                candidates=run["candidates_per_query"].number(), fallbacks=statistics["fallbacks"].count(),
+                source=source,
+                data=name,
+                rows=rows,
+                dim=dim,
+                dtype=dtype,
+                queries=queries,
+                k=run["k"].count(1),
+                metric=run["metric"].text(),
+                filter=statistics["filter"].text(),
+                batch=batch,
+                where=f"{threads} thread{'' if threads == 1 else 's'}",
+                workers=threads,
+                worker="thread",
+                mode="",
+                seconds=run["median_seconds"].positive(),
+                queries_per_second=run["queries_per_second"].positive(),
+                candidates=run["candidates_per_query"].number(),
+                fallbacks=statistics["fallbacks"].count(),
                 peers=tuple(peers),
             )  # fmt: skip
         )
@@ -132,11 +145,24 @@ def _read_gpu_search(document: Node, results: Results, source: str) -> None:
                 words += f", at most {case['memory_limit_mib'].count():,} MiB on the GPU"
             results.searches.append(
                 Search(
-                    source=source, data="", rows=case["rows"].count(1), dim=case["dim"].count(1),
-                    dtype=case["dtype"].text(), queries=queries, k=case["k"].count(1), metric="sqeuclidean",
-                    filter=case["filter"].text(), batch=0, where=f"{gpus} GPU{'' if gpus == 1 else 's'}", workers=gpus, worker="GPU",
-                    mode=words, seconds=seconds, queries_per_second=queries / seconds,
-                    candidates=case["candidates"].count() / queries, fallbacks=case["fallbacks"].count(),
+                    source=source,
+                    data="",
+                    rows=case["rows"].count(1),
+                    dim=case["dim"].count(1),
+                    dtype=case["dtype"].text(),
+                    queries=queries,
+                    k=case["k"].count(1),
+                    metric="sqeuclidean",
+                    filter=case["filter"].text(),
+                    batch=0,
+                    where=f"{gpus} GPU{'' if gpus == 1 else 's'}",
+                    workers=gpus,
+                    worker="GPU",
+                    mode=words,
+                    seconds=seconds,
+                    queries_per_second=queries / seconds,
+                    candidates=case["candidates"].count() / queries,
+                    fallbacks=case["fallbacks"].count(),
                 )  # fmt: skip
             )
     rows = _facts(document, "machine") + [("kith", document["commit"].text()), ("measured", document["date"].text())]
@@ -160,13 +186,17 @@ def _kind(document: Node) -> str:
     """A key of READERS. A ladder says name and version in one field, a benchmark in two."""
     names = [name for name in ("schema", "format") if document.has(name)]
     if not names:
-        raise document.error("has no field 'format' or 'schema': it is not a result of kith ladder, kith bench or gpu_search")
+        raise document.error(
+            "has no field 'format' or 'schema': it is not a result of kith ladder, kith bench or gpu_search"
+        )
     node = document[names[0]]
     kind, slash, version = node.text().partition("/")
     if kind not in READERS:
         raise node.error(f"is '{kind}', not one of {', '.join(READERS)}")
     if kind == "kith-ladder" and version != "1":
-        raise node.error(f"is '{kind}{slash}{version}'; this report reads {kind}/1: make it with the kith that measured")
+        raise node.error(
+            f"is '{kind}{slash}{version}'; this report reads {kind}/1: make it with the kith that measured"
+        )
     return kind
 
 
@@ -179,10 +209,14 @@ def read_results(paths: list[Path]) -> Results:
     for path in paths:
         whole = path.resolve()
         if whole in seen:
-            raise UsageError(f"'{path}' is named twice" if seen[whole] == path else f"'{path}' and '{seen[whole]}' are one file")
+            raise UsageError(
+                f"'{path}' is named twice" if seen[whole] == path else f"'{path}' and '{seen[whole]}' are one file"
+            )
         seen[whole] = path
         document = read_json(path)
         if not isinstance(document.value, dict):
-            raise InputError(f"'{path}' is not a result of kith: it holds {type(document.value).__name__}, not an object")
+            raise InputError(
+                f"'{path}' is not a result of kith: it holds {type(document.value).__name__}, not an object"
+            )
         READERS[_kind(document)](document, results, path.name)
     return results

@@ -120,7 +120,13 @@ def _svg_html(chart: Chart, narrow: bool) -> str:
 
 def _chart_html(chart: Chart, heading: bool) -> str:
     parts = [f'<h3 id="{chart.name}">{escape(chart.title)}</h3>' if heading else ""]
-    parts += [f"<p>{escape(chart.caption)}</p>", "<figure>", _svg_html(chart, False), _svg_html(chart, True), "</figure>"]
+    parts += [
+        f"<p>{escape(chart.caption)}</p>",
+        "<figure>",
+        _svg_html(chart, False),
+        _svg_html(chart, True),
+        "</figure>",
+    ]
     parts += [f"<details open><summary>The numbers</summary>{table_html(chart.table, chart.title)}"]
     parts += [f'<p class="note">{escape(note)}</p>' for note in chart.notes]
     return "\n".join([part for part in parts if part] + ["</details>"])
@@ -135,7 +141,15 @@ def glance_table(ladder: Ladder) -> Table:
         row = [case.short, f"{other.rung.number}. {other.rung.name}" if other else "", duration(seconds_of(other)) if other else "",
                own.rung.name if own else "", duration(seconds_of(own)) if own else "", faster_words(ratio) if ratio else ""]  # fmt: skip
         rows.append(tuple(row + ([duration(case.floor) if case.floor is not None else ""] if floors else [])))
-    head = ("case", "fastest other rung", "time", "Kith's fastest", "its time", "Kith is", *(["the floor"] if floors else []))
+    head = (
+        "case",
+        "fastest other rung",
+        "time",
+        "Kith's fastest",
+        "its time",
+        "Kith is",
+        *(["the floor"] if floors else []),
+    )
     return Table(head, tuple(rows), frozenset({0, 1, 3, 5}))
 
 
@@ -148,7 +162,11 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
         low, high = min(r for r, _ in ratios), max(r for r, _ in ratios)
         words = times(low) if len(ratios) == 1 else f"{times(low)} to {times(high)}"
         tiles.append((words, f"faster than the best other rung, over {plural(len(ratios), 'case')}; below 1 is slower"))
-    gains = [(seconds_of(case.base) / seconds_of(own), case) for case in ladder.cases if case.base and (own := case.fastest(True))]
+    gains = [
+        (seconds_of(case.base) / seconds_of(own), case)
+        for case in ladder.cases
+        if case.base and (own := case.fastest(True))
+    ]
     if gains:
         best, case = max(gains, key=lambda pair: pair[0])
         assert case.base is not None
@@ -160,19 +178,33 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
         tiles.append((words, "measured answers are the engine's, index by index"))
     if tiles:
         unbroken = ((a.replace(" ×", "\u00a0×"), b) for a, b in tiles)
-        parts.append('<ul class="tiles">' + "".join(f"<li><strong>{escape(a)}</strong>{escape(b)}</li>" for a, b in unbroken) + "</ul>")
+        parts.append(
+            '<ul class="tiles">'
+            + "".join(f"<li><strong>{escape(a)}</strong>{escape(b)}</li>" for a, b in unbroken)
+            + "</ul>"
+        )
     parts.append(table_html(glance_table(ladder), f"At a glance: {ladder.hardware}", stacked=True))
     slower = [case for ratio, case in ratios if ratio < 0.995]
     if slower:
-        parts.append(f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>")
+        parts.append(
+            f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>"
+        )
     uneven = {case.short: found for case in ladder.cases if (found := _charts.trees_left_out(case))}
     for whose, reason in dict.fromkeys(uneven.values()):
         names = "; ".join(name for name, found in uneven.items() if found == (whose, reason))
-        parts.append(f"<p>A tree is the fastest, and {escape(whose)} did not run, at {escape(names)}: {escape(reason)}.</p>")
+        parts.append(
+            f"<p>A tree is the fastest, and {escape(whose)} did not run, at {escape(names)}: {escape(reason)}.</p>"
+        )
     if wrong:
         names = ", ".join(dict.fromkeys(f"{t.rung.number} ({t.rung.name})" for t in wrong))
-        parts.append(f"<p><strong>Wrong answers</strong> were given by rung {escape(names)}; such a rung counts nowhere as the fastest.</p>")
-    copies = "; “with copies” is from host memory to host memory: copies, building and search" if ladder.include_copies else ""
+        parts.append(
+            f"<p><strong>Wrong answers</strong> were given by rung {escape(names)}; such a rung counts nowhere as the fastest.</p>"
+        )
+    copies = (
+        "; “with copies” is from host memory to host memory: copies, building and search"
+        if ladder.include_copies
+        else ""
+    )
     parts.append(f'<p class="note">Medians of up to {plural(ladder.repeat, "run")}, data where the rung works on it{copies}.'
                  + (f" Made by <code>{escape(ladder.command)}</code>." if ladder.command else "") + "</p>")  # fmt: skip
     return parts
@@ -215,14 +247,21 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
         '<p class="lead">Kith finds nearest neighbours: of many points or vectors, the k that lie nearest to each query, exactly. '
         "This page shows how fast it does so"
         + (f" on {escape(' and '.join(hardware))}" if hardware else "")
-        + (", step by step from a plain loop to the engine" if results.ladders else "") + ".</p>"
+        + (", step by step from a plain loop to the engine" if results.ladders else "")
+        + ".</p>"
     )
     sources = ", ".join(machine.source for machine in results.machines)
     out.append(f'<p class="quiet">Made from {escape(sources)}; every figure is measured and comes from there.</p>')
     missing = left_out(parts)
-    links = ([("At a glance", "at-a-glance")] if results.ladders else []) + [(p.title, slug(p.title)) for p in parts if p.charts]
+    links = ([("At a glance", "at-a-glance")] if results.ladders else []) + [
+        (p.title, slug(p.title)) for p in parts if p.charts
+    ]
     links += [("Machines", "machines"), *([("Not in this report", "left-out")] if missing else []), ("Words", "words")]
-    out.append('</header>\n<nav aria-label="Sections"><ul>' + "".join(f'<li><a href="#{a}">{escape(t)}</a></li>' for t, a in links) + "</ul></nav>")
+    out.append(
+        '</header>\n<nav aria-label="Sections"><ul>'
+        + "".join(f'<li><a href="#{a}">{escape(t)}</a></li>' for t, a in links)
+        + "</ul></nav>"
+    )
     out.append('<main id="content">')
     if results.ladders:
         out.append('<section aria-labelledby="at-a-glance"><h2 id="at-a-glance">At a glance</h2>')
@@ -245,7 +284,12 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
     out.append('<section aria-labelledby="machines"><h2 id="machines">Machines</h2>')
     for machine in results.machines:
         out.append(f"<h3>{escape(machine.source)}</h3>")
-        out.append(table_html(Table((machine.kind, "what the file says"), machine.rows, frozenset({0, 1})), f"Machine of {machine.source}"))
+        out.append(
+            table_html(
+                Table((machine.kind, "what the file says"), machine.rows, frozenset({0, 1})),
+                f"Machine of {machine.source}",
+            )
+        )
     out.append("</section>")
     if missing:
         out.append('<section aria-labelledby="left-out"><h2 id="left-out">Not in this report</h2><ul>')

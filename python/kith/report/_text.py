@@ -67,7 +67,9 @@ def size(count: float) -> str:
 def clean(text: str) -> str:
     """Without what neither HTML nor a drawing can hold: control characters and halves of surrogate pairs."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(" " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c) not in ("Cc", "Cf", "Cn"))
+    return "".join(
+        " " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c) not in ("Cc", "Cf", "Cn")
+    )
 
 
 def escape(text: object) -> str:
