@@ -36,11 +36,15 @@ rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib"
 cp "$build"/bin/{kith,gpu_search,gpu_trees} "$build"/bin/tests/{conformance,unit_brute_force,unit_point_tree,ladder} "$bundle/bin/"
 programs=("$bundle"/bin/*)
+# Files with Python tests that need a GPU; tools/check_gpu_selection.py reads this list.
+gpu_tests=(tests/cli/test_knn.py tests/cli/test_trees.py tests/python/test_gpu.py)
+mkdir -p "$bundle/tests/cli" "$bundle/tests/python"
+cp tests/cli/{conftest,oracle,program}.py "$bundle/tests/cli/"
+for file in "${gpu_tests[@]}"; do cp "$file" "$bundle/$file"; done
 if [[ -n ${BUNDLE_PYTHON:-} ]]; then
-  mkdir -p "$bundle/python/kith" "$bundle/python/tests"
+  mkdir -p "$bundle/python/kith"
   cp "$build"/python/kith/*.py "$build"/python/kith/*.pyi "$build"/python/kith/*.so python/kith/py.typed \
     "$bundle/python/kith/"
-  cp tests/python/{__init__,test_gpu}.py "$bundle/python/tests/"
   programs+=("$bundle"/python/kith/*.so)
 fi
 strip "${programs[@]}"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The GPU tests of this folder.
-#   ./run-tests.sh                 conformance suite, unit tests, rungs of the ladder, Python tests where the package is here
+#   ./run-tests.sh                 conformance suite, unit tests, rungs of the ladder; with Python tests of bin/kith and,
+#                                  where it is here, of the package
 #   ./run-tests.sh TOOL...         conformance suite, unit tests and rungs, reduced, under compute-sanitizer's tools:
 #                                  memcheck racecheck initcheck synccheck
 # KITH_CONFORMANCE=brief: less of it, for racecheck.
-# CONFORMANCE (default *_cuda_*), UNIT (default *Cuda*) and LADDER (default -*engine*): which tests, as
+# CONFORMANCE (default *_cuda_*), UNIT (default *Cuda*:*_cuda*) and LADDER (default -*engine*): which tests, as
 # --gtest_filter.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -17,17 +18,23 @@ run() {
 
 tests() {
   run "$@" bin/conformance --gtest_brief=1 --gtest_filter="${CONFORMANCE:-*_cuda_*}"
-  run "$@" bin/unit_brute_force --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
-  run "$@" bin/unit_point_tree --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*}"
+  run "$@" bin/unit_brute_force --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
+  run "$@" bin/unit_point_tree --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
   run "$@" bin/ladder --gtest_brief=1 --gtest_filter="${LADDER:--*engine*}"
 }
 
 if (($# == 0)); then
   tests
-  if [[ -d python ]] && ! PYTHONPATH=python python3 -c 'import kith, pytest'; then
-    echo "run-tests.sh: the Python tests are left out: this python3 lacks pytest or NumPy, or is of another version"
-  elif [[ -d python ]]; then
-    run env PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests
+  pytest=(python3 -m pytest -q -rs -p no:cacheprovider -k gpu)
+  if ! python3 -c 'import numpy, pytest'; then
+    echo "run-tests.sh: the tests of bin/kith are left out: this python3 lacks pytest or NumPy"
+  else
+    run env KITH="$PWD/bin/kith" "${pytest[@]}" tests/cli
+    if [[ -d python ]] && ! PYTHONPATH=python python3 -c 'import kith'; then
+      echo "run-tests.sh: the tests of the Python package are left out: it is for another version of Python"
+    elif [[ -d python ]]; then
+      run env PYTHONPATH=python "${pytest[@]}" tests/python
+    fi
   fi
 else
   export KITH_CONFORMANCE=${KITH_CONFORMANCE:-reduced}

@@ -21,5 +21,6 @@ if (($#)); then
     --junit-xml="$RESULTS/pytest.xml" ${PYTEST_FLAGS:-} "$@" || status=1
 fi
 
+python3 tools/check_gpu_selection.py "$RESULTS" || status=1
 python3 tools/count_tests.py "$RESULTS" || status=1
 exit $status

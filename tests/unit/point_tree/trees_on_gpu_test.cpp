@@ -69,7 +69,7 @@ struct Case {
   std::int64_t dim;
 };
 
-class TreesOnAGpu : public testing::TestWithParam<Case> {
+class CudaTreesOnAGpu : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
@@ -105,7 +105,7 @@ class TreesOnAGpu : public testing::TestWithParam<Case> {
   double radius_ = 0;
 };
 
-TEST_P(TreesOnAGpu, SelfJoins) {
+TEST_P(CudaTreesOnAGpu, SelfJoins) {
   for (const std::int64_t k : {1, 8, 20, 33, 100, 300}) {
     for (const bool include_self : {false, true}) {
       for (const double radius : {infinity, radius_}) {
@@ -124,7 +124,7 @@ TEST_P(TreesOnAGpu, SelfJoins) {
        host().search(asked_->view().slice(0, 40), most));
 }
 
-TEST_P(TreesOnAGpu, RadiusSearchAndCounts) {
+TEST_P(CudaTreesOnAGpu, RadiusSearchAndCounts) {
   for (const double radius : {0.0, radius_, infinity}) {
     const DatasetView queries = asked_->view().slice(0, radius == infinity ? 20 : 700);
     const RadiusNeighbors want = host().radius_search(queries, radius);
@@ -140,7 +140,7 @@ TEST_P(TreesOnAGpu, RadiusSearchAndCounts) {
   }
 }
 
-TEST_P(TreesOnAGpu, Reductions) {
+TEST_P(CudaTreesOnAGpu, Reductions) {
   const bool manhattan = GetParam().metric == Metric::manhattan;
   for (const Neighborhood how :
        {Neighborhood{1}, Neighborhood{20}, Neighborhood{0, radius_}, Neighborhood{9, radius_}}) {
@@ -162,7 +162,7 @@ TEST_P(TreesOnAGpu, Reductions) {
 }
 
 // Rows, queries and answers in the memory of the device; a limit that cuts the work into pieces.
-TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
+TEST_P(CudaTreesOnAGpu, MemoryOfTheDevice) {
   const Case& c = GetParam();
   const auto put = [](const DatasetView& rows) {
     const auto bytes = static_cast<std::uint64_t>(rows.rows * rows.row_stride) * size_of(rows.dtype);
@@ -218,7 +218,7 @@ TEST_P(TreesOnAGpu, MemoryOfTheDevice) {
 }
 
 // Clouds that groups of queries search, which reductions read as columns.
-class ColumnsOnAGpu : public testing::TestWithParam<Case> {
+class CudaColumns : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
@@ -247,7 +247,7 @@ class ColumnsOnAGpu : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
+TEST_P(CudaColumns, ReductionsAreTheHosts) {
   const Case& c = GetParam();
   constexpr std::int64_t rows = 50'000;
   // Leaves of one point make walks longer than a group can number: their queries are handed on.
@@ -289,7 +289,7 @@ TEST_P(ColumnsOnAGpu, ReductionsAreTheHosts) {
   EXPECT_GT(handed_on, 0);
 }
 
-TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
+TEST_P(CudaColumns, NormalsIntoMemoryOfTheDevice) {
   const Case& c = GetParam();
   if (c.metric == Metric::manhattan) GTEST_SKIP() << "manhattan has no normals";
   constexpr std::int64_t rows = 20'000;
@@ -323,7 +323,7 @@ TEST_P(ColumnsOnAGpu, NormalsIntoMemoryOfTheDevice) {
   }
 }
 
-TEST_P(ColumnsOnAGpu, TreesWithoutPoints) {
+TEST_P(CudaColumns, TreesWithoutPoints) {
   const Case& c = GetParam();
   for (const std::int64_t rows : {0, 5}) {
     reference::Matrix data{rows, c.dim, {}};
@@ -371,9 +371,9 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
          std::to_string(c.dim);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TreesOnAGpu, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cases, CudaTreesOnAGpu, testing::ValuesIn(cases()), case_name);
 
-INSTANTIATE_TEST_SUITE_P(Cases, ColumnsOnAGpu,
+INSTANTIATE_TEST_SUITE_P(Cases, CudaColumns,
                          testing::Values(Case{"kd_tree", Dtype::f32, Metric::sqeuclidean, 3},
                                          Case{"octree", Dtype::f32, Metric::euclidean, 3},
                                          Case{"octree", Dtype::f32, Metric::manhattan, 3},
