@@ -22,11 +22,16 @@ enum class Guarantee : std::uint8_t {
 
 /// What a search may be told beyond k. An index type that does not know an option refuses it by name.
 struct SearchOptions {
-  std::optional<double> radius;            ///< no row farther than this, in units of the metric
-  std::optional<double> recall;            ///< share of the nearest rows to be found, above 0 and at most 1
-  std::optional<std::int64_t> list_size;   ///< rows that a walk through a graph keeps in view
-  std::optional<std::int64_t> beam_width;  ///< rows of that list that it looks around at a time
-  std::optional<std::int64_t> rerank;      ///< rows that are evaluated exactly at its end
+  /// No row farther than this, in units of the metric.
+  std::optional<double> radius{};
+  /// Share of the nearest rows to be found, above 0 and at most 1.
+  std::optional<double> recall{};
+  /// Rows that a walk through a graph keeps in view.
+  std::optional<std::int64_t> list_size{};
+  /// Rows of that list that it looks around at a time.
+  std::optional<std::int64_t> beam_width{};
+  /// Rows that are evaluated exactly at its end.
+  std::optional<std::int64_t> rerank{};
 };
 
 enum class SearchOption : std::uint8_t { radius, recall, list_size, beam_width, rerank };

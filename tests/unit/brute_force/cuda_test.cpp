@@ -35,9 +35,6 @@ using test::cuda_ok;
 using test::DeviceMemory;
 using test::message_of;
 
-constexpr Metric all_metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
-                                  Metric::cosine, Metric::manhattan};
-
 int gpus() {
   static const int count = [] {
     int usable = 0;

@@ -68,7 +68,7 @@ TEST(SearchInto, FillsTheCallersMemory) {
     EXPECT_EQ(statistics.nan_queries, 0);
   }
   Answer<float> answer(20, 600);
-  AnyIndex("brute_force", index).search_into(d.asked, answer.view);
+  AnyIndex(index).search_into(d.asked, answer.view);
   EXPECT_EQ(answer.indices, expected.indices);
 }
 
