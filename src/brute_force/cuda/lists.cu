@@ -160,6 +160,31 @@ struct Less {
   }
 };
 
+// CUB's merge sort launches each kernel so that it may begin before the one ahead of it has ended
+// (programmatic dependent launch), and lets it wait inside. In CUB 2.8 to 3.0.1, that of CUDA 13.0, the
+// merging kernel reads its partitions before it waits (NVIDIA/cccl issue 5297): where several streams keep
+// the device busy it finds those of the sort before, and reads and writes wherever they point. Code for
+// compute capability 8.0 has no such wait at all, on newer devices either (issue 9134). So here kernels begin
+// when the one before has ended.
+struct InOrder : cub::detail::TripleChevronFactory {
+  __host__ auto operator()(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                           bool /*dependent*/ = false) const {
+    return cub::detail::TripleChevronFactory::operator()(grid, block, shared_bytes, stream, false);
+  }
+};
+
+template <class K>
+cudaError_t sort_keys(void* work, std::size_t& bytes, K* keys, std::int64_t count, cudaStream_t stream) {
+  using None = cub::NullType;
+  using Offset = cub::detail::choose_offset_t<std::int64_t>;
+  using Policies = cub::detail::merge_sort::policy_hub<K*>;
+  using Kernels = cub::detail::merge_sort::DeviceMergeSortKernelSource<typename Policies::MaxPolicy, K*,
+                                                                       None*, K*, None*, Offset, Less>;
+  using Sort = cub::DispatchMergeSort<K*, None*, K*, None*, Offset, Less, Policies, Kernels, InOrder>;
+  None* const none = nullptr;
+  return Sort::Dispatch(work, bytes, keys, none, keys, none, static_cast<Offset>(count), Less{}, stream);
+}
+
 template <class R>
 void merge_long(const Batch<R>& batch, const Subset& subset, bool bound_only, cudaStream_t stream) {
   constexpr int threads = 256;
@@ -167,11 +192,10 @@ void merge_long(const Batch<R>& batch, const Subset& subset, bool bound_only, cu
   gather_kernel<R><<<blocks_for(subset.count * length, threads), threads, 0, stream>>>(batch, subset);
   check_launch("gather");
   std::size_t bytes = 0;
-  KITH_CUDA(cub::DeviceMergeSort::SortKeys(nullptr, bytes, batch.scratch, length, Less{}, stream));
+  KITH_CUDA(sort_keys(nullptr, bytes, batch.scratch, length, stream));
   const Buffer<unsigned char> work(static_cast<std::int64_t>(bytes), stream);
   for (std::int64_t i = 0; i < subset.count; ++i) {
-    KITH_CUDA(cub::DeviceMergeSort::SortKeys(work.data(), bytes, batch.scratch + i * length, length, Less{},
-                                             stream));
+    KITH_CUDA(sort_keys(work.data(), bytes, batch.scratch + i * length, length, stream));
   }
   scatter_kernel<R>
       <<<blocks_for(subset.count * batch.k, threads), threads, 0, stream>>>(batch, subset, bound_only);
