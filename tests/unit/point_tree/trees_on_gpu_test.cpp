@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <variant>
 #include <vector>
 
 #include "conformance/problem.hpp"
@@ -257,9 +258,14 @@ TEST_P(CudaColumns, ReductionsAreTheHosts) {
       const reference::Matrix data = conformance::quantize(points(rows, c.dim, step), c.dtype, 8);
       const conformance::Rows held(data, c.dtype);
       const Dataset dataset = Dataset::adopt(held.view(), nullptr);
-      parameters.leaf_size = leaf_size;
-      const AnyIndex host = AnyIndex::build(c.index, dataset, c.metric);
-      const AnyIndex there = AnyIndex::build(c.index, dataset, c.metric, on_gpu());
+      IndexParameters parameters = Indexes::parameters(c.index, c.metric);
+      std::visit(
+          [&](auto& its) {
+            if constexpr (requires { its.leaf_size; }) its.leaf_size = leaf_size;
+          },
+          parameters);
+      const AnyIndex host = AnyIndex::build(dataset, parameters);
+      const AnyIndex there = AnyIndex::build(dataset, parameters, on_gpu());
       for (const Neighborhood how :
            {Neighborhood{1}, Neighborhood{8}, Neighborhood{20, 0.3}, Neighborhood{32}}) {
         SCOPED_TRACE(testing::Message() << "leaf " << leaf_size << " step " << step << " k " << how.k);
