@@ -1,4 +1,4 @@
-// KdTree: checks, dispatch to a backend, load.
+// KdTree: what its build and its files have of their own; point_tree does the rest.
 #include "kith/kd_tree.hpp"
 
 #include "kd_tree/cpu/build.hpp"

@@ -1,4 +1,4 @@
-// Octree: checks, dispatch to a backend, load.
+// Octree: what its build and its files have of their own; point_tree does the rest.
 #include "kith/octree.hpp"
 
 #include <fmt/format.h>
