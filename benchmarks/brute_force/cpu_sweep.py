@@ -93,6 +93,16 @@ def main():
 
     results, status = [], 0
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+
+    def write():
+        """After every case: what was measured stays when the rest is cut short."""
+        out = {
+            "kind": "sweep", "on": "cpu", "machine": f"{cpu}, {os.cpu_count()} cores", "commit": args.commit,
+            "peer": f"faiss {faiss.__version__} IndexFlatL2", "date": time.strftime("%Y-%m-%d"),
+            "command": "cpu_sweep.py " + " ".join(sys.argv[1:]), "results": results,
+        }  # fmt: skip
+        Path(args.out).write_text(json.dumps(out, indent=1) + "\n")
+
     for dim, (kind, make), n in itertools.product(
         map(int, args.dims.split(",")), KINDS.items(), map(int, args.rows.split(","))
     ):
@@ -132,12 +142,7 @@ def main():
                         f"{ratio:5.2f}  {line['filter']:5} {line['candidates']:9.0f} cand/q  wrong {wrong}  {kind}",
                         flush=True,
                     )
-    out = {
-        "kind": "sweep", "on": "cpu", "machine": f"{cpu}, {os.cpu_count()} cores", "commit": args.commit,
-        "peer": f"faiss {faiss.__version__} IndexFlatL2", "date": time.strftime("%Y-%m-%d"),
-        "command": "cpu_sweep.py " + " ".join(sys.argv[1:]), "results": results,
-    }  # fmt: skip
-    Path(args.out).write_text(json.dumps(out, indent=1) + "\n")
+        write()
     sys.exit(status)
 
 
