@@ -181,8 +181,8 @@ Header parse(const Source& source) {
   const std::uint64_t length =
       header.version == 1 ? load<std::uint16_t>(at + 8) : load<std::uint32_t>(at + 8);
   if (length > source.size() - start) {
-    throw bad_file(source, "is truncated: its header takes {} bytes, the file has {}", length,
-                   source.size() - start);
+    throw bad_file(source, "is truncated: its header ends at byte {}, the file has {}", start + length,
+                   source.size());
   }
   header.offset = start + length;
   DictParser(source, source.text().substr(start, length)).parse(header);

@@ -31,6 +31,13 @@ TEST_F(Npy, WritesWhatNumPyWrites) {
   EXPECT_EQ(slurp((*this)("a.npy")), expected);
 }
 
+TEST_F(Npy, HeadersThatAreCutSayWhere) {
+  const std::string whole = npy(dict("<f4", "(1, 1)"), raw(1.0F));
+  const std::string ends = std::to_string(whole.size() - 4);
+  expect_error<IoError>([&] { read_dataset(put("a.npy", whole.substr(0, 40))); },
+                        {"ends at byte " + ends, "the file has 40"});
+}
+
 TEST_F(Npy, EveryTypeGoesRound) {
   const std::vector<std::uint16_t> halves = {0x3C00, 0xC000, 0x7BFF, 0x0001, 0x3C00, 0x0000};
   const std::vector<double> doubles = {1, -2, 3.25, 1e300, 5e-324, 6};
