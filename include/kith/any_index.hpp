@@ -261,7 +261,7 @@ AnyIndex Registry<Index...>::build(const Dataset& dataset, const Parameters& par
            ...);
   }
   (std::index_sequence_for<Index...>{});
-  return *std::move(built);
+  return std::move(built).value();
 }
 
 template <IndexClass... Index>
