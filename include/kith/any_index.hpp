@@ -261,7 +261,8 @@ AnyIndex Registry<Index...>::build(const Dataset& dataset, const Parameters& par
            ...);
   }
   (std::index_sequence_for<Index...>{});
-  return std::move(built).value();
+  if (!built) throw InvalidArgument("the index parameters are those of no index type; assign them anew");
+  return *std::move(built);
 }
 
 template <IndexClass... Index>
