@@ -141,9 +141,9 @@ Dataset load(const Common& common, const Source& source) {
   const FileFormat format = format_of(source);
   if (format != FileFormat::las && format != FileFormat::pcd && format != FileFormat::ply) return data;
   try {
-    for (const auto& [key, value] : inspect(source.path).details) {
+    for (const auto& [key, value] : inspect(source.path, source.format).details) {
       if (key == "contradiction")
-        note(common, fmt::format("'{}' contradicts itself: {}", source.path, value));
+        note(common, fmt::format("'{}' contradicts itself: {}", shown(source.path), value));
     }
   } catch (const Error&) {
     return data;  // another format by its name: what was asked for has been read

@@ -161,6 +161,9 @@ def test_bytes_after_a_cloud_are_noted(kith, folder, name):
     assert "contradict" not in kith("normals", name, "-o", "b.npy").err
     open(name, "ab").write(b"x")
     assert f"'{name}' contradicts itself: 1 byte after its last point" in kith("normals", name, "-o", "b.npy").err
+    open("cloud.npy", "wb").write(open(name, "rb").read())
+    told = kith("normals", "cloud.npy", "--input-format", name[2:], "-o", "b.npy").err
+    assert "'cloud.npy' contradicts itself: 1 byte after its last point" in told
 
 
 def test_an_index_is_refused_when_a_byte_that_no_checksum_covers_has_changed(kith, folder):
