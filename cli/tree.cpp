@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <variant>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,22 +16,12 @@ using Choices = std::vector<std::pair<std::string, std::string>>;
 
 // Parameters and options that are not every index's.
 bool has_filter(std::string_view index) {
-  return std::visit(
-      [](const auto& its) {
-        return requires {
-          its.filter;
-        };
-      },
-      Indexes::parameters(index, Metric::euclidean));
+  IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
+  return set_filter(parameters, Filter::automatic);
 }
 bool has_leaves(std::string_view index) {
-  return std::visit(
-      [](const auto& its) {
-        return requires {
-          its.leaf_size;
-        };
-      },
-      Indexes::parameters(index, Metric::euclidean));
+  IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
+  return set_leaf_size(parameters, 0);
 }
 
 // The index types that `wanted` says yes to.
@@ -183,12 +172,8 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
 IndexParameters make_parameters(std::string_view type, Metric metric, const IndexOptions& options,
                                 Filter filter) {
   IndexParameters parameters = Indexes::parameters(type, metric);
-  std::visit(
-      [&](auto& its) {
-        if constexpr (requires { its.filter; }) its.filter = filter;
-        if constexpr (requires { its.leaf_size; }) its.leaf_size = options.leaf_size.value_or(0);
-      },
-      parameters);
+  set_filter(parameters, filter);
+  set_leaf_size(parameters, options.leaf_size.value_or(0));
   return parameters;
 }
 

@@ -120,6 +120,10 @@ using Indexes = Registry<BruteForce, KdTree, Octree>;
 /// Parameters of one type of index: BruteForceParameters, KdTreeParameters or OctreeParameters.
 using IndexParameters = Indexes::Parameters;
 
+/// Sets what not every type has. @return false, and nothing is set, where the parameters' type lacks it
+bool set_filter(IndexParameters& parameters, Filter filter);
+bool set_leaf_size(IndexParameters& parameters, std::int64_t leaf_size);
+
 /// A type-erased index. Cheap to copy; copies share the index.
 class AnyIndex {
  public:

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -161,12 +160,8 @@ AnyIndex build_index(const std::string& type, const Rows& dataset, const std::st
                      const std::string& filter, std::int64_t leaf_size, std::int64_t threads,
                      std::int64_t memory_limit, const std::string& device, const nb::object& report) {
   IndexParameters parameters = Indexes::parameters(type, parse_metric(metric));
-  std::visit(
-      [&](auto& its) {
-        if constexpr (requires { its.filter; }) its.filter = parse_filter(filter);
-        if constexpr (requires { its.leaf_size; }) its.leaf_size = leaf_size;
-      },
-      parameters);
+  set_filter(parameters, parse_filter(filter));
+  set_leaf_size(parameters, leaf_size);
   std::optional<AnyIndex> index;
   const Execution asked = make_execution(threads, memory_limit, device);
   const std::int64_t looks = type == BruteForce::index_type.name ? 1 : tree_build_depth;

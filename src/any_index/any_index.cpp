@@ -44,6 +44,28 @@ void check_options(const IndexType& type, const SearchOptions& options) {
   }
 }
 
+bool set_filter(IndexParameters& parameters, Filter filter) {
+  const auto set = [filter](auto& its) {
+    if constexpr (requires { its.filter; }) {
+      its.filter = filter;
+      return true;
+    }
+    return false;
+  };
+  return std::visit(set, parameters);
+}
+
+bool set_leaf_size(IndexParameters& parameters, std::int64_t leaf_size) {
+  const auto set = [leaf_size](auto& its) {
+    if constexpr (requires { its.leaf_size; }) {
+      its.leaf_size = leaf_size;
+      return true;
+    }
+    return false;
+  };
+  return std::visit(set, parameters);
+}
+
 std::vector<std::string> index_types() {
   std::vector<std::string> names;
   for (const IndexType& type : Indexes::types) names.emplace_back(type.name);

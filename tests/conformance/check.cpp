@@ -26,11 +26,7 @@ Size size() {
 
 IndexParameters parameters_for(const Support& entry, Filter filter) {
   IndexParameters parameters = Indexes::parameters(entry.index, entry.metric);
-  std::visit(
-      [filter](auto& its) {
-        if constexpr (requires { its.filter; }) its.filter = filter;
-      },
-      parameters);
+  set_filter(parameters, filter);
   return parameters;
 }
 

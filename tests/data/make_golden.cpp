@@ -2,7 +2,6 @@
 //   cmake --build build --target make_golden && build/bin/tests/make_golden tests/data/index_v1
 #include <cstdio>
 #include <filesystem>
-#include <variant>
 
 #include "../unit/io/golden.hpp"
 #include "kith/any_index.hpp"
@@ -22,11 +21,7 @@ int main(int count, char** arguments) {
     const auto problem = kith::test::golden_tree_problem(golden);
     const kith::conformance::Rows rows(problem.data, problem.dtype);
     kith::IndexParameters parameters = kith::Indexes::parameters(golden.index, golden.metric);
-    std::visit(
-        [](auto& its) {
-          if constexpr (requires { its.leaf_size; }) its.leaf_size = kith::test::golden_leaf_size;
-        },
-        parameters);
+    kith::set_leaf_size(parameters, kith::test::golden_leaf_size);
     kith::AnyIndex::build(kith::Dataset::adopt(rows.view(), nullptr), parameters).save(folder / golden.file);
   }
   return 0;

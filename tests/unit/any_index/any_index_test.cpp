@@ -74,6 +74,17 @@ TEST(AnyIndex, OptionsThatATypeDoesNotTakeAreRefusedByName) {
   EXPECT_TRUE(contains(refusal("octree", {.rerank = 10}), "octree takes no rerank"));
 }
 
+TEST(AnyIndex, ParametersThatATypeLacksAreNotSet) {
+  IndexParameters tree = Indexes::parameters("kd_tree", Metric::euclidean);
+  EXPECT_TRUE(set_leaf_size(tree, 32));
+  EXPECT_FALSE(set_filter(tree, Filter::int8));
+  EXPECT_EQ(std::get<KdTreeParameters>(tree).leaf_size, 32);
+  IndexParameters brute_force = Indexes::parameters("brute_force", Metric::cosine);
+  EXPECT_TRUE(set_filter(brute_force, Filter::fp16));
+  EXPECT_FALSE(set_leaf_size(brute_force, 32));
+  EXPECT_EQ(std::get<BruteForceParameters>(brute_force).filter, Filter::fp16);
+}
+
 TEST(AnyIndex, TreesKeepToARadius) {
   for (const char* type : {"kd_tree", "octree"}) {
     const AnyIndex index = AnyIndex::build(type, Dataset::copy(data));

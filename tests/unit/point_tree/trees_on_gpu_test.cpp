@@ -259,11 +259,7 @@ TEST_P(CudaColumns, ReductionsAreTheHosts) {
       const conformance::Rows held(data, c.dtype);
       const Dataset dataset = Dataset::adopt(held.view(), nullptr);
       IndexParameters parameters = Indexes::parameters(c.index, c.metric);
-      std::visit(
-          [&](auto& its) {
-            if constexpr (requires { its.leaf_size; }) its.leaf_size = leaf_size;
-          },
-          parameters);
+      ASSERT_TRUE(set_leaf_size(parameters, leaf_size));
       const AnyIndex host = AnyIndex::build(dataset, parameters);
       const AnyIndex there = AnyIndex::build(dataset, parameters, on_gpu());
       for (const Neighborhood how :
