@@ -16,7 +16,7 @@ namespace kith {
 namespace {
 
 constexpr std::int64_t sampled_rows = 2048;
-constexpr std::int64_t sampled_values = 1 << 17;
+constexpr std::size_t sampled_values = 1 << 17;
 constexpr std::int64_t rows_a_task = 4096;
 constexpr double largest_code = 127;
 
@@ -182,17 +182,18 @@ ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Exec
   }
   for (double& value : space.mean) value = std::isfinite(value) ? value : 0;
 
+  // Queries of inner product have 0 where rows have sqrt(M^2 - |x|^2): that, too, should be within range.
   std::vector<double> magnitudes;
-  const auto values = static_cast<std::int64_t>(sample.size() * dim);
-  const std::int64_t stride = std::max<std::int64_t>(1, values / sampled_values);
-  std::int64_t at = 0;
-  for (const std::int64_t i : sample) {
+  const std::size_t kinds = metric == Metric::inner_product ? 2 : 1;
+  const std::size_t stride = std::max<std::size_t>(1, sample.size() * dim * kinds / sampled_values);
+  for (std::size_t i = 0; i < sample.size(); i += stride) {
     stop.check();
-    if (!coder.transform(rows.row(i), false)) continue;
-    for (std::size_t j = 0; j < dim; ++j) {
-      if (at++ % stride != 0) continue;
-      const double magnitude = std::abs(coder.y_[j] - space.mean[j]);
-      if (std::isfinite(magnitude)) magnitudes.push_back(magnitude);
+    for (std::size_t kind = 0; kind < kinds; ++kind) {
+      if (!coder.transform(rows.row(sample[i]), kind == 1)) continue;
+      for (std::size_t j = 0; j < dim; ++j) {
+        const double magnitude = std::abs(coder.y_[j] - space.mean[j]);
+        if (std::isfinite(magnitude)) magnitudes.push_back(magnitude);
+      }
     }
   }
   space.step = best_step(magnitudes);
