@@ -75,7 +75,9 @@ std::vector<std::uint32_t> own_nodes(const vamana::Nodes& nodes, const std::vect
 
 // Rows as queries that do not find themselves. Their walks do not enter their own nodes either: a query that
 // is not a row has no such signpost.
-RecallCurve calibrate(const Contents& contents, const Backend& backend, const Execution& execution) {
+RecallCurve calibrate(const Contents& contents, const Backend& backend, const Execution& asked) {
+  Execution execution = asked;
+  execution.progress = nullptr;  // many short searches: none of their reports is one of the build's
   const DatasetView& rows = contents.dataset.view();
   const recall::Sample sample = recall::take_sample(rows, contents.parameters.metric, execution);
   const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample.rows);
