@@ -15,6 +15,10 @@ from ._progress import Progress, reporting
 __all__ = ["RecallPoint", "Vamana"]
 
 
+def _optional(value: Any, what: str) -> int | None:
+    return None if value is None else _integer(value, what)
+
+
 @dataclass(frozen=True)
 class RecallPoint:
     """What a list of some size finds, measured when the index was built; see :attr:`Vamana.recall_curve`."""
@@ -119,10 +123,9 @@ class Vamana(Index):
         count = _integer(k, "k")
         options = (
             None if recall is None else float(recall),
-            *(
-                None if value is None else _integer(value, what)
-                for value, what in ((list_size, "list_size"), (beam_width, "beam_width"), (rerank, "rerank"))
-            ),
+            _optional(list_size, "list_size"),
+            _optional(beam_width, "beam_width"),
+            _optional(rerank, "rerank"),
         )
         execution = _execution(threads, memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
