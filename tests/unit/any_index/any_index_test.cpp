@@ -34,12 +34,13 @@ TEST(AnyIndex, EverySupportedIndexHasAName) {
 
 TEST(AnyIndex, TellsWhatItHolds) {
   for (const std::string& type : index_types()) {
-    const auto index = AnyIndex::build(type, Dataset::copy(data), Metric::manhattan);
+    const Metric metric = Indexes::get(type).metrics.back();  // no default
+    const auto index = AnyIndex::build(type, Dataset::copy(data), metric);
     EXPECT_EQ(index.type(), type);
     EXPECT_EQ(index.rows(), 4);
     EXPECT_EQ(index.dim(), 2);
     EXPECT_EQ(index.dtype(), Dtype::f32);
-    EXPECT_EQ(index.metric(), Metric::manhattan);
+    EXPECT_EQ(index.metric(), metric);
   }
 }
 
