@@ -17,6 +17,7 @@
 #include "core/long_sort.hpp"
 #include "core/parallel.hpp"
 #include "core/radix_sort.hpp"
+#include "core/rounding.hpp"
 #include "core/visit_dtype.hpp"
 #include "point_tree/tuning.hpp"
 
@@ -56,14 +57,6 @@ void select(Task<T>& task, Entry<T>* entries, std::int64_t count, std::int64_t k
   const auto pause = [&] { task.pause(task); };
   select_long(entries, entries + k - 1, entries + count, before<T>, pause);
   if (sort) sort_long(entries, entries + k, before<T>, pause);
-}
-
-// The largest T that is not above a radius.
-template <class T>
-T round_down(double radius) {
-  const auto value = static_cast<T>(radius);
-  if (static_cast<double>(value) <= radius) return value;
-  return std::nextafter(value, -std::numeric_limits<T>::infinity());
 }
 
 // A leaf's place in the order of points.

@@ -17,6 +17,8 @@
 #include <fmt/format.h>
 
 #include "core/parallel.hpp"
+#include "core/rounding.hpp"
+#include "cuda/host_device.hpp"
 #include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
@@ -25,6 +27,8 @@
 
 namespace kith::point_tree {
 namespace {
+
+#include "point_tree/limit.inc"
 
 // Sorting queries pays from this many on. Groups pay where there are enough of them to fill the device, and
 // where 32 queries that follow each other lie close in terms of points: from some 200 sqrt(points) on, as
@@ -786,10 +790,7 @@ cuda::GroupSearch group_search(const Tree& tree, const PackedArrays& packed, flo
   search.manhattan = tree.metric == Metric::manhattan;
   search.rooted = tree.metric == Metric::euclidean;
   search.radius = radius;
-  const float scale = 1 + static_cast<float>(tree.dim + 8) * 0x1p-22F;
-  const float tiny = static_cast<float>(tree.dim + 8) * 0x1p-147F;
-  search.limit = radius * scale + tiny;
-  if (search.rooted) search.limit = search.limit * search.limit * scale + tiny;
+  search.limit = Limit<float>(search.rooted, tree.dim).of(radius);
   search.stack = cuda::group_stack(tree.levels);
   return search;
 }

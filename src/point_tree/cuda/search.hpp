@@ -34,15 +34,8 @@ struct PackedArrays {
   cuda::Buffer<cuda::PackedChild> nodes;
 };
 
-/// What a search by groups asks of a tree, whatever its queries and its answer. `radius`: of round_down().
+/// What a search by groups asks of a tree, whatever its queries and its answer. `radius`: of
+/// kith::round_down().
 cuda::GroupSearch group_search(const Tree& tree, const PackedArrays& packed, float radius);
-
-/// The largest T that is not above a radius.
-template <class T>
-T round_down(double radius) {
-  const auto value = static_cast<T>(radius);
-  if (static_cast<double>(value) <= radius) return value;
-  return std::nextafter(value, -std::numeric_limits<T>::infinity());
-}
 
 }  // namespace kith::point_tree

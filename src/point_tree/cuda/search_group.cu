@@ -29,6 +29,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/launch.hpp"
+#include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
 
 namespace kith::cuda {
@@ -122,8 +123,7 @@ __device__ float sum_of(const float4& a, const float4& b, float start) {
 
 template <bool manhattan>
 __device__ double term(float a, float b) {
-  const double d = __dsub_rn(static_cast<double>(a), static_cast<double>(b));
-  return manhattan ? fabs(d) : __dmul_rn(d, d);
+  return canonical_first<manhattan>(sub(static_cast<double>(a), static_cast<double>(b)));
 }
 
 __device__ float largest(float value) {  // of values that are not negative
@@ -714,12 +714,12 @@ class Group {
     return static_cast<std::int64_t>(chunks_[(key & place_mask) / 32]) + (key & 31U);
   }
 
-  // The canonical distance (distance/cuda/canonical.cuh for at most three dimensions: absent axes add 0)
-  // above the row, or above the place where places are asked for.
+  // The canonical distance above the row, or above the place where places are asked for.
   __device__ unsigned long long evaluate(const float4& p, std::uint32_t key) const {
-    const double sum = __dadd_rn(__dadd_rn(term<manhattan>(query_.x, p.x), term<manhattan>(query_.z, p.z)),
-                                 term<manhattan>(query_.y, p.y));
-    const float distance = __double2float_rn(s_.rooted ? __dsqrt_rn(sum) : sum);
+    const double x = term<manhattan>(query_.x, p.x);
+    const double z = term<manhattan>(query_.z, p.z);
+    const double sum = canonical_sum(x, term<manhattan>(query_.y, p.y), z);
+    const float distance = __double2float_rn(s_.rooted ? root(sum) : sum);
     if (distance > s_.radius) return none;
     const std::uint32_t low =
         output == Output::places ? static_cast<std::uint32_t>(place_of(key)) : __float_as_uint(p.w);

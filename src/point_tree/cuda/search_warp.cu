@@ -54,12 +54,6 @@ __device__ float sum_up(float a, float b) {
 __device__ double sum_up(double a, double b) {
   return __dadd_rn(a, b);
 }
-__device__ float product(float a, float b) {
-  return __fmul_rn(a, b);
-}
-__device__ double product(double a, double b) {
-  return __dmul_rn(a, b);
-}
 __device__ float square_up(float sum, float d) {
   return __fmaf_rn(d, d, sum);
 }
@@ -67,15 +61,7 @@ __device__ double square_up(double sum, double d) {
   return __fma_rn(d, d, sum);
 }
 
-// point_tree/cpu/kernels_body.inc, Limit.
-template <class T>
-__device__ T limit_of(T bound, std::int64_t dim, bool rooted) {
-  const T scale = static_cast<T>(1 + static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-22 : 0x1p-51));
-  const T tiny = static_cast<T>(static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-147 : 0x1p-1072));
-  T above = sum_up(product(bound, scale), tiny);
-  if (rooted) above = sum_up(product(product(above, above), scale), tiny);
-  return above;
-}
+#include "point_tree/limit.inc"
 
 template <class T>
 __device__ bool before(T a, std::int64_t a_row, T b, std::int64_t b_row) {
@@ -431,7 +417,7 @@ class Walk {
     list_.start(s_.radius);
     if constexpr (collects) list_.start_writing(number_);
     if (sort == Sort::finite) {
-      limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+      limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
       if (s_.tree.nodes > 0) walk();
       list_.finish(s_, number_, answer_);
     } else if (lane_ == 0) {
@@ -653,33 +639,36 @@ class Walk {
                              : static_cast<const std::uint32_t*>(s_.tree.rows)[place];
   }
 
-  __device__ double term(const T* x, std::int64_t count, std::int64_t j) const {
-    const double d = __dsub_rn(static_cast<double>(x[j * count]), static_cast<double>(coordinate(j)));
-    return s_.manhattan ? fabs(d) : __dmul_rn(d, d);
+  __device__ double difference(const T* x, std::int64_t count, T q, std::int64_t j) const {
+    return sub(static_cast<double>(x[j * count]), static_cast<double>(q));
+  }
+  __device__ double first(const T* x, std::int64_t count, std::int64_t j) const {
+    const double d = difference(x, count, coordinate(j), j);
+    return s_.manhattan ? canonical_first<true>(d) : canonical_first<false>(d);
   }
 
-  // distance/cuda/canonical.cuh, eight lanes in one thread; x[j * count] are the coordinates.
+  // All eight lanes of the canonical distance in one thread; x[j * count] are the coordinates.
   __device__ T canonical(const T* x, std::int64_t count) const {
     double sum;
     if constexpr (D == 3) {
-      sum = __dadd_rn(__dadd_rn(term(x, count, 0), term(x, count, 2)), term(x, count, 1));
+      const double x0 = first(x, count, 0);
+      const double x2 = first(x, count, 2);
+      sum = canonical_sum(x0, first(x, count, 1), x2);
     } else {
-      double lane[8];
+      double lane[canonical_lanes];
 #pragma unroll
-      for (int l = 0; l < 8; ++l) lane[l] = l < dim() ? term(x, count, l) : 0.0;
-      for (std::int64_t j = 8; j < dim(); j += 8) {
+      for (int l = 0; l < canonical_lanes; ++l) lane[l] = l < dim() ? first(x, count, l) : 0.0;
+      for (std::int64_t j = canonical_lanes; j < dim(); j += canonical_lanes) {
 #pragma unroll
-        for (int l = 0; l < 8; ++l) {
+        for (int l = 0; l < canonical_lanes; ++l) {
           if (j + l >= dim()) break;
-          const double d =
-              __dsub_rn(static_cast<double>(x[(j + l) * count]), static_cast<double>(query_[j + l]));
-          lane[l] = s_.manhattan ? __dadd_rn(lane[l], fabs(d)) : __fma_rn(d, d, lane[l]);
+          const double d = difference(x, count, query_[j + l], j + l);
+          lane[l] = s_.manhattan ? canonical_add<true>(lane[l], d) : canonical_add<false>(lane[l], d);
         }
       }
-      sum = __dadd_rn(__dadd_rn(__dadd_rn(lane[0], lane[4]), __dadd_rn(lane[2], lane[6])),
-                      __dadd_rn(__dadd_rn(lane[1], lane[5]), __dadd_rn(lane[3], lane[7])));
+      sum = canonical_sum(lane);
     }
-    if (s_.rooted) sum = __dsqrt_rn(sum);
+    if (s_.rooted) sum = root(sum);
     if constexpr (sizeof(T) == 4) return __double2float_rn(sum);
     return sum;
   }
@@ -708,7 +697,7 @@ class Walk {
     __syncwarp();
     bool changed = list_.offer(has[0], distance[0], rows[0]);
     if (other_count > 0) changed |= list_.offer(has[1], distance[1], rows[1]);
-    if (changed) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    if (changed) limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   // Whether a point may be in the list, and then its distance; x[j * count] are its coordinates. A sum in
@@ -741,7 +730,7 @@ class Walk {
       has = is_candidate(leaf + i, count, row, distance);
     }
     __syncwarp();
-    if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    if (list_.offer(has, distance, row)) limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   // One distance for all; rows ascend, so of a list's k none lies behind the first k and the query itself.
@@ -757,7 +746,7 @@ class Walk {
       candidates_ += has;
       list_.offer(has, distance, row);
     }
-    limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   const WarpSearch<T>& s_;
