@@ -16,7 +16,7 @@
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
 // A value of queries that are not coded yet.
@@ -686,4 +686,4 @@ void scan_rows(const Scan& s, int device, cudaStream_t stream) {
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -12,10 +12,10 @@
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
-namespace tuning = kith::brute_force::tuning;
+using namespace distance::cuda;
 
 constexpr int threads = 256;
 constexpr int groups = threads / canonical_lanes;
@@ -735,4 +735,4 @@ template void settle_lists<float>(const Batch<float>&, const Lists&, const Answe
 template void settle_lists<double>(const Batch<double>&, const Lists&, const Answer<double>&, int,
                                    cudaStream_t);
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -12,7 +12,9 @@
 #include "codes/cuda/codes.hpp"
 #include "distance/cuda/canonical.cuh"
 
-namespace kith::cuda {
+namespace kith::codes::cuda {
+
+using namespace distance::cuda;
 
 inline constexpr double sum_error = 0x1p-30;
 // The threads of this thread's group, which come and go together.
@@ -238,4 +240,4 @@ __device__ inline void start_query(std::int64_t q, const QueryCodes& out) {
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::codes::cuda

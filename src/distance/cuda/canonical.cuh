@@ -12,7 +12,7 @@
 #include "cuda/host_device.hpp"
 #include "kith/metric.hpp"
 
-namespace kith::cuda {
+namespace kith::distance::cuda {
 
 #include "distance/canonical_steps.inc"
 
@@ -77,4 +77,4 @@ __device__ inline double canonical_pair(const T* row, const double* query, std::
   return canonical_finish<metric>(sum, norm, query_norm);
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::distance::cuda

@@ -32,8 +32,10 @@
 #include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
 namespace {
+
+using namespace distance::cuda;
 
 constexpr unsigned everyone = 0xffffffffU;
 
@@ -407,7 +409,7 @@ class Group {
 #pragma unroll 1
     while (true) {
       const auto* child = reinterpret_cast<const float4*>(
-          s_.tree.nodes + static_cast<std::int64_t>(node) * point_tree::node_width + lane_ % 16);
+          s_.tree.nodes + static_cast<std::int64_t>(node) * node_width + lane_ % 16);
       const float4 a = child[0];
       const float4 b = child[1];
       const float lower[3] = {a.x, a.y, a.z};
@@ -564,7 +566,7 @@ class Group {
     if (both) --top;
     const std::uint32_t node = lane_ < 16 || !both ? one : stack_[top];
     const auto* child = reinterpret_cast<const float4*>(
-        s_.tree.nodes + static_cast<std::int64_t>(node) * point_tree::node_width + lane_ % 16);
+        s_.tree.nodes + static_cast<std::int64_t>(node) * node_width + lane_ % 16);
     const float4 a = child[0];
     const float4 b = child[1];
     const float lower[3] = {a.x, a.y, a.z};
@@ -894,14 +896,14 @@ void launch(const GroupSearch& search, int device, cudaStream_t stream) {
 
 // A warp a node: its children's boxes side by side, its leaves' points as (x, y, z, row).
 __global__ void __launch_bounds__(128)
-    pack_kernel(const point_tree::TreeView<float, std::uint32_t> tree, float4* points, PackedChild* nodes) {
+    pack_kernel(const TreeView<float, std::uint32_t> tree, float4* points, PackedChild* nodes) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t node = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (node >= tree.nodes) return;
-  constexpr int width = static_cast<int>(point_tree::node_width);
+  constexpr int width = static_cast<int>(node_width);
   const int dim = static_cast<int>(tree.dim);
   const auto* boxes = reinterpret_cast<const float*>(tree.node_data + node * tree.node_stride);
-  const auto* links = reinterpret_cast<const point_tree::NodeLinks*>(boxes + 2 * dim * width);
+  const auto* links = reinterpret_cast<const NodeLinks*>(boxes + 2 * dim * width);
   const int count = static_cast<int>(links->count);
   std::int64_t child = 0;
   std::int64_t begin = 0;
@@ -917,9 +919,9 @@ __global__ void __launch_bounds__(128)
       begin = links->begin[lane];
       size = links->begin[lane + 1] - begin;
       out.begin = static_cast<std::uint32_t>(child >= 0 ? child : begin);
-      out.count = child >= 0 ? node_mark
-                             : static_cast<std::uint32_t>(size) |
-                                   (child == point_tree::identical_child ? identical_mark : 0U);
+      out.count = child >= 0
+                      ? node_mark
+                      : static_cast<std::uint32_t>(size) | (child == identical_child ? identical_mark : 0U);
       if (child >= 0) size = 0;
     }
     nodes[node * width + lane] = out;
@@ -972,11 +974,11 @@ void search_groups(GroupSearch search, int device, cudaStream_t stream) {
     go.template operator()<32>();
 }
 
-void pack_tree(const point_tree::TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
+void pack_tree(const TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
                cudaStream_t stream) {
   if (tree.nodes == 0) return;
   pack_kernel<<<static_cast<unsigned>((tree.nodes + 3) / 4), 128, 0, stream>>>(tree, points, nodes);
   check_launch("pack_kernel");
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda

@@ -15,11 +15,10 @@
 #include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
 namespace {
 
-using point_tree::node_width;
-using point_tree::NodeLinks;
+using namespace distance::cuda;
 
 constexpr unsigned everyone = 0xffffffffU;
 constexpr int warps_a_block = 4;
@@ -626,9 +625,9 @@ class Walk {
     }
     if (passes) {
       const Place count = end - begin;
-      stack_[top + place] = {low, child >= 0 ? child : begin,
-                             child >= 0 ? static_cast<Place>(node_waits)
-                                        : (child == point_tree::identical_child ? -2 - count : count)};
+      stack_[top + place] = {
+          low, child >= 0 ? child : begin,
+          child >= 0 ? static_cast<Place>(node_waits) : (child == identical_child ? -2 - count : count)};
     }
     top += __popc(mask);
     __syncwarp();
@@ -982,4 +981,4 @@ void clear_answer(std::int64_t* indices, T* distances, std::int64_t cells, cudaS
 KITH_INSTANTIATE(float)
 KITH_INSTANTIATE(double)
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda
