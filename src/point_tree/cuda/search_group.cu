@@ -24,18 +24,20 @@
 #include <algorithm>
 #include <cfloat>
 #include <cstring>
-#include <utility>
 
 #include <cuda_fp16.h>
 
 #include "cuda/launch.hpp"
 #include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
+#include "select_k/cuda/networks.cuh"
 
 namespace kith::point_tree::cuda {
 namespace {
 
 using namespace distance::cuda;
+using select_k::cuda::merge_bitonic;
+using select_k::cuda::sort_registers;
 
 constexpr unsigned everyone = 0xffffffffU;
 
@@ -130,59 +132,6 @@ __device__ double term(float a, float b) {
 
 __device__ float largest(float value) {  // of values that are not negative
   return __uint_as_float(__reduce_max_sync(everyone, __float_as_uint(value)));
-}
-
-__device__ void order(std::uint32_t& a, std::uint32_t& b) {
-  const std::uint32_t low = min(a, b);
-  b = max(a, b);
-  a = low;
-}
-
-// Registers have no addresses: which two are compared must be known to the compiler, so these networks are
-// spelled out by templates, not loops.
-template <int stride, bool (*applies)(int), int n, class V, int... x>
-__device__ void compare_all(V (&v)[n], std::integer_sequence<int, x...> /*positions*/) {
-  const auto one = [&]<int i>() {
-    if constexpr (applies(i)) order(v[i], v[i + stride]);
-  };
-  (one.template operator()<x>(), ...);
-}
-
-template <int p, int stride>
-__host__ __device__ constexpr bool in_odd_even_merge(int x) {
-  return x >= stride % p && (x - stride % p) / stride % 2 == 0 && x / (2 * p) == (x + stride) / (2 * p);
-}
-template <int stride, int before>
-__host__ __device__ constexpr bool in_bitonic_merge(int x) {
-  return ((x + before) & stride) == 0;
-}
-
-// Sorts: odd-even merge sort (Batcher 1968).
-template <int p = 1, int stride = 1, int n, class V>
-__device__ void sort_registers(V (&v)[n]) {
-  if constexpr (p < n) {
-    if constexpr (stride < n) {
-      compare_all<stride, in_odd_even_merge<p, stride>>(v, std::make_integer_sequence<int, n - stride>());
-    }
-    if constexpr (stride > 1) {
-      sort_registers<p, stride / 2>(v);
-    } else {
-      sort_registers<2 * p, 2 * p>(v);
-    }
-  }
-}
-
-// Sorts what first rises and then falls, also if imagined to begin with as many 0 as a power of two lacks.
-template <int stride, int n>
-__device__ void merge_bitonic(std::uint32_t (&list)[n]) {
-  constexpr int whole = n <= 8 ? 8 : (n <= 16 ? 16 : (n <= 32 ? 32 : 64));
-  if constexpr (stride > 0) {
-    if constexpr (stride < n) {
-      compare_all<stride, in_bitonic_merge<stride, whole - n>>(list,
-                                                               std::make_integer_sequence<int, n - stride>());
-    }
-    merge_bitonic<stride / 2>(list);
-  }
 }
 
 __device__ __half2 half2_of(unsigned bits) {
@@ -894,49 +843,6 @@ void launch(const GroupSearch& search, int device, cudaStream_t stream) {
   check_launch("group_kernel");
 }
 
-// A warp a node: its children's boxes side by side, its leaves' points as (x, y, z, row).
-__global__ void __launch_bounds__(128)
-    pack_kernel(const TreeView<float, std::uint32_t> tree, float4* points, PackedChild* nodes) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t node = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (node >= tree.nodes) return;
-  constexpr int width = static_cast<int>(node_width);
-  const int dim = static_cast<int>(tree.dim);
-  const auto* boxes = reinterpret_cast<const float*>(tree.node_data + node * tree.node_stride);
-  const auto* links = reinterpret_cast<const NodeLinks*>(boxes + 2 * dim * width);
-  const int count = static_cast<int>(links->count);
-  std::int64_t child = 0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  if (lane < width) {
-    PackedChild out{{INFINITY, INFINITY, INFINITY}, 0, {-INFINITY, -INFINITY, -INFINITY}, 0};
-    if (lane < count) {
-      for (int j = 0; j < 3; ++j) {
-        out.lower[j] = j < dim ? boxes[j * width + lane] : 0.0f;
-        out.upper[j] = j < dim ? boxes[(dim + j) * width + lane] : 0.0f;
-      }
-      child = links->child[lane];
-      begin = links->begin[lane];
-      size = links->begin[lane + 1] - begin;
-      out.begin = static_cast<std::uint32_t>(child >= 0 ? child : begin);
-      out.count = child >= 0
-                      ? node_mark
-                      : static_cast<std::uint32_t>(size) | (child == identical_child ? identical_mark : 0U);
-      if (child >= 0) size = 0;
-    }
-    nodes[node * width + lane] = out;
-  }
-  for (int c = 0; c < count; ++c) {
-    const std::int64_t from = __shfl_sync(everyone, begin, c);
-    const std::int64_t n = __shfl_sync(everyone, size, c);
-    const float* x = tree.coordinates + from * dim;
-    for (std::int64_t i = lane; i < n; i += 32) {
-      points[from + i] = make_float4(x[i], dim > 1 ? x[n + i] : 0.0f, dim > 2 ? x[2 * n + i] : 0.0f,
-                                     __uint_as_float(tree.rows[from + i]));
-    }
-  }
-}
-
 }  // namespace
 
 int group_stack(std::int64_t levels) {
@@ -972,13 +878,6 @@ void search_groups(GroupSearch search, int device, cudaStream_t stream) {
     go.template operator()<24>();
   else
     go.template operator()<32>();
-}
-
-void pack_tree(const TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
-               cudaStream_t stream) {
-  if (tree.nodes == 0) return;
-  pack_kernel<<<static_cast<unsigned>((tree.nodes + 3) / 4), 128, 0, stream>>>(tree, points, nodes);
-  check_launch("pack_kernel");
 }
 
 }  // namespace kith::point_tree::cuda
