@@ -75,6 +75,7 @@ void run(const Common& common, Options& options) {
                              {"bytes", file_bytes}};
     if (chosen) object["reason"] = choice.reason;
     if (const PointTree* tree = index.point_tree()) object["leaf_size"] = tree->leaf_size();
+    if (const auto* graph = index.get_if<Vamana>()) object["recall_curve"] = to_json(graph->recall_curve());
     print_json(object);
     return;
   }
@@ -102,6 +103,7 @@ void add_build(CLI::App& app, Common& common) {
           ->group("Index"));
   options->index.index = "brute_force";
   add_any_index_options(command, common, options->index);
+  add_graph_options(command, options->index);
   add_metric_option(command, common, options->metric);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
@@ -119,6 +121,7 @@ void add_build(CLI::App& app, Common& common) {
   common.about(command).examples = {
       {"kith build base.fvecs -o base.kith --metric cosine", "Builds and saves."},
       {"kith build scan.ply -o scan.kith --index kd_tree --metric euclidean", "A tree over points."},
+      {"kith build base.fvecs -o graph.kith --index vamana", "A graph, which measures its own recall."},
       {"kith search base.kith queries.fvecs -k 10 -o answer", "Searches it."}};
 }
 

@@ -188,15 +188,36 @@ std::string describe(const SearchStatistics& s) {
   line("NaN rows", format_count(s.nan_rows));
   line("NaN queries", format_count(s.nan_queries));
   line("collapsed rows", format_count(s.collapsed_rows));
+  if (!s.certified) {
+    line("list size", format_count(s.list_size));
+    line("hops", format_count(s.hops));
+    line("distances", format_count(s.distances));
+    line("recall", s.recall > 0 ? fmt::format("{:.3f} or more, with 95 % confidence", s.recall) : "unknown");
+  }
   line("search time", fmt::format("{:.3f} s", s.seconds));
   return text;
 }
 
 nlohmann::json to_json(const SearchStatistics& s) {
-  return {{"index", s.index},       {"filter", s.filter},           {"instruction_set", s.instruction_set},
-          {"pairs", s.pairs},       {"candidates", s.candidates},   {"fallbacks", s.fallbacks},
-          {"nan_rows", s.nan_rows}, {"nan_queries", s.nan_queries}, {"collapsed_rows", s.collapsed_rows},
-          {"seconds", s.seconds}};
+  return {{"index", s.index},         {"filter", s.filter},           {"instruction_set", s.instruction_set},
+          {"pairs", s.pairs},         {"candidates", s.candidates},   {"fallbacks", s.fallbacks},
+          {"nan_rows", s.nan_rows},   {"nan_queries", s.nan_queries}, {"collapsed_rows", s.collapsed_rows},
+          {"hops", s.hops},           {"distances", s.distances},     {"list_size", s.list_size},
+          {"certified", s.certified}, {"recall", s.recall},           {"seconds", s.seconds}};
+}
+
+nlohmann::json to_json(const RecallCurve& curve) {
+  nlohmann::json points = nlohmann::json::array();
+  for (const RecallPoint& point : curve.points) {
+    points.push_back({{"k", point.k},
+                      {"list_size", point.list_size},
+                      {"recall", point.recall.recall},
+                      {"lower", point.recall.lower},
+                      {"upper", point.recall.upper},
+                      {"hops", point.hops},
+                      {"distances", point.distances}});
+  }
+  return {{"queries", curve.queries}, {"points", std::move(points)}};
 }
 
 }  // namespace kith::cli

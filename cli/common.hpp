@@ -104,5 +104,6 @@ void flush_stdout();
 /// The statistics of a search as text lines and as JSON.
 std::string describe(const SearchStatistics& statistics);
 nlohmann::json to_json(const SearchStatistics& statistics);
+nlohmann::json to_json(const RecallCurve& curve);
 
 }  // namespace kith::cli

@@ -49,7 +49,9 @@ void run(const Common& common, Options& options) {
     Execution left = how;
     const AnyIndex built = build_tree(tree, data.base, parameters.metric, data.plan, left);
     index.leaf_size = used(built).leaf_size;
-    return built.point_tree()->search(data.view, options.result.k, left, options.index.radius_or_all());
+    SearchOptions asked = options.index.search();
+    if (built.index_type().guarantee == Guarantee::exact) asked.recall.reset();  // 1, which it is
+    return built.search(data.view, options.result.k, left, asked);
   });
   deliver(common, options.result, answer, parameters.metric, &index);
 }
@@ -61,7 +63,7 @@ void add_knn(CLI::App& app, Common& common) {
   options->base.default_member = "train";
   options->queries.default_member = "test";
   CLI::App& command =
-      add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES, exactly",
+      add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES",
                   [options, &common] { run(common, *options); });
   common.file(
       command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
@@ -79,6 +81,7 @@ void add_knn(CLI::App& app, Common& common) {
   add_radius_option(
       command, options->index,
       "Only rows at most this far, in units of the metric (squared for sqeuclidean); with trees");
+  add_approximate_options(command, options->index);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
   command
@@ -102,7 +105,12 @@ void add_knn(CLI::App& app, Common& common) {
       "number; queries "
       "with fewer than K rows to find are filled up with row -1 at an infinite distance.",
       "--index auto takes a tree where that should be done sooner: for many queries in low dimension. An "
-      "option that only one kind knows (--filter; --radius, --leaf-size) decides for it.",
+      "option that only one kind knows (--filter; --radius, --leaf-size; --recall below 1, --list-size) "
+      "decides "
+      "for it.",
+      "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
+      "and a "
+      "note says which share. Building its graph takes longer than most searches: kith build keeps it.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
   about.examples = {

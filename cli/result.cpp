@@ -141,10 +141,22 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
                      plural(answer.k, "neighbour"), answer.statistics.seconds));
   }
   if (index != nullptr) note_choice(common, *index);
+  note_recall(common, answer);
   if (common.statistics && !common.json) {
     fmt::print(stderr, "statistics:\n{}", describe(answer.statistics));
   }
   if (!common.statistics) note_nan(common, answer.statistics);
+}
+
+void note_recall(const Common& common, const Neighbors& answer) {
+  const SearchStatistics& s = answer.statistics;
+  if (s.certified) return;
+  note(common,
+       fmt::format("approximate, with a list size of {}: {}", s.list_size,
+                   s.recall > 0 ? fmt::format("{:.1f} % or more of the {} nearest rows, as the index has "
+                                              "measured itself with 95 % confidence",
+                                              100 * s.recall, answer.k)
+                                : "what share of the nearest rows it finds so was not measured"));
 }
 
 void note_nan(const Common& common, const SearchStatistics& statistics) {

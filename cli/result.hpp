@@ -39,6 +39,9 @@ Neighbors run_search(const Common& common, Execution execution,
 void deliver(const Common& common, const ResultOptions& options, const Neighbors& answer, Metric metric,
              const IndexUsed* index = nullptr);
 
+/// The note on how much of an approximate answer is right; nothing for an exact one.
+void note_recall(const Common& common, const Neighbors& answer);
+
 /// Notes on rows and queries with NaN.
 void note_nan(const Common& common, const SearchStatistics& statistics);
 

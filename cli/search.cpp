@@ -19,6 +19,7 @@ struct Options {
   Source queries;
   std::string input_format;
   ResultOptions result;
+  IndexOptions asked;
 };
 
 void run(const Common& common, Options& options) {
@@ -81,7 +82,7 @@ void run(const Common& common, Options& options) {
       note(common, fmt::format("the queries were {} and are searched as {}, which holds them exactly",
                                name(from), name(index.dtype())));
     }
-    return index.search(queries, options.result.k, left);
+    return index.search(queries, options.result.k, left, options.asked.approximate);
   });
   deliver(common, options.result, answer, metric);
 }
@@ -101,6 +102,7 @@ void add_search(CLI::App& app, Common& common) {
                   ->type_name("FILE")
                   ->required());
   add_result_options(command, common, options->result);
+  add_approximate_options(command, options->asked);
   command
       .add_option("--query-member", options->queries.member,
                   "HDF5 files: the dataset with the queries [default: test]")
@@ -110,11 +112,14 @@ void add_search(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   add_statistics_option(command, common);
   common.about(command).details = {
-      "Metric and kind of index are those of the file. Queries of another element type are converted where "
+      "Metric and kind of index are those of the file; the options of approximate indexes are refused by "
+      "others. Queries of another element type are converted where "
       "the index's type holds every value exactly, and refused otherwise."};
   common.about(command).examples = {{"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
                                     {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",
-                                     "Writes all of them and says what the search did."}};
+                                     "Writes all of them and says what the search did."},
+                                    {"kith search graph.kith queries.fvecs -k 10 --recall 0.99 -o answer",
+                                     "A graph that kith build --index vamana wrote, to a stated recall."}};
 }
 
 }  // namespace kith::cli

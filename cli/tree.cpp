@@ -34,7 +34,9 @@ void add_types(Choices& choices, const Wanted& wanted) {
 
 void add_index_option(CLI::App& command, Common& common, IndexOptions& options, const Choices& choices) {
   common
-      .choice(command.add_option("--index", options.index, "What to search with; never changes the answer")
+      .choice(command
+                  .add_option("--index", options.index,
+                              "What to search with; exact types never change the answer")
                   ->type_name("TYPE"),
               choices)
       ->capture_default_str()
@@ -44,6 +46,40 @@ void add_index_option(CLI::App& command, Common& common, IndexOptions& options, 
                   "Most points in a leaf of a tree, 1 to 4096 [default: a size measured to be quick]")
       ->type_name("N")
       ->group("Search");
+}
+
+// The first option of approximate indexes that was given, as it is written. A recall of 1 is anyone's.
+const char* approximate_option(const IndexOptions& options) {
+  const SearchOptions& asked = options.approximate;
+  if (asked.recall && *asked.recall != 1) return "--recall";
+  if (asked.list_size) return "--list-size";
+  if (asked.beam_width) return "--beam-width";
+  return asked.rerank ? "--rerank" : nullptr;
+}
+
+// The first option of building a graph that was given.
+const char* graph_option(const IndexOptions& options) {
+  if (options.max_degree) return "--max-degree";
+  if (options.build_list_size) return "--build-list-size";
+  if (options.alpha) return "--alpha";
+  return options.seed ? "--seed" : nullptr;
+}
+
+bool is_graph(std::string_view index) {
+  const IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
+  return std::visit(
+      [](const auto& its) {
+        return requires {
+          its.max_degree;
+        };
+      },
+      parameters);
+}
+
+// The first type that is built or searched by such options.
+std::string_view first_graph() {
+  return std::ranges::find_if(Indexes::types, [](const IndexType& type) { return is_graph(type.name); })
+      ->name;
 }
 
 const char* tree_option(const IndexOptions& options) {
@@ -58,6 +94,62 @@ void add_any_index_options(CLI::App& command, Common& common, IndexOptions& opti
       {"auto", "whichever should be done first, its build included; a note says which and why"}};
   add_types(choices, [](const IndexType&) { return true; });
   add_index_option(command, common, options, choices);
+}
+
+void add_approximate_options(CLI::App& command, IndexOptions& options) {
+  SearchOptions& asked = options.approximate;
+  command
+      .add_option(
+          "--recall", asked.recall,
+          "Share of the nearest rows to find, above 0 to 1: an approximate index takes the shortest list "
+          "that finds as many with 95 % confidence, by what it measured when it was built; 1 is exact "
+          "[default: 0.95]")
+      ->type_name("R")
+      ->group("Search");
+  command
+      .add_option(
+          "--list-size", asked.list_size,
+          "In place of --recall: rows that a walk through a graph keeps in view, at least K; more find "
+          "more and take longer")
+      ->type_name("L")
+      ->group("Search");
+  command
+      .add_option("--beam-width", asked.beam_width,
+                  "With --list-size: rows of that list that it looks around at a time, 1 to 64 [default: 1]")
+      ->type_name("N")
+      ->group("Search");
+  command
+      .add_option(
+          "--rerank", asked.rerank,
+          "With --list-size: rows of that list that are evaluated exactly, from K to L [default: all that "
+          "may change the answer]")
+      ->type_name("N")
+      ->group("Search");
+}
+
+void add_graph_options(CLI::App& command, IndexOptions& options) {
+  command
+      .add_option("--max-degree", options.max_degree,
+                  "Most neighbours of a row in a graph, 4 to 1024 [default: 32]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option(
+          "--build-list-size", options.build_list_size,
+          "Rows in view while a row's neighbours in a graph are looked for, --max-degree to 65536; more "
+          "make a better graph, more slowly [default: 128]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option(
+          "--alpha", options.alpha,
+          "How much longer a detour may be that makes an edge of a graph superfluous, 1 to 2 [default: "
+          "1.1]")
+      ->type_name("A")
+      ->group("Index");
+  command.add_option("--seed", options.seed, "Of the order in which rows are added to a graph [default: 0]")
+      ->type_name("N")
+      ->group("Index");
 }
 
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options) {
@@ -133,8 +225,24 @@ void check_index_options(const IndexOptions& options) {
   if (options.radius && !(*options.radius >= 0)) {
     throw InvalidArgument(fmt::format("--radius {}: use 0 or more, in units of the metric", *options.radius));
   }
+  if (const auto recall = options.approximate.recall; recall && !(*recall > 0 && *recall <= 1)) {
+    throw InvalidArgument(fmt::format("--recall {}: use above 0, to 1 for the exact answer", *recall));
+  }
   const bool filter = options.filter != nullptr && options.filter->count() > 0;
   const char* for_trees = tree_option(options);
+  for (const char* for_graphs : {approximate_option(options), graph_option(options)}) {
+    if (for_graphs == nullptr) continue;
+    if (options.index != "auto" && !is_graph(options.index)) {
+      throw InvalidArgument(
+          fmt::format("{0} is for graphs, --index {1} would ignore it; use --index {2}, or leave "
+                      "{0} out",
+                      for_graphs, options.index, first_graph()));
+    }
+    if (filter || for_trees != nullptr) {
+      throw InvalidArgument(fmt::format("{} is for graphs, {} is not; leave one of them out", for_graphs,
+                                        filter ? "--filter" : for_trees));
+    }
+  }
   if (options.index != "auto") {
     if (for_trees != nullptr && !has_leaves(options.index)) {
       throw InvalidArgument(
@@ -154,6 +262,12 @@ void check_index_options(const IndexOptions& options) {
 IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution) {
   if (options.index != "auto") return {options.index, "--index asks for it"};
+  if (const char* asking = approximate_option(options)) {
+    return {std::string(first_graph()), fmt::format("{} is an option of graphs", asking)};
+  }
+  if (const char* asking = graph_option(options)) {
+    return {std::string(first_graph()), fmt::format("{} is an option of graphs", asking)};
+  }
   if (options.filter != nullptr && options.filter->count() > 0) {
     return {std::string(BruteForce::index_type.name), "--filter is its option"};
   }
@@ -174,6 +288,16 @@ IndexParameters make_parameters(std::string_view type, Metric metric, const Inde
   IndexParameters parameters = Indexes::parameters(type, metric);
   set_filter(parameters, filter);
   set_leaf_size(parameters, options.leaf_size.value_or(0));
+  std::visit(
+      [&](auto& its) {
+        if constexpr (requires { its.max_degree; }) {
+          its.max_degree = options.max_degree.value_or(its.max_degree);
+          its.build_list_size = options.build_list_size.value_or(its.build_list_size);
+          its.alpha = options.alpha.value_or(its.alpha);
+          its.seed = options.seed.value_or(its.seed);
+        }
+      },
+      parameters);
   return parameters;
 }
 

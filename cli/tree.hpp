@@ -19,13 +19,29 @@ struct IndexOptions {
   std::string index = "auto";
   std::optional<std::int64_t> leaf_size;
   std::optional<double> radius;
+  /// What approximate indexes are told: recall, list_size, beam_width, rerank.
+  SearchOptions approximate{};
+  /// What only some types are built with.
+  std::optional<std::int64_t> max_degree{}, build_list_size{};
+  std::optional<double> alpha{};
+  std::optional<std::uint64_t> seed{};
   const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
 
+  /// All that a search is told.
+  SearchOptions search() const {
+    SearchOptions all = approximate;
+    all.radius = radius;
+    return all;
+  }
   double radius_or_all() const { return radius.value_or(std::numeric_limits<double>::infinity()); }
 };
 
 /// --index with brute_force among its values, and --leaf-size.
 void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options);
+/// --recall, --list-size, --beam-width and --rerank, of approximate indexes.
+void add_approximate_options(CLI::App& command, IndexOptions& options);
+/// --max-degree, --build-list-size, --alpha and --seed, of graphs.
+void add_graph_options(CLI::App& command, IndexOptions& options);
 /// --index with trees only, and --leaf-size.
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options);
 /// --member of the commands that read one file.
@@ -44,7 +60,7 @@ void check_index_options(const IndexOptions& options);
 IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution);
 
-/// The parameters of a type, as options ask for them.
+/// The parameters of a type, as options ask for them: checked by check_index_options.
 IndexParameters make_parameters(std::string_view type, Metric metric, const IndexOptions& options,
                                 Filter filter);
 

@@ -95,6 +95,20 @@ void trees() {
               within.indices.size(), normals.curvature.size());
 }
 
+// A graph: most of the nearest rows, quickly, and how many is known.
+void a_graph() {
+  const kith::Dataset base = kith::generate(
+      {.generator = kith::Generator::low_intrinsic_dimension, .rows = 5000, .dim = 64, .seed = 3});
+  const kith::Vamana graph = kith::Vamana::build(base, {.metric = kith::Metric::euclidean});
+  const kith::DatasetView queries = base.view().slice(0, 100);
+  const kith::Neighbors found = graph.search(queries, 10, {}, {.recall = 0.9});
+  const kith::Neighbors walked = graph.search(queries, 10, {}, {.list_size = 64});
+  const kith::Neighbors exact = graph.search(queries, 10, {}, {.recall = 1});
+  std::printf("a list of %lld finds %.2f or more; one of 64 found %.2f\n",
+              static_cast<long long>(found.statistics.list_size), found.statistics.recall,
+              kith::evaluate(walked, exact).recall);
+}
+
 // A type of index that is known at run time only.
 void any_index() {
   const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
@@ -123,6 +137,7 @@ int main(int argc, char** argv) {
   views();
   an_index(folder + "/tour.kith");
   trees();
+  a_graph();
   any_index();
   execution();
   files(folder);

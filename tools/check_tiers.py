@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that includes go down only: core, io, cuda < distance, select_k, codes, point_tree < algorithms <
-any_index, knn < cli, python. Never up, never sideways between algorithms. A public header counts as the room it
-is named after.
+"""Checks that includes go down only: core, io, cuda < distance, select_k, codes, point_tree < exact algorithms <
+recall < approximate algorithms < any_index, knn < cli, python. Never up, never sideways between algorithms. A public
+header counts as the room it is named after.
 
 usage: check_tiers.py [ROOT]
 """
@@ -14,11 +14,14 @@ from pathlib import Path
 TIERS = [
     {"core", "io", "cuda"},
     {"distance", "select_k", "codes", "point_tree", "evaluate", "generate"},
-    {"brute_force", "kd_tree", "octree", "vamana", "hybrid_graph", "point_tiles"},
-    {"any_index", "knn", "sharded"},
+    {"brute_force", "kd_tree", "octree"},
+    {"recall"},
+    {"vamana"},
+    {"any_index"},
+    {"knn", "sharded", "point_tiles"},
 ]
 TIER = {room: level for level, rooms in enumerate(TIERS) for room in rooms}
-ALGORITHMS = TIERS[2]
+ALGORITHMS = TIERS[2] | TIERS[4]
 SHELLS = len(TIERS)  # cli, python, benchmarks, examples, tests
 # Public headers that no room is named after stand above everything they gather; the rest belong to the lowest.
 GATHERING = {"kith": "any_index", "support": "any_index"}
@@ -61,7 +64,7 @@ def check_file(path, src):
             continue  # a third-party header
         elif TIER[other] > TIER[room]:
             yield f"{where}: '{other}' is above '{room}'"
-        elif other != room and room in ALGORITHMS and other in ALGORITHMS:
+        elif other != room and TIER[other] == TIER[room] and room in ALGORITHMS:
             yield f"{where}: sideways between algorithms"
         elif backend and rest[0] in BACKENDS and rest[0] != backend:
             yield f"{where}: the {backend} backend must not know the {rest[0]} backend"

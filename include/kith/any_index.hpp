@@ -23,6 +23,7 @@
 #include "kith/index_type.hpp"
 #include "kith/kd_tree.hpp"
 #include "kith/octree.hpp"
+#include "kith/vamana.hpp"
 
 namespace kith {
 
@@ -115,9 +116,10 @@ struct Registry {
 };
 
 /// Every type of index there is.
-using Indexes = Registry<BruteForce, KdTree, Octree>;
+using Indexes = Registry<BruteForce, KdTree, Octree, Vamana>;
 
-/// Parameters of one type of index: BruteForceParameters, KdTreeParameters or OctreeParameters.
+/// Parameters of one type of index: BruteForceParameters, KdTreeParameters, OctreeParameters or
+/// VamanaParameters.
 using IndexParameters = Indexes::Parameters;
 
 /// Sets what not every type has. @return false, and nothing is set, where the parameters' type lacks it
@@ -137,7 +139,7 @@ class AnyIndex {
                         const Execution& execution = {});
 
   /// The same by name, with the type's default parameters.
-  /// @param type "brute_force", "kd_tree", "octree"; index_types() lists them
+  /// @param type "brute_force", "kd_tree", "octree", "vamana"; index_types() lists them
   /// @throws InvalidArgument for an unknown type, and what the type's build throws
   static AnyIndex build(std::string_view type, const Dataset& dataset, Metric metric = Metric::sqeuclidean,
                         const Execution& execution = {});

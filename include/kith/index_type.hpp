@@ -70,4 +70,7 @@ struct IndexType {
 /// @throws InvalidArgument that names the first option given which `type` does not take, and who does
 void check_options(const IndexType& type, const SearchOptions& options);
 
+/// @throws InvalidArgument that names the index types which take `metric` where `type` does not
+void check_metric(const IndexType& type, Metric metric);
+
 }  // namespace kith

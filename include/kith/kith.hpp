@@ -14,5 +14,6 @@
 #include "kith/io.hpp"           // IWYU pragma: export
 #include "kith/metric.hpp"       // IWYU pragma: export
 #include "kith/neighbors.hpp"    // IWYU pragma: export
+#include "kith/recall.hpp"       // IWYU pragma: export
 #include "kith/support.hpp"      // IWYU pragma: export
 #include "kith/version.hpp"      // IWYU pragma: export

@@ -25,7 +25,15 @@ struct SearchStatistics {
   std::int64_t nan_rows = 0;        ///< dataset rows with a NaN: never returned
   std::int64_t nan_queries = 0;     ///< queries with a NaN: answered by -1 and +inf
   std::int64_t collapsed_rows = 0;  ///< rows equal to an earlier row, evaluated once with it
-  double seconds = 0;               ///< wall time of the search
+  std::int64_t hops = 0;            ///< graphs: nodes whose neighbours were looked at
+  std::int64_t distances = 0;       ///< graphs: distances of codes that were evaluated
+  std::int64_t list_size = 0;       ///< graphs: rows in view, as given or as the recall asked for
+  /// The answer is the nearest rows, by proof; false: mostly, as an approximate index finds them.
+  bool certified = true;
+  /// Share of the nearest rows that the index has measured itself to find, at least, with 95 % confidence; 1
+  /// where certified, 0 where nothing is known.
+  double recall = 1;
+  double seconds = 0;  ///< wall time of the search
 };
 
 /// Indices and distances, both [queries, k] row-major. Each row ascends by (distance, index); rows

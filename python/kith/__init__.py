@@ -19,6 +19,7 @@ from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
 from ._point_tree import PointTree
 from ._trees import KdTree, Octree
+from ._vamana import RecallPoint, Vamana
 
 __version__: str = _version()
 
@@ -42,7 +43,9 @@ __all__ = [
     "Outliers",
     "PointTree",
     "RadiusNeighbors",
+    "RecallPoint",
     "SearchStatistics",
+    "Vamana",
     "__version__",
     "choose_index",
     "devices",

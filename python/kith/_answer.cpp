@@ -40,6 +40,11 @@ nb::dict statistics_dict(const SearchStatistics& s) {
   out["nan_rows"] = s.nan_rows;
   out["nan_queries"] = s.nan_queries;
   out["collapsed_rows"] = s.collapsed_rows;
+  out["hops"] = s.hops;
+  out["distances"] = s.distances;
+  out["list_size"] = s.list_size;
+  out["certified"] = s.certified;
+  out["recall"] = s.recall;
   out["seconds"] = s.seconds;
   return out;
 }

@@ -1,4 +1,4 @@
-"""knn(), what every index has, and brute force; the trees are in _trees.py."""
+"""knn(), what every index has, and brute force; the trees are in _trees.py, the graph in _vamana.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name_of(value: Any, what: str, choices: str) -> str:
 
 METRICS = "'sqeuclidean', 'euclidean', 'inner_product', 'cosine' or 'manhattan'"
 _FILTERS = "'auto', 'int8', 'fp16', 'fp32' or 'none'"
-_INDEXES = "'brute_force', 'kd_tree', 'octree' or 'auto'"
+_INDEXES = "'brute_force', 'kd_tree', 'octree', 'vamana' or 'auto'"
 _DEVICES = "'cpu', 'cuda', 'cuda:1', 'cuda:0,1', 'all' or 'auto'"
 
 
@@ -91,7 +91,8 @@ def knn(
             that ``X`` lies on, else the one ``Q`` lies on, else the CPU.
         index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions), or ``"auto"`` for what
             :func:`choose_index` names: a tree for many queries of few dimensions. Changes time and memory
-            only. Trees know sqeuclidean, euclidean and manhattan.
+            only. Trees know sqeuclidean, euclidean and manhattan. ``"vamana"`` builds a graph for this one
+            search, and its answer is approximate: see :class:`Vamana`.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
@@ -203,7 +204,7 @@ class Index:
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
-            parts = self._index.search(queries, count, *execution, report)
+            parts = self._index.search(queries, count, None, None, None, None, *execution, report)
         return from_parts(parts, library_of(Q))
 
     @classmethod
@@ -237,7 +238,7 @@ class Index:
 
     @property
     def type(self) -> str:
-        """Name of the index type: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``."""
+        """Name of the index type: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``."""
         return self._index.type
 
     @property
@@ -329,7 +330,7 @@ class BruteForce(Index):
         return self._index.filter
 
 
-#: By the names of index types; _trees.py adds its own.
+#: By the names of index types; _trees.py and _vamana.py add their own.
 CLASSES: dict[str, type[Index]] = {"brute_force": BruteForce}
 
 

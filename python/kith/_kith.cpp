@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -181,15 +182,58 @@ AnyIndex load_index(const std::filesystem::path& path, std::int64_t threads, std
   return *std::move(index);
 }
 
-nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k, std::int64_t threads,
-                       std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
+                       std::optional<double> recall, std::optional<std::int64_t> list_size,
+                       std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
+                       std::int64_t threads, std::int64_t memory_limit, const std::string& device,
+                       const nb::object& report) {
   const DatasetView& q = queries.dataset;
+  const SearchOptions options{
+      .recall = recall, .list_size = list_size, .beam_width = beam_width, .rerank = rerank};
   const Execution asked = make_execution(threads, memory_limit, device);
   return search_for(asked, report, is_quick(asked, comparisons(index.rows(), q.rows, index.dim())), q, k,
-                    {[&](const Execution& execution) { return index.search(q, k, execution); },
+                    {[&](const Execution& execution) { return index.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
-                       return index.search_into(q, out, execution);
+                       return index.search_into(q, out, execution, options);
                      }});
+}
+
+// A graph: built for long, and always watched.
+AnyIndex build_vamana(const Rows& dataset, const std::string& metric, std::int64_t max_degree,
+                      std::int64_t build_list_size, double alpha, std::uint64_t seed, std::int64_t threads,
+                      std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+  const VamanaParameters parameters{parse_metric(metric), max_degree, build_list_size, alpha, seed};
+  std::optional<AnyIndex> index;
+  run(make_execution(threads, memory_limit, device), report, false, [&](const Execution& execution) {
+    follow_rows(dataset.dataset);
+    index = AnyIndex::build(dataset.dataset, parameters, execution);
+  });
+  return *std::move(index);
+}
+
+const Vamana& vamana_of(const AnyIndex& index) {
+  const auto* vamana = index.get_if<Vamana>();
+  if (vamana == nullptr) throw nb::type_error(fmt::format("a {} is no Vamana", index.type()).c_str());
+  return *vamana;
+}
+
+nb::dict vamana_parameters(const AnyIndex& index) {
+  const VamanaParameters& parameters = vamana_of(index).parameters();
+  nb::dict out;
+  out["max_degree"] = parameters.max_degree;
+  out["build_list_size"] = parameters.build_list_size;
+  out["alpha"] = parameters.alpha;
+  out["seed"] = parameters.seed;
+  return out;
+}
+
+nb::list recall_curve(const AnyIndex& index) {
+  nb::list out;
+  for (const RecallPoint& p : vamana_of(index).recall_curve().points) {
+    out.append(nb::make_tuple(p.k, p.list_size, p.recall.recall, p.recall.lower, p.recall.upper, p.hops,
+                              p.distances));
+  }
+  return out;
 }
 
 void save_index(const AnyIndex& index, const std::filesystem::path& path, const nb::object& report) {
@@ -216,8 +260,9 @@ nb::list device_list() {
 void bind_index(nb::module_& module) {
   nb::class_<AnyIndex> index(module, "Index", "A built index of any type; copies share it.");
   index
-      .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("threads"),
-           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+      .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("recall").none(),
+           nb::arg("list_size").none(), nb::arg("beam_width").none(), nb::arg("rerank").none(),
+           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows of each query.")
       .def("save", &save_index, nb::arg("path"), nb::arg("report").none(),
            "Writes one file, whole or not at all.")
@@ -237,11 +282,21 @@ void bind_index(nb::module_& module) {
             return brute_force == nullptr ? std::string() : std::string(name(brute_force->filter()));
           },
           "Name of the filter in use; empty where the type has none.")
-      .def_prop_ro("memory_bytes", &AnyIndex::memory_bytes, "Bytes held beyond the dataset.");
+      .def_prop_ro("memory_bytes", &AnyIndex::memory_bytes, "Bytes held beyond the dataset.")
+      .def_prop_ro("vamana_parameters", &vamana_parameters, "What a graph was built with.")
+      .def_prop_ro("recall_curve", &recall_curve,
+                   "(k, list size, recall, lower, upper, hops, distances) of each point measured.")
+      .def_prop_ro(
+          "graph_hash", [](const AnyIndex& self) { return vamana_of(self).graph_hash(); },
+          "Equal for equal graphs.");
   bind_trees(index);
   module.def("build", &build_index, nb::arg("type"), nb::arg("dataset"), nb::arg("metric"), nb::arg("filter"),
              nb::arg("leaf_size"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
              nb::arg("report").none(), "Builds an index of a named type over rows it keeps alive.");
+  module.def("build_vamana", &build_vamana, nb::arg("dataset"), nb::arg("metric"), nb::arg("max_degree"),
+             nb::arg("build_list_size"), nb::arg("alpha"), nb::arg("seed"), nb::arg("threads"),
+             nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+             "Builds a graph over rows it keeps alive.");
   module.def("load", &load_index, nb::arg("path"), nb::arg("threads"), nb::arg("memory_limit"),
              nb::arg("device"), nb::arg("report").none(), "Opens a saved index.");
 }

@@ -18,7 +18,7 @@ __all__ = ["Neighbors", "SearchStatistics"]
 class SearchStatistics:
     """What a search did. Counters are exact but, except for the NaN counts, may differ from run to run."""
 
-    index: str = ""  #: index type: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``
+    index: str = ""  #: index type: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``
     filter: str = ""  #: ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``
     instruction_set: str = ""  #: kernel path that ran
     pairs: int = 0  #: (query, row) pairs the filter, or a leaf of a tree, looked at
@@ -27,6 +27,14 @@ class SearchStatistics:
     nan_rows: int = 0  #: dataset rows with a NaN: never returned
     nan_queries: int = 0  #: queries with a NaN: answered by -1 and inf
     collapsed_rows: int = 0  #: rows equal to an earlier row, evaluated once with it
+    hops: int = 0  #: graphs: nodes whose neighbours were looked at
+    distances: int = 0  #: graphs: distances of codes that were evaluated
+    list_size: int = 0  #: graphs: rows in view, as given or as the recall asked for
+    #: the answer is the nearest rows, by proof; False: mostly, as an approximate index finds them
+    certified: bool = True
+    #: share of the nearest rows that the index has measured itself to find, at least, with 95 % confidence; 1
+    #: where certified, 0 where nothing is known
+    recall: float = 1.0
     seconds: float = 0.0  #: wall time of the search
 
 

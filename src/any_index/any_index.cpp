@@ -44,6 +44,16 @@ void check_options(const IndexType& type, const SearchOptions& options) {
   }
 }
 
+void check_metric(const IndexType& type, Metric metric) {
+  if (type.takes(metric)) return;
+  std::vector<std::string_view> takers;
+  for (const IndexType& other : Indexes::types) {
+    if (other.takes(metric)) takers.push_back(other.name);
+  }
+  throw InvalidArgument(fmt::format("the index {} does not know the metric {}; use {}", type.name,
+                                    name(metric), fmt::join(takers, " or ")));
+}
+
 bool set_filter(IndexParameters& parameters, Filter filter) {
   const auto set = [filter](auto& its) {
     if constexpr (requires { its.filter; }) {

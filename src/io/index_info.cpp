@@ -23,14 +23,28 @@ FileInfo inspect_index(const Source& source) {
     info.details.emplace_back("index", header.at("index").get<std::string>());
     info.details.emplace_back("version", std::to_string(file.version()));
     info.details.emplace_back("metric", header.at("metric").get<std::string>());
-    // What trees have besides; other indexes lack these keys.
+    // What trees and graphs have besides; other indexes lack these keys.
     for (const auto& [key, label] : {std::pair{"points", "points"},
                                      {"nan_rows", "NaN rows"},
                                      {"leaf_size", "leaf size"},
                                      {"nodes", "nodes"},
-                                     {"levels", "levels"}}) {
+                                     {"levels", "levels"},
+                                     {"max_degree", "max degree"},
+                                     {"build_list_size", "build list size"}}) {
       if (header.contains(key)) {
         info.details.emplace_back(label, std::to_string(header.at(key).get<std::int64_t>()));
+      }
+    }
+    if (header.contains("alpha")) {
+      info.details.emplace_back("alpha", fmt::format("{}", header.at("alpha").get<double>()));
+    }
+    if (header.contains("recall_curve")) {
+      for (const auto& point : header.at("recall_curve").at("points")) {
+        info.details.emplace_back(
+            fmt::format("recall@{} with list size {}", point.at(0).get<std::int64_t>(),
+                        point.at(1).get<std::int64_t>()),
+            fmt::format("{:.4f} ({:.4f} to {:.4f})", point.at(2).get<double>(), point.at(3).get<double>(),
+                        point.at(4).get<double>()));
       }
     }
     for (const auto& entry : header.at("sections")) {

@@ -56,6 +56,14 @@ Execution execution_for(const Support& entry, int threads) {
   return execution;
 }
 
+std::vector<Support> supported_by(Guarantee guarantee) {
+  std::vector<Support> list;
+  for (const Support& entry : supported) {
+    if (Indexes::get(entry.index).guarantee == guarantee) list.push_back(entry);
+  }
+  return list;
+}
+
 std::string entry_name(const Support& entry) {
   return fmt::format("{}_{}_{}_{}", entry.index, entry.backend == Device::Kind::cpu ? "cpu" : "cuda",
                      name(entry.dtype), name(entry.metric));

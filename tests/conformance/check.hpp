@@ -63,6 +63,9 @@ std::vector<std::pair<InstructionSet, Filter>> paths(const Support& entry, std::
 /// Builds and searches the problem for every k on its paths.
 void check_everywhere(const Problem& problem, const Support& entry, const std::vector<std::int64_t>& ks);
 
+/// What kith::supported lists of index types with that guarantee.
+std::vector<Support> supported_by(Guarantee guarantee);
+
 /// "brute_force_cpu_f32_cosine".
 std::string entry_name(const Support& entry);
 

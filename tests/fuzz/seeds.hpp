@@ -139,6 +139,34 @@ inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem
       {{"index", "brute_force"}, {"rows", 2}, {"dim", 3}, {"dtype", "f32"}, {"metric", "euclidean"}},
       {{"dataset", 24, [&](const auto& sink) { sink(floats.data(), 24); }}});
   seeds["index"].push_back({"a.kith", slurp(folder / "a.kith")});
+  // A graph of two nodes: its header has what no other index has.
+  const std::vector<std::uint32_t> edges = {1, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU,
+                                            0, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU};
+  const std::vector<double> mean = {0.5, 0, 0};
+  write_index_file(folder / "graph.kith",
+                   {{"index", "vamana"},
+                    {"layout", 1},
+                    {"rows", 2},
+                    {"dim", 3},
+                    {"dtype", "f32"},
+                    {"metric", "euclidean"},
+                    {"max_degree", 4},
+                    {"build_list_size", 8},
+                    {"alpha", 1.1},
+                    {"seed", 0},
+                    {"nodes", 2},
+                    {"nan_rows", 0},
+                    {"step", 0.25},
+                    {"largest_norm", 0.0},
+                    {"recall_curve",
+                     {{"queries", 100},
+                      {"points", nlohmann::json::array(
+                                     {nlohmann::json::array({10, 16, 0.9, 0.88, 0.92, 17.5, 200.0})})}}}},
+                   {{"dataset", 24, [&](const auto& sink) { sink(floats.data(), 24); }},
+                    {"mean", 24, [&](const auto& sink) { sink(mean.data(), 24); }},
+                    {"edges", 32, [&](const auto& sink) { sink(edges.data(), 32); }},
+                    {"entries", 4, [&](const auto& sink) { sink(edges.data() + 4, 4); }}});
+  seeds["index"].push_back({"graph.kith", slurp(folder / "graph.kith")});
   return seeds;
 }
 

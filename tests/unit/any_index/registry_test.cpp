@@ -72,7 +72,7 @@ class EveryOtherRow {
 
 static_assert(IndexClass<EveryOtherRow>);
 
-using More = Registry<BruteForce, KdTree, Octree, EveryOtherRow>;
+using More = Registry<BruteForce, KdTree, Octree, Vamana, EveryOtherRow>;
 
 const std::vector<float> values = {0, 0, 1, 0, 0, 2, 3, 3};
 const DatasetView data(values.data(), 4, 2);
@@ -82,7 +82,7 @@ TEST(Registry, KnowsANewTypeByItsEntry) {
   ASSERT_NE(More::find("every_other_row"), nullptr);
   EXPECT_EQ(Indexes::find("every_other_row"), nullptr);
   EXPECT_EQ(More::get("every_other_row").guarantee, Guarantee::approximate);
-  EXPECT_TRUE(contains(message_of<InvalidArgument>([] { More::get("no_such"); }), "octree, every_other_row"));
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([] { More::get("no_such"); }), "vamana, every_other_row"));
 }
 
 TEST(Registry, ListsWhatANewTypeSupports) {

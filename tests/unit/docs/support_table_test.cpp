@@ -65,7 +65,7 @@ TEST(Docs, TheTableOfSupportIsWhatTheLibrarySays) {
   const std::string page = read_page("which-index.md");
   ASSERT_FALSE(page.empty());
   EXPECT_EQ(table("kd_tree"), table("octree")) << "the page has one table for both";
-  for (const char* index : {"brute_force", "kd_tree"}) {
+  for (const char* index : {"brute_force", "kd_tree", "vamana"}) {
     EXPECT_NE(page.find(table(index)), std::string::npos) << "put this table into docs/which-index.md:\n"
                                                           << table(index);
   }

@@ -1,0 +1,203 @@
+// From rows and queries to one byte a value.
+#include "codes/scalar.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "codes/cpu/row_kernels.hpp"
+#include "core/instruction_set.hpp"
+#include "core/parallel.hpp"
+#include "core/sample.hpp"
+
+namespace kith {
+namespace {
+
+constexpr std::int64_t sampled_rows = 2048;
+constexpr std::size_t sampled_values = 1 << 17;
+constexpr std::int64_t rows_a_task = 4096;
+constexpr double largest_code = 127;
+
+// Squared error of coding `values` with a step, rounding and clipping together.
+double coding_error(const std::vector<double>& values, double step) {
+  double error = 0;
+  for (const double value : values) {
+    const double code = std::min(std::nearbyint(value / step), largest_code);
+    const double difference = value - code * step;
+    error += difference * difference;
+  }
+  return error;
+}
+
+// The step that codes a sample of magnitudes best: the largest one fits a few far values at the cost of all
+// the others, a smaller one clips them.
+double best_step(std::vector<double>& magnitudes) {
+  double largest = 0;
+  for (const double value : magnitudes) largest = std::max(largest, value);
+  if (!(largest > 0)) return 1;
+  for (double& value : magnitudes) value /= largest;  // so that no square overflows
+  double best = 1 / largest_code;
+  double least = coding_error(magnitudes, best);
+  double step = best;
+  for (int i = 1; i <= 24; ++i) {
+    step *= 0x1.ae89f995ad3adp-1;  // 2^(-1/4)
+    const double error = coding_error(magnitudes, step);
+    if (error < least) {
+      least = error;
+      best = step;
+    }
+  }
+  return std::max(best * largest, std::numeric_limits<double>::min());
+}
+
+// Largest finite norm of all rows.
+double norm_of_all(const DatasetView& rows, const Execution& execution) {
+  const RowKernels& kernels = row_kernels();
+  double largest = 0;
+  std::mutex mutex;
+  parallel_for(execution, (rows.rows + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
+    std::vector<double> row(static_cast<std::size_t>(rows.dim));
+    double most = 0;
+    const std::int64_t end = std::min(rows.rows, (task + 1) * rows_a_task);
+    for (std::int64_t i = task * rows_a_task; i < end; ++i) {
+      kernels.load[static_cast<int>(rows.dtype)](rows.row(i), rows.dim, row.data());
+      const double norm = std::sqrt(kernels.sum_of_squares(row.data(), rows.dim));
+      if (std::isfinite(norm)) most = std::max(most, norm);
+    }
+    const std::scoped_lock lock(mutex);
+    largest = std::max(largest, most);
+  });
+  return largest;
+}
+
+}  // namespace
+
+const EstimateKernels& estimate_kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return estimate_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return estimate_kernels_avx2;
+#endif
+    default: return estimate_kernels_portable;
+  }
+}
+
+ScalarCoder::ScalarCoder(const ScalarSpace& space)
+    : space_(space), y_(static_cast<std::size_t>(space.code_dim())) {}
+
+// Into y_, the mean not yet taken off. False for a NaN.
+bool ScalarCoder::transform(const void* values, bool is_query) {
+  const RowKernels& kernels = row_kernels();
+  const std::int64_t dim = space_.dim;
+  double* y = y_.data();
+  kernels.load[static_cast<int>(space_.dtype)](values, dim, y);
+  for (std::int64_t i = 0; i < dim; ++i) {
+    if (std::isnan(y[i])) return false;
+  }
+  if (space_.metric == Metric::cosine) {
+    double norm = std::sqrt(kernels.sum_of_squares(y, dim));
+    if (!(norm > 0x1p-500 && norm < 0x1p500)) {  // squares may have left the range: once more, near 1
+      const double largest = kernels.largest(y, dim);
+      if (!(largest > 0)) return true;  // zeros, or infinities alone
+      for (std::int64_t i = 0; i < dim; ++i) {
+        y[i] = std::isinf(y[i]) ? std::copysign(1.0, y[i]) : y[i] / largest;
+      }
+      norm = std::sqrt(kernels.sum_of_squares(y, dim));
+    }
+    for (std::int64_t i = 0; i < dim; ++i) y[i] /= norm;
+  } else if (space_.metric == Metric::inner_product) {
+    const double norm = std::sqrt(kernels.sum_of_squares(y, dim));
+    const double most = space_.largest_norm;
+    if (is_query) {  // its length does not matter to the order: that of the longest row keeps it in range
+      if (norm > 0 && std::isfinite(norm)) {
+        for (std::int64_t i = 0; i < dim; ++i) y[i] *= most / norm;
+      }
+      y[dim] = 0;
+    } else {
+      const double share = most > 0 ? norm / most : 1;
+      y[dim] = share < 1 ? most * std::sqrt((1 - share) * (1 + share)) : 0;
+    }
+  }
+  return true;
+}
+
+bool ScalarCoder::copy_integers(const void* values, std::uint8_t* code) const {
+  const auto* bytes = static_cast<const std::uint8_t*>(values);
+  const auto flip = static_cast<std::uint8_t>(space_.dtype == Dtype::i8 ? 0x80 : 0);  // adds 128
+  for (std::int64_t i = 0; i < space_.dim; ++i) code[i] = bytes[i] ^ flip;
+  std::memset(code + space_.dim, 0, static_cast<std::size_t>(space_.code_bytes() - space_.dim));
+  return true;
+}
+
+void ScalarCoder::quantise(std::uint8_t* code) const {
+  constexpr double rounder = 0x1.8p52;  // adding and subtracting it rounds to the nearest integer
+  const std::int64_t count = space_.code_dim();
+  for (std::int64_t i = 0; i < count; ++i) {
+    double v = (y_[static_cast<std::size_t>(i)] - space_.mean[static_cast<std::size_t>(i)]) / space_.step;
+    v = v > -largest_code ? v : -largest_code;  // a NaN, of infinities, too
+    v = v < largest_code ? v : largest_code;
+    v = (v + rounder) - rounder;
+    code[i] = static_cast<std::uint8_t>(static_cast<int>(v) + 128);
+  }
+  std::memset(code + count, 0, static_cast<std::size_t>(space_.code_bytes() - count));
+}
+
+bool ScalarCoder::row(const void* values, std::uint8_t* code) {
+  if (space_.raw_integers()) return copy_integers(values, code);
+  if (!transform(values, false)) return false;
+  quantise(code);
+  return true;
+}
+
+bool ScalarCoder::query(const void* values, std::uint8_t* code) {
+  if (space_.raw_integers()) return copy_integers(values, code);
+  if (!transform(values, true)) return false;
+  quantise(code);
+  return true;
+}
+
+ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution) {
+  ScalarSpace space;
+  space.dtype = rows.dtype;
+  space.metric = metric;
+  space.dim = rows.dim;
+  if (space.raw_integers()) return space;
+  if (metric == Metric::inner_product) space.largest_norm = norm_of_all(rows, execution);
+  const auto dim = static_cast<std::size_t>(space.code_dim());
+  space.mean.assign(dim, 0.0);
+
+  ScalarCoder coder(space);
+  const std::vector<std::int64_t> sample = sample_rows(rows.rows, sampled_rows);
+  StopRequest stop(execution);
+  double count = 0;
+  for (const std::int64_t i : sample) {
+    stop.check();
+    if (!coder.transform(rows.row(i), false)) continue;
+    ++count;
+    // A running mean: no sum overflows. What infinities make of it, or numbers near them, is put right below.
+    for (std::size_t j = 0; j < dim; ++j) space.mean[j] += (coder.y_[j] - space.mean[j]) / count;
+  }
+  for (double& value : space.mean) value = std::isfinite(value) ? value : 0;
+
+  // Queries of inner product have 0 where rows have sqrt(M^2 - |x|^2): that, too, should be within range.
+  std::vector<double> magnitudes;
+  const std::size_t kinds = metric == Metric::inner_product ? 2 : 1;
+  const std::size_t stride = std::max<std::size_t>(1, sample.size() * dim * kinds / sampled_values);
+  for (std::size_t i = 0; i < sample.size(); i += stride) {
+    stop.check();
+    for (std::size_t kind = 0; kind < kinds; ++kind) {
+      if (!coder.transform(rows.row(sample[i]), kind == 1)) continue;
+      for (std::size_t j = 0; j < dim; ++j) {
+        const double magnitude = std::abs(coder.y_[j] - space.mean[j]);
+        if (std::isfinite(magnitude)) magnitudes.push_back(magnitude);
+      }
+    }
+  }
+  space.step = best_step(magnitudes);
+  return space;
+}
+
+}  // namespace kith

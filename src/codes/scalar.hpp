@@ -1,0 +1,71 @@
+// One byte a value, on one scale for all values of all rows: codes whose squared distance is an integer.
+//
+// A row x becomes y = x - mean (x / |x| before that for cosine; (x, sqrt(M^2 - |x|^2)) for inner product, M
+// the largest norm, Bachrach et al. 2014), then code = round(y / step) + 128, held to 1..255. Rows of u8 and
+// i8 under a Euclidean metric are their own codes. Since the step is common, sum (a_i - b_i)^2 of two codes
+// orders pairs as their distances do, within the rounding, and as it is a sum of integers it has no rounding
+// of its own: every instruction set and every order of summation gives the same value. That is what makes
+// graphs over these codes, and walks through them, the same bits everywhere.
+//
+// No bound is kept beside a code: what is found by them is re-ranked by the canonical distance.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codes/cpu/estimate.hpp"
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/metric.hpp"
+
+namespace kith {
+
+/// Longest row that is coded: 255^2 * (this + 1) stays below 2^31.
+inline constexpr std::int64_t longest_scalar_row = 32768;
+
+/// The transformation into codes, common to rows and queries. What it holds is all that must be kept to make
+/// the same codes again.
+struct ScalarSpace {
+  Dtype dtype = Dtype::f32;
+  Metric metric = Metric::sqeuclidean;
+  std::int64_t dim = 0;
+  std::vector<double> mean;  ///< code_dim() values; empty for raw integers
+  double step = 1;
+  double largest_norm = 0;  ///< inner product: M
+
+  /// u8 and i8 rows are their own codes, and estimates their squared distances.
+  bool raw_integers() const {
+    return (dtype == Dtype::u8 || dtype == Dtype::i8) &&
+           (metric == Metric::sqeuclidean || metric == Metric::euclidean);
+  }
+  std::int64_t code_dim() const { return dim + (metric == Metric::inner_product ? 1 : 0); }
+  /// Bytes a code: code_dim() values and zeros to a whole number of registers.
+  std::int64_t code_bytes() const { return (code_dim() + 31) / 32 * 32; }
+};
+
+/// Mean and step from a sample of the rows, the largest norm from all of them.
+/// @throws Cancelled
+ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution);
+
+/// Codes rows and queries, one after the other; a thread has its own.
+class ScalarCoder {
+ public:
+  explicit ScalarCoder(const ScalarSpace& space);
+
+  /// Writes space.code_bytes() bytes. False for a row with a NaN, whose code means nothing. Values beyond
+  /// the codes' range, infinities too, take its ends.
+  bool row(const void* values, std::uint8_t* code);
+  bool query(const void* values, std::uint8_t* code);
+
+ private:
+  bool transform(const void* values, bool is_query);
+  bool copy_integers(const void* values, std::uint8_t* code) const;
+  void quantise(std::uint8_t* code) const;
+
+  const ScalarSpace& space_;
+  std::vector<double> y_;
+
+  friend ScalarSpace make_scalar_space(const DatasetView&, Metric, const Execution&);
+};
+
+}  // namespace kith

@@ -1,0 +1,49 @@
+// The seam between Vamana and the machines it runs on: one table of functions a backend.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "codes/scalar.hpp"
+#include "kith/vamana.hpp"
+#include "vamana/graph.hpp"
+
+namespace kith::vamana {
+
+/// What a search walks through and re-ranks by.
+struct Built {
+  ScalarSpace space;
+  Nodes nodes;
+  Graph graph;
+};
+
+/// Arguments of a search, checked and with defaults filled in.
+struct SearchPlan {
+  std::int64_t k = 0;
+  std::int64_t list_size = 0;
+  std::int64_t beam_width = 1;
+  std::int64_t rerank = 0;  ///< 0: what may change the answer
+  /// One node a query that its walk must not enter, or none at all: queries that are rows themselves.
+  std::span<const std::uint32_t> left_out = {};
+};
+
+/// A backend: plain functions, so that a build without it leaves no trace of it.
+struct Backend {
+  Graph (*build)(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
+                 const Execution& execution);
+  /// Bytes that building takes at its peak, the graph included, the nodes not.
+  std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
+  /// Into host memory.
+  SearchStatistics (*search_into)(const Built& built, const DatasetView& rows, const DatasetView& queries,
+                                  const SearchPlan& plan, const NeighborsView& out,
+                                  const Execution& execution);
+  /// Bytes that searching takes beyond the answer.
+  std::uint64_t (*search_bytes)(const Built& built, const SearchPlan& plan, int threads);
+};
+
+const Backend& cpu_backend();
+
+/// @throws DeviceError where `execution` names devices that Vamana has no backend for
+const Backend& backend_for(const Execution& execution);
+
+}  // namespace kith::vamana

@@ -1,0 +1,111 @@
+#include "vamana/checks.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+
+namespace kith::vamana {
+namespace {
+
+constexpr std::int64_t least_degree = 4;
+constexpr std::int64_t most_degree = 1024;
+constexpr std::int64_t longest_build_list = 65536;
+constexpr std::int64_t widest_beam = 64;
+
+}  // namespace
+
+void check_parameters(const VamanaParameters& parameters) {
+  check_metric(Vamana::index_type, parameters.metric);
+  if (parameters.max_degree < least_degree || parameters.max_degree > most_degree) {
+    throw InvalidArgument(fmt::format("a max_degree of {}; use {} to {}, 32 or 64 for most data",
+                                      parameters.max_degree, least_degree, most_degree));
+  }
+  if (parameters.build_list_size < parameters.max_degree || parameters.build_list_size > longest_build_list) {
+    throw InvalidArgument(
+        fmt::format("a build_list_size of {}; use max_degree, {}, to {}, two to four times max_degree for "
+                    "most data",
+                    parameters.build_list_size, parameters.max_degree, longest_build_list));
+  }
+  if (!(parameters.alpha >= 1 && parameters.alpha <= 2)) {
+    throw InvalidArgument(fmt::format("an alpha of {}; use 1 to 2, 1.1 for most data", parameters.alpha));
+  }
+}
+
+void check_rows(const DatasetView& rows) {
+  if (rows.space == MemorySpace::cuda) {
+    throw InvalidArgument(fmt::format(
+        "the rows lie in the memory of cuda:{}, the index vamana is built on the CPU; copy them to "
+        "the host",
+        rows.device));
+  }
+  if (!Vamana::index_type.takes_dim(rows.dim)) {
+    throw InvalidArgument(
+        fmt::format("rows of dimension {}; the index vamana takes up to {}, use brute_force", rows.dim,
+                    Vamana::index_type.largest_dim));
+  }
+  if (rows.rows > most_rows) {
+    throw InvalidArgument(
+        fmt::format("{} rows; the index vamana takes up to {}, build several", rows.rows, most_rows));
+  }
+}
+
+std::optional<Decision> decide(const SearchOptions& options, std::int64_t k, std::int64_t rows,
+                               std::int64_t nodes, const RecallCurve& curve) {
+  check_options(Vamana::index_type, options);
+  Decision decision;
+  SearchPlan& plan = decision.plan;
+  plan.k = k;
+  plan.beam_width = options.beam_width.value_or(1);
+  if (plan.beam_width < 1 || plan.beam_width > widest_beam) {
+    throw InvalidArgument(fmt::format("a beam_width of {}; use 1 to {}", plan.beam_width, widest_beam));
+  }
+  const std::int64_t found = std::min(k, rows);
+  if (options.list_size) {
+    if (options.recall) {
+      throw InvalidArgument(
+          "list_size and recall say the same thing in two ways; give one of them, list_size for a walk as "
+          "long as you say, recall for as long as it takes");
+    }
+    if (*options.list_size < std::max<std::int64_t>(1, found)) {
+      throw InvalidArgument(
+          fmt::format("a list_size of {} for {} neighbours; use at least as many as neighbours are asked for",
+                      *options.list_size, k));
+    }
+    plan.list_size = std::max<std::int64_t>(1, std::min(*options.list_size, nodes));
+    if (options.rerank) {
+      if (*options.rerank < found || *options.rerank > *options.list_size) {
+        throw InvalidArgument(
+            fmt::format("a rerank of {}; use from the {} neighbours asked for to the list_size, {}",
+                        *options.rerank, found, *options.list_size));
+      }
+      plan.rerank = *options.rerank;
+    }
+    // The longest list measured that is no longer, if it was measured as this search is done.
+    if (plan.beam_width == 1 && plan.rerank == 0) {
+      for (const RecallPoint& point : curve.points) {
+        if (point.k >= k && point.list_size <= plan.list_size) {
+          decision.recall = std::max(decision.recall, point.recall.lower);
+        }
+      }
+    }
+    return decision;
+  }
+  if (options.beam_width || options.rerank) {
+    throw InvalidArgument(
+        fmt::format("{} without list_size: recall is known for searches without it; give list_size, too",
+                    options.beam_width ? "beam_width" : "rerank"));
+  }
+  const double recall = options.recall.value_or(Vamana::default_recall);
+  if (!(recall > 0 && recall <= 1)) {
+    throw InvalidArgument(fmt::format("a recall of {}; use above 0, to 1 for the exact answer", recall));
+  }
+  const RecallPoint* point = recall < 1 ? curve.reaching(recall, k) : nullptr;
+  if (point == nullptr) return std::nullopt;
+  plan.list_size = std::max<std::int64_t>(1, std::min(std::max(point->list_size, found), nodes));
+  decision.recall = point->recall.lower;
+  return decision;
+}
+
+}  // namespace kith::vamana

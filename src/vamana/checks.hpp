@@ -1,0 +1,29 @@
+// What Vamana asks of its arguments, and what it makes of a search's options.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kith/vamana.hpp"
+#include "vamana/backend.hpp"
+
+namespace kith::vamana {
+
+/// @throws InvalidArgument
+void check_parameters(const VamanaParameters& parameters);
+
+/// @throws InvalidArgument for rows that are too long, too many, or not on the host
+void check_rows(const DatasetView& rows);
+
+/// What was measured, and how a search is to be done by it.
+struct Decision {
+  SearchPlan plan;
+  double recall = 0;  ///< stated; 0: unknown
+};
+
+/// How to search; nothing where only the exact engine finds what is asked for.
+/// @throws InvalidArgument for options that are out of range or contradict each other
+std::optional<Decision> decide(const SearchOptions& options, std::int64_t k, std::int64_t rows,
+                               std::int64_t nodes, const RecallCurve& curve);
+
+}  // namespace kith::vamana

@@ -1,0 +1,223 @@
+#include "vamana/file.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include "core/int128.hpp"
+#include "core/parallel.hpp"
+#include "core/search_checks.hpp"
+#include "io/index_file.hpp"
+#include "kith/error.hpp"
+#include "vamana/checks.hpp"
+
+namespace kith::vamana {
+namespace {
+
+// Of what is in the header and the sections; the file around them has a version of its own.
+constexpr int layout = 1;
+
+IndexSection section(std::string name, const void* data, std::uint64_t bytes) {
+  return {std::move(name), bytes,
+          [data, bytes](const std::function<void(const void*, std::size_t)>& sink) { sink(data, bytes); }};
+}
+
+nlohmann::json to_json(const RecallCurve& curve) {
+  nlohmann::json points = nlohmann::json::array();
+  for (const RecallPoint& p : curve.points) {
+    points.push_back(
+        {p.k, p.list_size, p.recall.recall, p.recall.lower, p.recall.upper, p.hops, p.distances});
+  }
+  return {{"queries", curve.queries}, {"points", std::move(points)}};
+}
+
+RecallCurve curve_from(const nlohmann::json& json) {
+  RecallCurve curve;
+  curve.queries = json.at("queries").get<std::int64_t>();
+  for (const auto& p : json.at("points")) {
+    RecallPoint point;
+    point.k = p.at(0).get<std::int64_t>();
+    point.list_size = p.at(1).get<std::int64_t>();
+    point.recall = {p.at(2).get<double>(), p.at(3).get<double>(), p.at(4).get<double>()};
+    point.hops = p.at(5).get<double>();
+    point.distances = p.at(6).get<double>();
+    if (point.k < 1 || point.list_size < 1)
+      throw InvalidArgument("a point of its recall curve is out of range");
+    curve.points.push_back(point);
+  }
+  return curve;
+}
+
+// Everything that a walk follows. A file is data from somebody.
+void check_graph(const Graph& graph, StopRequest& stop) {
+  for (std::int64_t i = 0; i < graph.nodes; ++i) {
+    if (i % (1 << 18) == 0) stop.check();
+    const std::uint32_t* edges = graph.of(i);
+    bool ended = false;
+    for (std::int64_t j = 0; j < graph.max_degree; ++j) {
+      if (edges[j] == no_node) {
+        ended = true;
+      } else if (ended || edges[j] >= graph.nodes) {
+        throw InvalidArgument(
+            fmt::format("an edge of node {} leads to {} of {} nodes", i, edges[j], graph.nodes));
+      }
+    }
+  }
+  if (graph.entries.empty() != (graph.nodes == 0)) throw InvalidArgument("it has no entries");
+  for (const std::uint32_t entry : graph.entries) {
+    if (entry >= graph.nodes) {
+      throw InvalidArgument(fmt::format("its entry {} is none of its {} nodes", entry, graph.nodes));
+    }
+  }
+}
+
+template <class T>
+void read_section(const IndexFile& file, std::string_view name, T* out, std::int64_t count) {
+  const auto bytes = file.section(name);
+  if (static_cast<int128>(bytes.size()) != static_cast<int128>(count) * static_cast<int128>(sizeof(T))) {
+    throw InvalidArgument(
+        fmt::format("its section '{}' has {} bytes, which are not {} values", name, bytes.size(), count));
+  }
+  std::memcpy(out, bytes.data(), bytes.size());
+}
+
+Contents read(const IndexFile& file, const Execution& execution) {
+  const auto& header = file.header();
+  Contents contents;
+  if (header.at("layout").get<int>() != layout) {
+    throw InvalidArgument(fmt::format("it has layout {}; this Kith reads {}, use a newer one",
+                                      header.at("layout").get<int>(), layout));
+  }
+  const auto dtype = parse_dtype(header.at("dtype").get<std::string>());
+  const auto rows = header.at("rows").get<std::int64_t>();
+  const auto dim = header.at("dim").get<std::int64_t>();
+  const auto bytes = file.section("dataset");
+  if (rows < 0 || dim < 1 || bytes.size() % size_of(dtype) != 0 ||
+      static_cast<int128>(rows) * dim != static_cast<int128>(bytes.size() / size_of(dtype))) {
+    throw InvalidArgument(
+        fmt::format("{} rows of dimension {} do not fit its {} bytes", rows, dim, bytes.size()));
+  }
+  contents.dataset = Dataset::adopt(DatasetView(bytes.data(), dtype, rows, dim, dim), file.file());
+  VamanaParameters& parameters = contents.parameters;
+  parameters.metric = parse_metric(header.at("metric").get<std::string>());
+  parameters.max_degree = header.at("max_degree").get<std::int64_t>();
+  parameters.build_list_size = header.at("build_list_size").get<std::int64_t>();
+  parameters.alpha = header.at("alpha").get<double>();
+  parameters.seed = header.at("seed").get<std::uint64_t>();
+  check_parameters(parameters);
+  check_rows(contents.dataset.view());
+
+  Graph& graph = contents.built.graph;
+  graph.nodes = header.at("nodes").get<std::int64_t>();
+  graph.max_degree = parameters.max_degree;
+  const auto edges = file.section("edges");
+  if (graph.nodes < 0 || graph.nodes > rows ||
+      static_cast<int128>(edges.size()) != static_cast<int128>(graph.nodes) * graph.max_degree * 4) {
+    throw InvalidArgument(fmt::format("{} nodes of degree {} do not fit its {} bytes of edges", graph.nodes,
+                                      graph.max_degree, edges.size()));
+  }
+  ScalarSpace& space = contents.built.space;
+  space.dtype = dtype;
+  space.metric = parameters.metric;
+  space.dim = dim;
+  space.step = header.at("step").get<double>();
+  space.largest_norm = header.at("largest_norm").get<double>();
+  if (!(space.step > 0 && std::isfinite(space.step) && space.largest_norm >= 0 &&
+        std::isfinite(space.largest_norm))) {
+    throw InvalidArgument("the scale of its codes is out of range");
+  }
+  const std::uint64_t need = node_bytes(space, rows) + edges.size();
+  if (execution.memory_limit > 0 && need > execution.memory_limit) {
+    throw OutOfMemory(fmt::format(
+        "the index vamana of {} rows takes about {} bytes while it is loaded, the limit is {}; raise "
+        "the limit",
+        rows, need, execution.memory_limit));
+  }
+  StopRequest stop(execution);
+  if (!space.raw_integers()) {
+    space.mean.resize(static_cast<std::size_t>(space.code_dim()));
+    read_section(file, "mean", space.mean.data(), space.code_dim());
+    for (const double value : space.mean) {
+      if (!std::isfinite(value)) throw InvalidArgument("the mean of its codes is not a number");
+    }
+  }
+  graph.edges = AlignedBuffer<std::uint32_t>(graph.nodes * graph.max_degree);
+  read_section(file, "edges", graph.edges.data(), graph.edges.size());
+  graph.entries.resize(file.section("entries").size() / sizeof(std::uint32_t));
+  read_section(file, "entries", graph.entries.data(), static_cast<std::int64_t>(graph.entries.size()));
+  check_graph(graph, stop);
+  contents.curve = curve_from(header.at("recall_curve"));
+  contents.built.nodes = make_nodes(contents.dataset.view(), space, execution);
+  if (contents.built.nodes.count != graph.nodes) {
+    throw InvalidArgument(
+        fmt::format("its rows make {} nodes, its graph has {}", contents.built.nodes.count, graph.nodes));
+  }
+  return contents;
+}
+
+}  // namespace
+
+std::uint64_t hash(const Graph& graph) {
+  const std::uint64_t entries =
+      XXH3_64bits(graph.entries.data(), graph.entries.size() * sizeof(std::uint32_t));
+  return XXH3_64bits_withSeed(graph.edges.data(), graph.edges.bytes(), entries);
+}
+
+void save(const Contents& contents, const std::filesystem::path& path, const Execution& execution) {
+  const DatasetView& data = contents.dataset.view();
+  const VamanaParameters& parameters = contents.parameters;
+  const auto& [space, nodes, graph] = contents.built;
+  nlohmann::json header = {{"index", Vamana::index_type.name},
+                           {"layout", layout},
+                           {"rows", data.rows},
+                           {"dim", data.dim},
+                           {"dtype", name(data.dtype)},
+                           {"metric", name(parameters.metric)},
+                           {"max_degree", parameters.max_degree},
+                           {"build_list_size", parameters.build_list_size},
+                           {"alpha", parameters.alpha},
+                           {"seed", parameters.seed},
+                           {"nodes", graph.nodes},
+                           {"nan_rows", nodes.nan_rows},
+                           {"step", space.step},
+                           {"largest_norm", space.largest_norm},
+                           {"recall_curve", to_json(contents.curve)}};
+  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
+  IndexSection rows{"dataset", static_cast<std::uint64_t>(data.rows) * row_bytes,
+                    [&](const std::function<void(const void*, std::size_t)>& sink) {
+                      if (data.contiguous()) {
+                        sink(data.data, static_cast<std::size_t>(data.rows) * row_bytes);
+                      } else {
+                        for (std::int64_t i = 0; i < data.rows; ++i) sink(data.row(i), row_bytes);
+                      }
+                    }};
+  write_index_file(path, std::move(header),
+                   {std::move(rows), section("mean", space.mean.data(), space.mean.size() * sizeof(double)),
+                    section("edges", graph.edges.data(), graph.edges.bytes()),
+                    section("entries", graph.entries.data(), graph.entries.size() * sizeof(std::uint32_t))},
+                   execution.cancelled);
+}
+
+Contents load(const std::filesystem::path& path, const Execution& execution) {
+  const IndexFile file = IndexFile::open(path, true, execution.cancelled);
+  try {
+    const auto type = file.header().at("index").get<std::string>();
+    if (type != Vamana::index_type.name) {
+      throw IoError(fmt::format("'{}' holds an index of type {}, not {}", path.string(), type,
+                                Vamana::index_type.name));
+    }
+    return or_out_of_memory([&] { return fmt::format("the index '{}'", path.string()); },
+                            [&] { return read(file, execution); });
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(fmt::format("'{}' is corrupt: its header lacks what the index {} has ({})", path.string(),
+                              Vamana::index_type.name, error.what()));
+  } catch (const InvalidArgument& error) {
+    throw IoError(fmt::format("'{}' is corrupt: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace kith::vamana

@@ -1,0 +1,271 @@
+// Vamana: argument checks, dispatch to a backend, calibration.
+#include "kith/vamana.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/int128.hpp"
+#include "core/large_vector.hpp"
+#include "core/search_checks.hpp"
+#include "kith/brute_force.hpp"
+#include "kith/error.hpp"
+#include "recall/calibrate.hpp"
+#include "vamana/backend.hpp"
+#include "vamana/checks.hpp"
+#include "vamana/file.hpp"
+
+namespace kith {
+
+struct Vamana::State : vamana::Contents {
+  std::uint64_t graph_hash = 0;
+};
+
+namespace {
+
+using vamana::Backend;
+using vamana::Built;
+using vamana::Contents;
+using vamana::SearchPlan;
+
+std::uint64_t answer_bytes(const DatasetView& rows) {
+  return sizeof(std::int64_t) + size_of(distance_dtype(rows.dtype));
+}
+
+// An answer in memory of its own.
+template <class Search>
+Neighbors answered(const DatasetView& rows, std::int64_t queries, std::int64_t k, const Execution& execution,
+                   const Search& search) {
+  Neighbors out;
+  out.queries = queries;
+  out.k = k;
+  NeighborsView view{.queries = queries, .k = k};
+  const std::int64_t cells = queries * k;
+  out.indices = large_vector<std::int64_t>(cells, execution, -1);
+  view.indices = out.indices.data();
+  const auto fill = [&]<class R>(std::vector<R> distances) {
+    view.distances = distances.data();
+    out.statistics = search(view);
+    out.distances = std::move(distances);
+  };
+  if (rows.dtype == Dtype::f64) {
+    fill(large_vector<double>(cells, execution));
+  } else {
+    fill(large_vector<float>(cells, execution));
+  }
+  return out;
+}
+
+// The node of each row of a sample, no_node where other rows share it: those are neighbours.
+std::vector<std::uint32_t> own_nodes(const vamana::Nodes& nodes, const std::vector<std::int64_t>& sample) {
+  std::vector<std::uint32_t> own(sample.size(), vamana::no_node);
+  if (nodes.plain()) {
+    std::transform(sample.begin(), sample.end(), own.begin(),
+                   [](std::int64_t row) { return static_cast<std::uint32_t>(row); });
+    return own;
+  }
+  for (std::int64_t i = 0; i < nodes.count; ++i) {
+    if (nodes.rows_of(i) != 1) continue;
+    const auto found = std::lower_bound(sample.begin(), sample.end(), nodes.row(i, 0));
+    if (found == sample.end() || *found != nodes.row(i, 0)) continue;
+    own[static_cast<std::size_t>(found - sample.begin())] = static_cast<std::uint32_t>(i);
+  }
+  return own;
+}
+
+// Rows as queries that do not find themselves. Their walks do not enter their own nodes either: a query that
+// is not a row has no such signpost.
+RecallCurve calibrate(const Contents& contents, const Backend& backend, const Execution& asked) {
+  Execution execution = asked;
+  execution.progress = nullptr;  // many short searches: none of their reports is one of the build's
+  const DatasetView& rows = contents.dataset.view();
+  const recall::Sample sample = recall::take_sample(rows, contents.parameters.metric, execution);
+  const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample.rows);
+  return recall::measure(sample, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
+    SearchPlan plan;
+    plan.k = k;
+    plan.list_size = list_size;
+    plan.left_out = own;
+    return answered(rows, sample.size(), k, execution, [&](const NeighborsView& out) {
+      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution);
+    });
+  });
+}
+
+void check_build_memory(const DatasetView& rows, const ScalarSpace& space, const VamanaParameters& parameters,
+                        const Backend& backend, const Execution& execution) {
+  const std::uint64_t need = vamana::node_bytes(space, rows.rows) +
+                             backend.build_bytes(rows.rows, parameters, resolve_threads(execution));
+  if (execution.memory_limit > 0 && need > execution.memory_limit) {
+    throw OutOfMemory(fmt::format(
+        "the index vamana of {} rows takes about {} bytes while it is built, the limit is {}; raise "
+        "the limit, or use fewer rows or a smaller max_degree",
+        rows.rows, need, execution.memory_limit));
+  }
+}
+
+// A search by the exact engine, over the rows themselves.
+SearchStatistics exactly(const Contents& contents, const DatasetView& queries, const NeighborsView& out,
+                         const Execution& execution) {
+  SearchStatistics statistics = knn_into(contents.dataset.view(), queries, out,
+                                         {contents.parameters.metric, Filter::automatic}, execution);
+  statistics.index = Vamana::index_type.name;
+  return statistics;
+}
+
+void check_search(const Contents& contents, const DatasetView& queries, std::int64_t k,
+                  const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  validate(queries, "queries");
+  check_k(k);
+  check_queries_fit(queries, rows.dim, rows.dtype, Vamana::index_type.name);
+  (void)vamana::backend_for(execution);
+  if (queries.space == MemorySpace::cuda) {
+    throw InvalidArgument(
+        fmt::format("the queries lie in the memory of cuda:{}, the index vamana is searched on the CPU; copy "
+                    "them to the host",
+                    queries.device));
+  }
+  check_answer_memory(static_cast<int128>(queries.rows) * k, answer_bytes(rows),
+                      fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);
+}
+
+SearchStatistics search_checked(const Contents& contents, const DatasetView& queries,
+                                const NeighborsView& out, const Execution& execution,
+                                const SearchOptions& options) {
+  const DatasetView& rows = contents.dataset.view();
+  const Backend& backend = vamana::backend_for(execution);
+  const auto decision = vamana::decide(options, out.k, rows.rows, contents.built.nodes.count, contents.curve);
+  if (!decision) return exactly(contents, queries, out, execution);
+  const std::uint64_t need =
+      static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(out.k) * answer_bytes(rows) +
+      backend.search_bytes(contents.built, decision->plan, resolve_threads(execution));
+  // Working space of some MiB is anyone's.
+  constexpr std::uint64_t working_space = std::uint64_t{16} << 20U;
+  if (execution.memory_limit > 0 && need > execution.memory_limit + working_space) {
+    throw OutOfMemory(fmt::format(
+        "a search of {} queries with a list_size of {} takes about {} bytes, the limit is {}; raise "
+        "the limit, or use a shorter list or fewer threads",
+        queries.rows, decision->plan.list_size, need, execution.memory_limit));
+  }
+  SearchStatistics statistics =
+      backend.search_into(contents.built, rows, queries, decision->plan, out, execution);
+  statistics.certified = false;
+  statistics.recall = decision->recall;
+  return statistics;
+}
+
+}  // namespace
+
+Vamana Vamana::build(const DatasetView& dataset, const VamanaParameters& parameters,
+                     const Execution& execution) {
+  return build(Dataset::adopt(dataset, nullptr), parameters, execution);
+}
+
+Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters, const Execution& execution) {
+  const DatasetView& rows = dataset.view();
+  validate(rows, "dataset");
+  const Backend& backend = vamana::backend_for(execution);
+  vamana::check_parameters(parameters);
+  vamana::check_rows(rows);
+  auto state = std::make_shared<State>();
+  state->dataset = dataset;
+  state->parameters = parameters;
+  Built& built = state->built;
+  or_out_of_memory([&] { return fmt::format("the index vamana of {} rows; use fewer rows", rows.rows); },
+                   [&] {
+                     built.space.dtype = rows.dtype;
+                     built.space.metric = parameters.metric;
+                     built.space.dim = rows.dim;
+                     check_build_memory(rows, built.space, parameters, backend, execution);
+                     built.space = make_scalar_space(rows, parameters.metric, execution);
+                     built.nodes = vamana::make_nodes(rows, built.space, execution);
+                     built.graph =
+                         backend.build(built.nodes, built.space.code_bytes(), parameters, execution);
+                     state->curve = calibrate(*state, backend, execution);
+                     state->graph_hash = vamana::hash(built.graph);
+                     return true;
+                   });
+  return Vamana(std::move(state));
+}
+
+Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
+                         const SearchOptions& options) const {
+  check_search(*state_, queries, k, execution);
+  return or_out_of_memory(
+      [&] {
+        return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
+                           queries.rows, k);
+      },
+      [&] {
+        return answered(state_->dataset.view(), queries.rows, k, execution, [&](const NeighborsView& out) {
+          return search_checked(*state_, queries, out, execution, options);
+        });
+      });
+}
+
+SearchStatistics Vamana::search_into(const DatasetView& queries, const NeighborsView& out,
+                                     const Execution& execution, const SearchOptions& options) const {
+  check_search(*state_, queries, out.k, execution);
+  check_output(queries.rows, out);
+  if (out.space == MemorySpace::cuda) {
+    throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
+  }
+  return or_out_of_memory(
+      [&] {
+        return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
+                           queries.rows, out.k);
+      },
+      [&] { return search_checked(*state_, queries, out, execution, options); });
+}
+
+void Vamana::save(const std::filesystem::path& path, const Execution& execution) const {
+  vamana::save(*state_, path, execution);
+}
+
+Vamana Vamana::load(const std::filesystem::path& path, const Execution& execution) {
+  (void)vamana::backend_for(execution);
+  auto state = std::make_shared<State>();
+  static_cast<Contents&>(*state) = vamana::load(path, execution);
+  state->graph_hash = vamana::hash(state->built.graph);
+  return Vamana(std::move(state));
+}
+
+std::int64_t Vamana::rows() const noexcept {
+  return state_->dataset.rows();
+}
+std::int64_t Vamana::dim() const noexcept {
+  return state_->dataset.dim();
+}
+Dtype Vamana::dtype() const noexcept {
+  return state_->dataset.dtype();
+}
+Metric Vamana::metric() const noexcept {
+  return state_->parameters.metric;
+}
+const VamanaParameters& Vamana::parameters() const noexcept {
+  return state_->parameters;
+}
+std::uint64_t Vamana::memory_bytes() const noexcept {
+  return state_->built.nodes.bytes() + state_->built.graph.bytes();
+}
+const RecallCurve& Vamana::recall_curve() const noexcept {
+  return state_->curve;
+}
+std::uint64_t Vamana::graph_hash() const noexcept {
+  return state_->graph_hash;
+}
+
+namespace vamana {
+
+const Backend& backend_for(const Execution& execution) {
+  if (kind_of_devices(execution) == Device::Kind::cuda) {
+    throw DeviceError(fmt::format(
+        "the index vamana has no backend for {} yet; use the device cpu, or the index brute_force",
+        name(execution.devices.front())));
+  }
+  return cpu_backend();
+}
+
+}  // namespace vamana
+}  // namespace kith

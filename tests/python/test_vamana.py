@@ -1,0 +1,159 @@
+"""kith.Vamana: recall as stated, true distances, the same bits, refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import kith
+import numpy as np
+import pytest
+
+from .oracle import DTYPES, oracle_distances
+
+METRICS = ["sqeuclidean", "euclidean", "inner_product", "cosine"]
+
+
+def rows(count, seed, dtype="float32"):
+    """Rows of low intrinsic dimension."""
+    random = np.random.default_rng(seed)
+    turn = np.random.default_rng(1).standard_normal((6, 20))
+    values = random.standard_normal((count, 6)) @ turn
+    if dtype in ("int8", "uint8"):
+        return np.clip(
+            np.round(values * 12 + (128 if dtype == "uint8" else 0)), *([-128, 127], [0, 255])[dtype == "uint8"]
+        ).astype(dtype)
+    return values.astype(DTYPES[dtype])
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return kith.Vamana(rows(3000, 2), metric="euclidean")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_recall_is_as_stated_and_distances_are_true(dtype, metric):
+    X, Q = rows(1500, 2, dtype), rows(100, 3, dtype)
+    index = kith.Vamana(X, metric=metric)
+    assert (index.rows, index.dim, index.dtype, index.metric, index.type) == (1500, 20, dtype, metric, "vamana")
+    answer = index.search(Q, 5, recall=0.9)
+    exact = kith.BruteForce(X, metric=metric).search(Q, 5)
+    assert answer.statistics.recall >= 0.9 and not answer.statistics.certified
+    assert kith.evaluate(answer, exact).recall_with_ties >= 0.9
+    distances = oracle_distances(X, Q, metric)
+    np.testing.assert_allclose(
+        answer.distances, np.take_along_axis(distances, answer.indices, axis=1), rtol=1e-5, atol=1e-5
+    )
+    whole = index.search(Q, 5, recall=1)
+    assert whole.statistics.certified
+    np.testing.assert_array_equal(whole.indices, exact.indices)
+    assert whole.distances.tobytes() == exact.distances.tobytes()
+    everything = index.search(Q, 5, list_size=1500)
+    np.testing.assert_array_equal(everything.indices, exact.indices)
+
+
+def test_threads_change_nothing(graph):
+    X = rows(3000, 2)
+    for threads in (1, 2, 5):
+        again = kith.Vamana(X, metric="euclidean", threads=threads)
+        assert again.graph_hash == graph.graph_hash
+        a, b = graph.search(X[:50], 7, threads=1), again.search(X[:50], 7, threads=threads)
+        np.testing.assert_array_equal(a.indices, b.indices)
+        assert a.distances.tobytes() == b.distances.tobytes()
+
+
+def test_parameters_take_effect(graph):
+    X = rows(3000, 2)
+    assert (graph.max_degree, graph.build_list_size, graph.alpha, graph.seed) == (32, 128, 1.1, 0)
+    hashes = {graph.graph_hash}
+    for given in ({"max_degree": 12}, {"build_list_size": 40}, {"alpha": 1.5}, {"seed": 3}):
+        other = kith.Vamana(X, metric="euclidean", **given)
+        assert getattr(other, next(iter(given))) == next(iter(given.values()))
+        hashes.add(other.graph_hash)
+    assert len(hashes) == 5
+    assert graph.search(X[:9], 5, list_size=33).statistics.list_size == 33
+    narrow, wide = (graph.search(X[:9], 5, list_size=33, beam_width=b).statistics for b in (1, 16))
+    assert wide.hops > narrow.hops > 0
+    assert graph.search(X[:9], 5, list_size=33, rerank=6).statistics.candidates == 54
+
+
+def test_the_curve_says_what_was_measured(graph):
+    curve = graph.recall_curve
+    assert {point.k for point in curve} == {1, 10, 100}
+    for point in curve:
+        assert point.lower <= point.recall <= point.upper
+        assert point.list_size >= point.k
+        assert point.distances > point.hops > 0
+    ten = [point for point in curve if point.k == 10]
+    assert [p.list_size for p in ten] == sorted(p.list_size for p in ten)
+    assert ten[-1].recall == 1
+    chosen = graph.search(rows(5, 8), 10, recall=0.9).statistics.list_size
+    assert chosen == next(p.list_size for p in ten if p.lower >= 0.9)
+
+
+def test_saved_loaded_and_pickled(graph, tmp_path):
+    Q = rows(40, 9)
+    expected = graph.search(Q, 10)
+    graph.save(tmp_path / "graph.kith")
+    for again in (
+        kith.load(tmp_path / "graph.kith"),
+        kith.Vamana.load(tmp_path / "graph.kith"),
+        pickle.loads(pickle.dumps(graph)),
+    ):
+        assert type(again) is kith.Vamana
+        assert again.graph_hash == graph.graph_hash and again.recall_curve == graph.recall_curve
+        answer = again.search(Q, 10)
+        np.testing.assert_array_equal(answer.indices, expected.indices)
+        assert answer.distances.tobytes() == expected.distances.tobytes()
+        assert answer.statistics.list_size == expected.statistics.list_size
+    with pytest.raises(kith.IoError, match="vamana"):
+        kith.BruteForce.load(tmp_path / "graph.kith")
+
+
+def test_few_rows_nan_and_more_neighbours_than_rows():
+    X = rows(30, 4)
+    X[3, 2] = np.nan
+    index = kith.Vamana(X)
+    exact = kith.knn(X, X, 40)
+    for answer in (index.search(X, 40), index.search(X, 40, list_size=40)):
+        np.testing.assert_array_equal(answer.indices, exact.indices)
+    assert index.recall_curve == []
+    assert kith.Vamana(np.empty((0, 3), np.float32)).search([[1, 2, 3]], 2).indices.tolist() == [[-1, -1]]
+
+
+def test_refusals(graph):
+    X = rows(50, 4)
+    with pytest.raises(kith.InvalidArgument, match="use brute_force or kd_tree or octree"):
+        kith.Vamana(X, metric="manhattan")
+    for given, words in [
+        ({"max_degree": 2}, "max_degree of 2"),
+        ({"build_list_size": 8}, "build_list_size of 8"),
+        ({"alpha": 3}, "alpha of 3"),
+    ]:
+        with pytest.raises(kith.InvalidArgument, match=words):
+            kith.Vamana(X, **given)
+    for given, words in [
+        ({"recall": 0}, "recall of 0"),
+        ({"recall": 0.9, "list_size": 20}, "give one of them"),
+        ({"list_size": 5}, "list_size of 5"),
+        ({"beam_width": 2}, "beam_width without list_size"),
+        ({"list_size": 20, "rerank": 3}, "rerank of 3"),
+        ({"list_size": 20, "beam_width": 0}, "beam_width of 0"),
+    ]:
+        with pytest.raises(kith.InvalidArgument, match=words):
+            graph.search(X, 10, **given)
+    with pytest.raises(kith.OutOfMemory, match="limit"):
+        kith.Vamana(rows(3000, 2), memory_limit=10_000)
+
+
+def test_progress_reaches_the_end():
+    seen = []
+    kith.Vamana(rows(2000, 2), progress=lambda done, total: seen.append((done, total)))
+    assert seen and seen[-1][0] == seen[-1][1]
+
+
+def test_knn_by_a_graph():
+    X, Q = rows(2000, 2), rows(20, 3)
+    answer = kith.knn(X, Q, 5, index="vamana")
+    assert answer.statistics.index == "vamana" and not answer.statistics.certified
+    assert kith.knn(X, Q, 5).statistics.certified

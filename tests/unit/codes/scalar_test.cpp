@@ -1,0 +1,129 @@
+// One-byte codes: the same distances on every instruction set, and as near to the rows as one byte allows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "codes/scalar.hpp"
+#include "conformance/problem.hpp"
+#include "core/aligned_buffer.hpp"
+#include "core/instruction_set.hpp"
+#include "kith/generate.hpp"
+
+namespace kith {
+namespace {
+
+struct Forced {
+  explicit Forced(InstructionSet set) { force_instruction_set(set); }
+  ~Forced() { force_instruction_set(std::nullopt); }
+};
+
+std::int64_t naive(const std::uint8_t* a, const std::uint8_t* b, std::int64_t bytes) {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < bytes; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+TEST(Estimates, AreTheSameOnEveryInstructionSet) {
+  conformance::Random random(1);
+  for (const std::int64_t bytes : {32, 64, 96, 128, 160, 768, 32768 + 32}) {
+    const std::int64_t rows = bytes > 1000 ? 5 : 300;
+    AlignedBuffer<std::uint8_t> codes(rows * bytes);
+    for (std::int64_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<std::uint8_t>(random.below(4) == 0 ? 255 * random.below(2) : random.below(256));
+    }
+    // The largest sum there is.
+    std::fill(codes.data(), codes.data() + bytes, std::uint8_t{0});
+    std::fill(codes.data() + bytes, codes.data() + 2 * bytes, std::uint8_t{255});
+    std::vector<std::uint32_t> ids;
+    for (std::int64_t i = 0; i < 2 * rows; ++i) ids.push_back(static_cast<std::uint32_t>(random.below(rows)));
+    ids[0] = 1;
+    for (const InstructionSet set : usable_instruction_sets()) {
+      const Forced forced(set);
+      for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, 2 * rows}) {
+        std::vector<std::int32_t> out(ids.size(), -1);
+        estimate_kernels().gathered(codes.data(), bytes, codes.data(), ids.data(), count, out.data());
+        for (std::int64_t i = 0; i < count; ++i) {
+          if (bytes > longest_scalar_row && ids[static_cast<std::size_t>(i)] == 1)
+            continue;  // 33,025 at most
+          EXPECT_EQ(out[static_cast<std::size_t>(i)],
+                    naive(codes.data(), codes.data() + ids[static_cast<std::size_t>(i)] * bytes, bytes))
+              << name(set) << " " << bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(ScalarCodes, IntegersAreTheirOwnCodes) {
+  const std::vector<std::uint8_t> bytes = {0, 1, 127, 128, 254, 255};
+  const std::vector<std::int8_t> signed_bytes = {-128, -127, -1, 0, 1, 127};
+  std::uint8_t code[32];
+  ScalarSpace space{.dtype = Dtype::u8, .metric = Metric::euclidean, .dim = 6, .mean = {}};
+  ASSERT_TRUE(space.raw_integers());
+  EXPECT_TRUE(ScalarCoder(space).row(bytes.data(), code));
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), code));
+  EXPECT_EQ(code[6], 0);
+  space.dtype = Dtype::i8;
+  EXPECT_TRUE(ScalarCoder(space).query(signed_bytes.data(), code));
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(code[i], signed_bytes[i] + 128);
+}
+
+// Order and scale of true distances, by every metric that has them.
+TEST(ScalarCodes, EstimatesFollowDistances) {
+  const Dataset data = generate({.generator = Generator::gaussian, .rows = 400, .dim = 100, .seed = 3});
+  const auto* values = static_cast<const float*>(data.view().data);
+  for (const Metric metric : {Metric::sqeuclidean, Metric::cosine, Metric::inner_product}) {
+    const ScalarSpace space = make_scalar_space(data, metric, {});
+    ScalarCoder coder(space);
+    std::vector<std::uint8_t> query(static_cast<std::size_t>(space.code_bytes()));
+    std::vector<std::uint8_t> row(query.size());
+    ASSERT_TRUE(coder.query(data.view().row(0), query.data()));
+    // Correlation of estimates and distances.
+    double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
+    constexpr int n = 399;
+    for (int i = 1; i <= n; ++i) {
+      ASSERT_TRUE(coder.row(data.view().row(i), row.data()));
+      double difference = 0, product = 0, norm = 0, own = 0;
+      for (int j = 0; j < 100; ++j) {
+        const double q = values[j], x = values[i * 100 + j];
+        difference += (q - x) * (q - x);
+        product += q * x;
+        norm += x * x;
+        own += q * q;
+      }
+      const double y = metric == Metric::sqeuclidean     ? difference
+                       : metric == Metric::inner_product ? -product
+                                                         : 1 - product / std::sqrt(norm * own);
+      const auto x = static_cast<double>(naive(query.data(), row.data(), space.code_bytes()));
+      sx += x, sy += y, sxx += x * x, syy += y * y, sxy += x * y;
+    }
+    const double correlation = (n * sxy - sx * sy) / std::sqrt((n * sxx - sx * sx) * (n * syy - sy * sy));
+    EXPECT_GT(correlation, 0.999) << name(metric);
+  }
+}
+
+TEST(ScalarCodes, NothingIsUndefinedAboutSpecialValues) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values = {inf, -inf, 1, 1e38F, -1e38F, 2, 0, 0, 0, nan, 1, 2, 1e-40F, 1, 1};
+  const DatasetView data(values.data(), 5, 3);
+  for (const Metric metric : {Metric::euclidean, Metric::cosine, Metric::inner_product}) {
+    const ScalarSpace space = make_scalar_space(data, metric, {});
+    EXPECT_TRUE(space.step > 0 && std::isfinite(space.step));
+    ScalarCoder coder(space);
+    std::uint8_t code[32];
+    for (std::int64_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(coder.row(data.row(i), code), i != 3);
+      EXPECT_EQ(coder.query(data.row(i), code), i != 3);
+      if (i == 3) continue;
+      for (std::int64_t j = 0; j < space.code_dim(); ++j) EXPECT_GT(code[j], 0);
+      for (std::int64_t j = space.code_dim(); j < 32; ++j) EXPECT_EQ(code[j], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kith

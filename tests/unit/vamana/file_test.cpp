@@ -1,0 +1,208 @@
+// Saved graphs: the same answers again, and every kind of damage refused by name.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "io/index_file.hpp"
+#include "kith/any_index.hpp"
+#include "kith/error.hpp"
+#include "kith/generate.hpp"
+#include "kith/io.hpp"
+#include "kith/vamana.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::message_of;
+using test::read_file;
+using test::write_file;
+
+TEST(VamanaFile, HoldsAllThatAnIndexIs) {
+  for (const Dtype dtype : all_dtypes) {
+    for (const Metric metric : vamana_metrics) {
+      const test::TemporaryFolder folder;
+      const Dataset data =
+          generate({.generator = Generator::clusters, .rows = 900, .dim = 9, .dtype = dtype, .clusters = 5});
+      const Vamana index = Vamana::build(
+          data, {.metric = metric, .max_degree = 8, .build_list_size = 20, .alpha = 1.25, .seed = 9});
+      index.save(folder / "a.kith");
+      const Vamana again = Vamana::load(folder / "a.kith");
+      EXPECT_EQ(again.rows(), 900);
+      EXPECT_EQ(again.dim(), 9);
+      EXPECT_EQ(again.dtype(), dtype);
+      EXPECT_EQ(again.metric(), metric);
+      EXPECT_EQ(again.parameters().max_degree, 8);
+      EXPECT_EQ(again.parameters().build_list_size, 20);
+      EXPECT_EQ(again.parameters().alpha, 1.25);
+      EXPECT_EQ(again.parameters().seed, 9U);
+      EXPECT_EQ(again.graph_hash(), index.graph_hash());
+      EXPECT_EQ(again.memory_bytes(), index.memory_bytes());
+      ASSERT_EQ(again.recall_curve().points.size(), index.recall_curve().points.size());
+      EXPECT_GT(again.recall_curve().points.size(), 3U);
+      EXPECT_EQ(again.recall_curve().points[1].recall.lower, index.recall_curve().points[1].recall.lower);
+      for (const SearchOptions& options : {SearchOptions{.list_size = 12}, SearchOptions{}}) {
+        const Neighbors a = index.search(data, 5, {}, options);
+        const Neighbors b = again.search(data, 5, {}, options);
+        EXPECT_EQ(a.indices, b.indices);
+        EXPECT_EQ(a.distances, b.distances);
+        EXPECT_EQ(a.statistics.list_size, b.statistics.list_size);
+      }
+      again.save(folder / "b.kith");
+      EXPECT_EQ(read_file(folder / "a.kith"), read_file(folder / "b.kith"));
+    }
+  }
+}
+
+class DamagedGraph : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Dataset data = generate({.generator = Generator::gaussian, .rows = 60, .dim = 3});
+    Vamana::build(data, {.max_degree = 4, .build_list_size = 8}).save(path_);
+    bytes_ = read_file(path_);
+  }
+
+  std::string refusal(const std::string& bytes) {
+    write_file(path_, bytes);
+    return message_of<IoError>([&] { AnyIndex::load(path_); });
+  }
+
+  // The file with another header or another section, its checksums right.
+  std::string rewritten(const std::function<void(nlohmann::json&)>& change, const std::string& section = "",
+                        const std::function<void(std::string&)>& damage = {}) {
+    write_file(path_, bytes_);
+    const IndexFile file = IndexFile::open(path_);
+    nlohmann::json header = file.header();
+    std::vector<std::string> held;
+    std::vector<std::string> names;
+    for (const auto& entry : header.at("sections")) {
+      names.push_back(entry.at("name").get<std::string>());
+      const auto bytes = file.section(names.back());
+      held.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (names.back() == section) damage(held.back());
+    }
+    header.erase("sections");
+    change(header);
+    std::vector<IndexSection> sections;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      sections.push_back(
+          {names[i], held[i].size(), [&held, i](const auto& sink) { sink(held[i].data(), held[i].size()); }});
+    }
+    write_index_file(folder_ / "changed.kith", header, sections);
+    return read_file(folder_ / "changed.kith");
+  }
+
+  const test::TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_ / "graph.kith";
+  std::string bytes_;
+};
+
+TEST_F(DamagedGraph, FlippedBytesAndTruncationsAreFound) {
+  for (std::size_t at = 0; at < bytes_.size(); at += at < 4096 ? 1 : 13) {
+    std::string damaged = bytes_;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    EXPECT_TRUE(contains(refusal(damaged), path_.string())) << "byte " << at;
+  }
+  for (std::size_t size = 0; size < bytes_.size(); size += 97) {
+    EXPECT_TRUE(contains(refusal(bytes_.substr(0, size)), path_.string())) << size << " bytes";
+  }
+}
+
+TEST_F(DamagedGraph, HeadersThatMakeNoSense) {
+  write_file(path_, rewritten([](nlohmann::json&) {}));
+  EXPECT_EQ(AnyIndex::load(path_).rows(), 60);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const std::vector<std::pair<const char*, nlohmann::json>> wrong = {
+      {"layout", 2},
+      {"layout", "one"},
+      {"rows", 59},
+      {"rows", -1},
+      {"rows", most},
+      {"dim", 0},
+      {"dim", 4},
+      {"dim", most},
+      {"dtype", "f64"},
+      {"dtype", "u9"},
+      {"metric", "inner_product"},
+      {"metric", "manhattan"},
+      {"max_degree", 3},
+      {"max_degree", 5},
+      {"max_degree", most},
+      {"build_list_size", 3},
+      {"alpha", 0.5},
+      {"alpha", nullptr},
+      {"seed", "x"},
+      {"nodes", 59},
+      {"nodes", -1},
+      {"nodes", most},
+      {"step", 0},
+      {"step", -1},
+      {"step", nullptr},
+      {"step", 1e300},
+      {"largest_norm", -1},
+      {"largest_norm", "y"},
+      {"recall_curve", 5},
+      {"recall_curve", {{"queries", 3}}},
+      {"recall_curve", {{"queries", 3}, {"points", {{1, 2, 3}}}}},
+      {"recall_curve", {{"queries", 3}, {"points", {{1, -2, 0.5, 0.5, 0.5, 1, 1}}}}}};
+  for (const auto& [key, value] : wrong) {
+    const std::string changed = rewritten([&](nlohmann::json& header) { header[key] = value; });
+    EXPECT_TRUE(contains(refusal(changed), path_.string())) << key << " = " << value.dump();
+  }
+  const auto header = IndexFile::open(folder_ / "changed.kith").header();
+  for (const auto& [key, value] : header.items()) {
+    if (key == "sections" || key == "nan_rows") continue;
+    const std::string changed = rewritten([&, name = key](nlohmann::json& its) { its.erase(name); });
+    EXPECT_TRUE(contains(refusal(changed), path_.string())) << "without " << key;
+  }
+}
+
+TEST_F(DamagedGraph, EdgesThatLeadNowhere) {
+  const auto with_word = [](std::size_t at, std::uint32_t word) {
+    return [at, word](std::string& bytes) { std::memcpy(bytes.data() + 4 * at, &word, sizeof word); };
+  };
+  const auto keep = [](nlohmann::json&) {};
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "edges", with_word(0, 60))), "leads to 60 of 60 nodes"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "edges", with_word(5, 0xFFFFFFFEU))), "leads to"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "edges",
+                                         [](std::string& all) {
+                                           const std::uint32_t end = 0xFFFFFFFFU;
+                                           std::memcpy(all.data(), &end, 4);  // and another edge after it
+                                         })),
+                       "an edge of node 0"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "entries", with_word(0, 60))), "entry 60"));
+  EXPECT_TRUE(
+      contains(refusal(rewritten(keep, "entries", [](std::string& all) { all.clear(); })), "no entries"));
+  EXPECT_TRUE(
+      contains(refusal(rewritten(keep, "entries", [](std::string& all) { all.pop_back(); })), "entries"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "edges", [](std::string& all) { all.resize(8); })), "edges"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "mean", [](std::string& all) { all.resize(8); })), "'mean'"));
+  EXPECT_TRUE(contains(refusal(rewritten(keep, "mean",
+                                         [](std::string& all) {
+                                           const double nan = std::numeric_limits<double>::quiet_NaN();
+                                           std::memcpy(all.data(), &nan, 8);
+                                         })),
+                       "not a number"));
+}
+
+TEST_F(DamagedGraph, OtherTypesAndLimits) {
+  EXPECT_TRUE(contains(message_of<IoError>([&] { BruteForce::load(path_); }), "vamana"));
+  BruteForce::build(generate({.rows = 5, .dim = 2})).save(folder_ / "b.kith");
+  EXPECT_TRUE(contains(message_of<IoError>([&] { Vamana::load(folder_ / "b.kith"); }), "brute_force"));
+  Execution execution;
+  execution.memory_limit = 100;
+  EXPECT_THROW(Vamana::load(path_, execution), OutOfMemory);
+  const FileInfo info = inspect(path_);
+  EXPECT_EQ(info.rows, 60);
+}
+
+}  // namespace
+}  // namespace kith

@@ -1,0 +1,220 @@
+// Vamana from outside: graphs that do not depend on threads, recall that is what was stated, arguments.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/instruction_set.hpp"
+#include "kith/brute_force.hpp"
+#include "kith/error.hpp"
+#include "kith/evaluate.hpp"
+#include "kith/generate.hpp"
+#include "kith/vamana.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::message_of;
+
+Execution with_threads(int threads) {
+  Execution execution;
+  execution.threads = threads;
+  return execution;
+}
+
+Dataset clusters(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32) {
+  return generate({.generator = Generator::clusters,
+                   .rows = rows,
+                   .dim = 24,
+                   .dtype = dtype,
+                   .seed = 11,
+                   .first_row = first,
+                   .clusters = 40});
+}
+
+TEST(Vamana, TheGraphIsTheSameFromAnyThreadsAndInstructionSet) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
+    const Dataset data = clusters(1500, 0, dtype);
+    const Vamana one = Vamana::build(data, {}, with_threads(1));
+    for (const int threads : {2, 3, 7}) {
+      EXPECT_EQ(Vamana::build(data, {}, with_threads(threads)).graph_hash(), one.graph_hash()) << threads;
+    }
+    for (const InstructionSet set : usable_instruction_sets()) {
+      force_instruction_set(set);
+      EXPECT_EQ(Vamana::build(data, {}, with_threads(2)).graph_hash(), one.graph_hash()) << name(set);
+    }
+    force_instruction_set(std::nullopt);
+    EXPECT_NE(Vamana::build(data, {.seed = 1}).graph_hash(), one.graph_hash());
+    EXPECT_NE(Vamana::build(data, {.max_degree = 24}).graph_hash(), one.graph_hash());
+    EXPECT_NE(Vamana::build(data, {.build_list_size = 64}).graph_hash(), one.graph_hash());
+    EXPECT_NE(Vamana::build(data, {.alpha = 1.3}).graph_hash(), one.graph_hash());
+  }
+}
+
+TEST(Vamana, RecallIsAtLeastWhatIsStated) {
+  const Dataset data = clusters(4000);
+  const Dataset queries = clusters(300, 4000);
+  for (const Metric metric : vamana_metrics) {
+    const Vamana index = Vamana::build(data, {.metric = metric});
+    const Neighbors truth = knn(data, queries, 10, {.metric = metric});
+    for (const double recall : {0.8, 0.9, 0.97}) {
+      const Neighbors found = index.search(queries, 10, {}, {.recall = recall});
+      EXPECT_GE(found.statistics.recall, recall);
+      EXPECT_GE(evaluate(found, truth).recall_with_ties, recall - 0.01) << name(metric) << " " << recall;
+    }
+    const Neighbors usual = index.search(queries, 10);
+    EXPECT_FALSE(usual.statistics.certified);
+    EXPECT_GE(usual.statistics.recall, Vamana::default_recall);
+    EXPECT_GT(usual.statistics.hops, 300);
+    EXPECT_GT(usual.statistics.distances, usual.statistics.hops);
+    const Neighbors exact = index.search(queries, 10, {}, {.recall = 1});
+    EXPECT_TRUE(exact.statistics.certified);
+    EXPECT_EQ(exact.statistics.recall, 1);
+    EXPECT_EQ(exact.indices, truth.indices);
+    EXPECT_EQ(exact.distances, truth.distances);
+  }
+}
+
+TEST(Vamana, LongerListsFindMore) {
+  const Dataset data = clusters(3000);
+  const Dataset queries = clusters(100, 3000);
+  const Vamana index = Vamana::build(data, {.max_degree = 12, .build_list_size = 24});
+  const Neighbors truth = knn(data, queries, 10);
+  double before = 0;
+  for (const std::int64_t list : {10, 40, 160, 3000}) {
+    const double recall = evaluate(index.search(queries, 10, {}, {.list_size = list}), truth).recall;
+    EXPECT_GE(recall, before);
+    before = recall;
+  }
+  EXPECT_EQ(before, 1);
+  // Fewer rows re-ranked find less, wider beams look around more.
+  const Neighbors all = index.search(queries, 10, {}, {.list_size = 40});
+  const Neighbors few = index.search(queries, 10, {}, {.list_size = 40, .rerank = 10});
+  EXPECT_EQ(few.statistics.candidates, 1000);
+  EXPECT_GT(all.statistics.candidates, few.statistics.candidates);
+  const Neighbors wide = index.search(queries, 10, {}, {.list_size = 40, .beam_width = 8});
+  EXPECT_GT(wide.statistics.hops, all.statistics.hops);
+}
+
+TEST(Vamana, EveryRowCanBeReached) {
+  // Rows far apart in groups, and groups of equal rows: edges within a group alone would leave the rest out.
+  std::vector<float> values;
+  for (int i = 0; i < 3000; ++i) {
+    for (int j = 0; j < 4; ++j) values.push_back(static_cast<float>(i % 30 * 1000 + (i / 30 % 7) * (j + 1)));
+  }
+  const DatasetView data(values.data(), 3000, 4);
+  const Vamana index = Vamana::build(data, {.max_degree = 4, .build_list_size = 8, .alpha = 1});
+  const Neighbors all = index.search(data.slice(0, 3), 3000, {}, {.list_size = 3000});
+  EXPECT_EQ(all.indices, knn(data, data.slice(0, 3), 3000).indices);
+  EXPECT_GE(all.statistics.collapsed_rows, 3000 - 210);  // and rows that one byte does not tell apart
+}
+
+TEST(Vamana, ManyEqualRowsAreFoundAllOfThem) {
+  std::vector<std::uint8_t> values(5000 * 3, 7);
+  for (int i = 0; i < 500; ++i) values[static_cast<std::size_t>(i * 30)] = static_cast<std::uint8_t>(i);
+  const DatasetView data(values.data(), 5000, 3);
+  const Vamana index = Vamana::build(data);
+  const std::uint8_t asked[3] = {7, 7, 7};
+  const Neighbors found = index.search(DatasetView(asked, 1, 3), 50, {}, {.list_size = 50});
+  EXPECT_EQ(found.indices, knn(data, DatasetView(asked, 1, 3), 50).indices);
+}
+
+TEST(Vamana, RowsAndQueriesWithNaNAreLeftOut) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Dataset made = clusters(700);
+  std::vector<float> values(static_cast<const float*>(made.view().data),
+                            static_cast<const float*>(made.view().data) + 700 * 24);
+  for (const std::size_t row : {0U, 5U, 699U}) values[row * 24 + row % 24] = nan;
+  const DatasetView data(values.data(), 700, 24);
+  const Vamana index = Vamana::build(data);
+  const Neighbors found = index.search(data.slice(0, 2), 700, {}, {.list_size = 700});
+  EXPECT_EQ(found.statistics.nan_rows, 3);
+  EXPECT_EQ(found.statistics.nan_queries, 1);
+  EXPECT_EQ(found.indices, knn(data, data.slice(0, 2), 700).indices);
+  EXPECT_EQ(found.indices_of(0)[0], -1);
+  EXPECT_EQ(found.indices_of(1)[696], found.indices_of(1)[696]);
+  EXPECT_EQ(found.indices_of(1)[697], -1);
+}
+
+TEST(Vamana, RefusesByNameWhatItDoesNotTake) {
+  const Dataset data = clusters(500);
+  const auto refusal = [&](const VamanaParameters& parameters) {
+    return message_of<InvalidArgument>([&] { Vamana::build(data, parameters); });
+  };
+  EXPECT_TRUE(contains(refusal({.metric = Metric::manhattan}),
+                       "vamana does not know the metric manhattan; use brute_force or kd_tree or octree"));
+  EXPECT_TRUE(contains(refusal({.max_degree = 3}), "max_degree of 3"));
+  EXPECT_TRUE(contains(refusal({.max_degree = 1025}), "max_degree of 1025"));
+  EXPECT_TRUE(contains(refusal({.build_list_size = 31}), "build_list_size of 31"));
+  EXPECT_TRUE(contains(refusal({.alpha = 0.9}), "alpha of 0.9"));
+  EXPECT_TRUE(contains(refusal({.alpha = std::numeric_limits<double>::quiet_NaN()}), "alpha of nan"));
+  const Vamana index = Vamana::build(data);
+  const auto search_refusal = [&](std::int64_t k, const SearchOptions& options) {
+    return message_of<InvalidArgument>([&] { (void)index.search(data, k, {}, options); });
+  };
+  EXPECT_TRUE(contains(search_refusal(0, {}), "k is 0"));
+  EXPECT_TRUE(contains(search_refusal(10, {.radius = 1}), "vamana takes no radius"));
+  EXPECT_TRUE(contains(search_refusal(10, {.list_size = 9}), "list_size of 9"));
+  EXPECT_TRUE(contains(search_refusal(10, {.recall = 0.9, .list_size = 20}), "list_size and recall"));
+  EXPECT_TRUE(contains(search_refusal(10, {.recall = 0}), "recall of 0"));
+  EXPECT_TRUE(contains(search_refusal(10, {.recall = 1.5}), "recall of 1.5"));
+  EXPECT_TRUE(contains(search_refusal(10, {.list_size = 20, .beam_width = 65}), "beam_width of 65"));
+  EXPECT_TRUE(contains(search_refusal(10, {.list_size = 20, .rerank = 9}), "rerank of 9"));
+  EXPECT_TRUE(contains(search_refusal(10, {.list_size = 20, .rerank = 21}), "rerank of 21"));
+  EXPECT_TRUE(contains(search_refusal(10, {.recall = 0.9, .beam_width = 2}), "beam_width without list_size"));
+  EXPECT_TRUE(contains(search_refusal(10, {.rerank = 20}), "rerank without list_size"));
+  const std::vector<float> wide(2 * 32769);
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] { Vamana::build(DatasetView(wide.data(), 2, 32769)); }), "32769"));
+}
+
+TEST(Vamana, RefusesToTakeMoreMemoryThanTheLimit) {
+  const Dataset data = clusters(5000);
+  Execution execution;
+  execution.memory_limit = 1 << 20U;
+  EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { Vamana::build(data, {}, execution); }),
+                       "the limit is 1048576; raise the limit"));
+  const Vamana index = Vamana::build(data);
+  execution.memory_limit = 100'000;
+  EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { (void)index.search(data, 10, execution); }), "100000"));
+  EXPECT_EQ(index.memory_bytes() / 5000, 32 + 4 * 32);
+}
+
+TEST(Vamana, StopsWithinAThirdOfASecondAndReportsProgress) {
+  const Dataset data = clusters(30'000);
+  using Clock = std::chrono::steady_clock;
+  for (const int polls : {1, 40, 200}) {
+    std::atomic<int> asked{0};
+    Clock::time_point told;
+    Execution execution = with_threads(2);
+    execution.cancelled = [&] {
+      if (++asked == polls) told = Clock::now();
+      return asked >= polls;
+    };
+    EXPECT_THROW(Vamana::build(data, {}, execution), Cancelled);
+    EXPECT_LT(std::chrono::duration<double>(Clock::now() - told).count(), 0.3 * 10);  // machines are busy
+  }
+  const Dataset few = clusters(3000);
+  std::vector<std::int64_t> reports;
+  Execution execution = with_threads(2);
+  execution.progress = [&](const Progress& progress) {
+    if (std::string(progress.stage) == "build") reports.push_back(progress.done);
+    EXPECT_LE(progress.done, progress.total);
+  };
+  const Vamana index = Vamana::build(few, {}, execution);
+  EXPECT_GT(reports.size(), 3U);
+  EXPECT_EQ(reports.back(), 3000);
+  std::atomic<int> asked{0};
+  execution.progress = {};
+  execution.cancelled = [&] { return ++asked > 3; };
+  EXPECT_THROW((void)index.search(few, 10, execution, {.list_size = 3000}), Cancelled);
+}
+
+}  // namespace
+}  // namespace kith
