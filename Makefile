@@ -11,6 +11,8 @@ CTEST_FLAGS ?=
 PYTHON := $(abspath $(BUILD))/venv/bin/python
 RESULTS := $(abspath $(BUILD))/test-results
 LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+# Without it ccache leaves alone what is compiled with a precompiled header.
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 CONFIGURE = tools/check_build_dir.sh $(BUILD) && cmake -S . -B $(BUILD) -G Ninja $(LAUNCHER)
 PYTHON_TESTS = $(if $(wildcard python/requirements-test.txt),$(wildcard tests/cli tests/python tests/tools tests/benchmarks))
 
@@ -42,7 +44,7 @@ build-tests:
 	cmake --build $(BUILD) -j $(JOBS)
 
 # Under ThreadSanitizer only what has threads.
-TSAN_TESTS := conformance property unit_brute_force unit_any_index unit_core
+TSAN_TESTS := conformance property unit_brute_force unit_point_tree unit_any_index unit_core
 
 .PHONY: asan tsan
 asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduced form
@@ -92,6 +94,11 @@ bench-trees: ## measure the trees beside nanoflann, SciPy and pykdtree; NANOFLAN
 gpu-bundle: ## a folder for a GPU host that has only a driver: build/gpu-bundle
 	@tools/setup.sh build gpu-bundle
 	tools/gpu_bundle.sh $(BUILD) $(JOBS)
+
+.PHONY: dist
+dist: ## a source archive and a wheel, tried: build/dist
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build test
+	DIST_CMAKE="$(DIST_CMAKE)" PYTHON=$(PYTHON) tools/dist.sh $(BUILD) $(JOBS)
 
 .PHONY: install clean help
 install: all ## install into PREFIX (default /usr/local)

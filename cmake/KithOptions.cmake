@@ -7,6 +7,9 @@ target_compile_options(kith_options INTERFACE
 if(KITH_WARNINGS_AS_ERRORS)
   target_compile_options(kith_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
+if(KITH_PRECOMPILED_HEADERS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(kith_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache asks for it
+endif()
 if(KITH_SANITIZE)
   target_compile_options(kith_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KITH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)

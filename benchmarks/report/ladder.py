@@ -31,8 +31,8 @@ def report_package():
         )
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
-    import kith_report._charts
     import kith_report._inputs
+    import kith_report._ladder_charts
     import kith_report._text
 
     return kith_report
@@ -158,7 +158,7 @@ def chapter(ladder, title, parts):
 
 def best(ladder):
     """The table of who is fastest, and in words where Kith is not."""
-    compared = report_package()._charts.compared
+    compared = report_package()._ladder_charts.compared
     rows = [
         ["d; q; n; k", "best other rung", "its time", "Kith's best", "its time", "Kith is", "floor", "floor / time"]
     ]
@@ -175,7 +175,7 @@ def best(ladder):
         ])  # fmt: skip
         if ratio < 0.95:
             slower.append(f"{short(case)} ({words(ratio)} than rung {other.rung.number})")
-        if uneven := report_package()._charts.trees_left_out(case):
+        if uneven := report_package()._ladder_charts.trees_left_out(case):
             trees.setdefault(uneven, []).append(short(case))
     out = [table(rows) + "\n", FLOOR]
     if slower:
@@ -196,7 +196,7 @@ AIMS = (
 
 def aims(ladder):
     """What the project set itself, and whether it is so."""
-    compared = report_package()._charts.compared
+    compared = report_package()._ladder_charts.compared
     met, missed = [], []
     for case in ladder.cases:
         _, _, ratio = compared(case)
@@ -252,13 +252,13 @@ def charts(ladder):
     """Name of the picture's file to the chart of the report."""
     package = report_package()
     found = {
-        f"ladder-{c.name.replace(',', '-')}": package._charts.ladder_chart(ladder, c)
+        f"ladder-{c.name.replace(',', '-')}": package._ladder_charts.ladder_chart(ladder, c)
         for c in ladder.cases
         if c.measured
     }
     for name, make in (
-        ("ladder-speed-up", package._charts.speedup_chart),
-        ("ladder-roofline", package._charts.roofline_chart),
+        ("ladder-speed-up", package._ladder_charts.speedup_chart),
+        ("ladder-roofline", package._ladder_charts.roofline_chart),
     ):
         chart = make(ladder)
         if chart is not None:

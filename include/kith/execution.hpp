@@ -57,8 +57,9 @@ struct Execution {
   std::uint64_t memory_limit = 0;
 
   /// A cudaStream_t: what it has been given so far comes before what the call reads and writes in GPU memory.
-  /// nullptr: the default streams, the legacy one and the calling thread's own, of the current device and of
-  /// the devices that the call uses. The call itself is complete when it returns, for every stream.
+  /// nullptr: the default streams, the legacy one (and what that waits for) and the calling thread's own, of
+  /// the current device and of the devices that the call uses. The call itself is complete when it returns,
+  /// for every stream.
   void* stream = nullptr;
   /// false: the call comes after no stream, for arrays that nothing is pending for. It then overlaps with
   /// whatever the default streams do.

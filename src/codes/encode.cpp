@@ -8,6 +8,7 @@
 #include "codes/codes.hpp"
 #include "codes/transform.hpp"
 #include "core/parallel.hpp"
+#include "core/rounding.hpp"
 
 namespace kith {
 
@@ -66,15 +67,6 @@ double quantise(const CodeSpace& space, const RowKernels& kernels, Scratch& s, i
 namespace {
 
 constexpr std::int64_t tile = 64;
-
-float round_up(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) < x ? std::nextafterf(f, std::numeric_limits<float>::infinity()) : f;
-}
-float round_down(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) > x ? std::nextafterf(f, -std::numeric_limits<float>::infinity()) : f;
-}
 
 // Codes rows into the tiles of one task.
 class RowCoder {
@@ -197,16 +189,16 @@ class RowCoder {
     codes_.scale[position] = static_cast<float>(scale);
     if (space_.choice.form == FilterForm::triangle) {
       const double h = (coded_sq * (1 - sum_error) - e * e) / 2;
-      codes_.h[position] = round_down(h - (0x1p-19 + rho) * (coded_sq + e * e));
-      codes_.e[position] = round_up(e * grow);
+      codes_.h[position] = round_down<float>(h - (0x1p-19 + rho) * (coded_sq + e * e));
+      codes_.e[position] = round_up<float>(e * grow);
       return;
     }
     const double norm = std::sqrt(kernels_.sum_of_squares(s_.y.data(), space_.dim));
     const bool euclid = space_.metric == Metric::sqeuclidean || space_.metric == Metric::euclidean;
     const double lower = std::max(0.0, norm * (1 - sum_error) - error);
-    codes_.h[position] = euclid ? round_down(lower * lower / 2 * (1 - 0x1p-19)) : 0;
-    codes_.g[position] = round_up((norm * (1 + sum_error) + error) * grow);
-    codes_.e[position] = round_up(e * grow + 1.01 * rho * std::sqrt(coded_sq) * (1 + sum_error));
+    codes_.h[position] = euclid ? round_down<float>(lower * lower / 2 * (1 - 0x1p-19)) : 0;
+    codes_.g[position] = round_up<float>((norm * (1 + sum_error) + error) * grow);
+    codes_.e[position] = round_up<float>(e * grow + 1.01 * rho * std::sqrt(coded_sq) * (1 + sum_error));
   }
 
   // u8: the query is stored as q - 128, so x.q = dot + 128 sum(x). i8: the row is stored as x + 128 and the

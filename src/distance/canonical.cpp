@@ -1,13 +1,17 @@
 // Dispatch of the canonical distance, and queries in float64.
 #include "distance/canonical.hpp"
 
-#include <cmath>
-
 #include "core/instruction_set.hpp"
 #include "core/visit_dtype.hpp"
+#include "cuda/host_device.hpp"
 #include "distance/cpu/canonical_sets.hpp"
 
 namespace kith {
+namespace {
+
+#include "distance/canonical_steps.inc"
+
+}  // namespace
 
 CanonicalFunction canonical_function(Dtype dtype, Metric metric) {
   switch (active_instruction_set()) {
@@ -31,9 +35,8 @@ CanonicalQuery prepare_canonical_query(const void* row, Dtype dtype, std::int64_
   if (metric == Metric::cosine) {
     double lane[8] = {};
     for (std::int64_t i = 0; i < canonical_padded(dim); ++i)
-      lane[i % 8] = std::fma(out[i], out[i], lane[i % 8]);
-    norm =
-        std::sqrt(((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+      lane[i % 8] = canonical_step<Metric::cosine>(lane[i % 8], out[i], out[i]);
+    norm = root(canonical_sum(lane));
   }
   return {out, norm};
 }

@@ -40,6 +40,9 @@ def test_this_tree_is_in_order():
         ("src/core/a.hpp", "cli/options.hpp", "shells"),
         ("src/octree/a.cpp", "any_index/a.hpp", "above"),
         ("src/novel/a.cpp", "core/a.hpp", "no tier"),
+        ("src/codes/a.cpp", "kith/brute_force.hpp", "above"),
+        ("src/octree/a.cpp", "kith/kd_tree.hpp", "sideways"),
+        ("src/brute_force/a.cpp", "kith/support.hpp", "above"),
         ("include/kith/a.hpp", "core/a.hpp", "public headers only"),
     ],
 )

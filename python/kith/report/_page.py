@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from . import _charts, _draw
-from ._charts import Chart, Table, compared, faster_words
+from . import _draw, _ladder_charts, _search_charts
+from ._charts import Chart, Table
 from ._inputs import Results
 from ._ladder import Ladder, seconds_of
-from ._text import duration, escape, plural, slug, times
+from ._ladder_charts import compared
+from ._text import duration, escape, faster_words, plural, slug, times
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,20 @@ def sections(results: Results) -> list[Section]:
         for ladder in ladders:
             groups.append((f"{ladder.source}: {ladder.hardware}", at))
             at += sum(bool(case.measured) for case in ladder.cases)
-    speed_ups = [chart for ladder in ladders if (chart := _charts.speedup_chart(ladder))]
-    rooflines = [chart for ladder in ladders if (chart := _charts.roofline_chart(ladder))]
+    speed_ups = [chart for ladder in ladders if (chart := _ladder_charts.speedup_chart(ladder))]
+    rooflines = [chart for ladder in ladders if (chart := _ladder_charts.roofline_chart(ladder))]
     no_ladder = "no input is a result of kith ladder"
     no_search = "no input is a result of kith bench or gpu_search"
     searches = results.searches
-    scaling = [c for worker in ("thread", "GPU") if (c := _charts.scaling_chart(searches, worker))]
-    surplus = _charts.surplus_chart(searches)
+    scaling = [c for worker in ("thread", "GPU") if (c := _search_charts.scaling_chart(searches, worker))]
+    surplus = _search_charts.surplus_chart(searches)
     return [
         Section(
             "The ladder",
             "The same question answered by ever better programs: the first rung is a plain loop on one core, every further rung "
             "adds one idea, and the last ones are Kith. A mark farther to the left is a faster search; each step of the scale is "
             "ten times.",
-            tuple(_charts.ladder_chart(ladder, case) for ladder, case in cases),
+            tuple(_ladder_charts.ladder_chart(ladder, case) for ladder, case in cases),
             "no rung was measured" if ladders else no_ladder, tuple(groups),
         ),
         Section("What each rung is worth", "", tuple(speed_ups),
@@ -56,7 +57,7 @@ def sections(results: Results) -> list[Section]:
         Section("The roofline", "", tuple(rooflines),
                 "the ladder was run without a GPU, whose rates make the roof" if ladders else no_ladder),
         Section("Queries a second", "",
-                tuple(c for worker in ("thread", "GPU") if (c := _charts.qps_chart(searches, worker))), no_search),
+                tuple(c for worker in ("thread", "GPU") if (c := _search_charts.qps_chart(searches, worker))), no_search),
         Section("Scaling", "", tuple(scaling),
                 "no search was measured with different numbers of threads (kith bench --threads 1,2,4) or GPUs" if searches else no_search),
         Section("What the certified filter keeps", "", (surplus,) if surplus else (),
@@ -189,7 +190,7 @@ def _glance(ladder: Ladder, named: bool) -> list[str]:
         parts.append(
             f"<p><strong>Kith is not the fastest</strong> in {plural(len(slower), 'case')}: {escape('; '.join(c.short for c in slower))}.</p>"
         )
-    uneven = {case.short: found for case in ladder.cases if (found := _charts.trees_left_out(case))}
+    uneven = {case.short: found for case in ladder.cases if (found := _ladder_charts.trees_left_out(case))}
     for whose, reason in dict.fromkeys(uneven.values()):
         names = "; ".join(name for name, found in uneven.items() if found == (whose, reason))
         parts.append(

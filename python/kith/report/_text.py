@@ -90,3 +90,10 @@ def slug(text: str) -> str:
 
 def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def faster_words(ratio: float) -> str:
+    """3.2 times faster; where it is not faster, it says so."""
+    if 0.995 <= ratio < 1.005:
+        return "equally fast"
+    return f"{figure(ratio)} times faster" if ratio > 1 else f"{figure(1 / ratio)} times slower"

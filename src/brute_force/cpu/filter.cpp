@@ -5,20 +5,12 @@
 #include <limits>
 
 #include "core/instruction_set.hpp"
+#include "core/rounding.hpp"
 
 namespace kith::brute_force {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-
-float up(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) < x ? std::nextafterf(f, infinity) : f;
-}
-float down(double x) {
-  const auto f = static_cast<float>(x);
-  return static_cast<double>(f) > x ? std::nextafterf(f, -infinity) : f;
-}
 
 std::int32_t clamp_int(double x) {
   constexpr double low = std::numeric_limits<std::int32_t>::min();
@@ -161,12 +153,12 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
     case FilterForm::absolute: {
       const double limit = real * unit * more + q.residual + codes_.largest_residual;
       integer_threshold_[i] = clamp_int(limit / q.scale * more);
-      threshold_[i] = up(limit * (1 + space.rounding() * 2) + 0x1p-120);
+      threshold_[i] = round_up<float>(limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }
     case FilterForm::difference: {
       const double limit = std::sqrt(real) * unit * more + q.residual + codes_.largest_residual;
-      threshold_[i] = up(limit * limit * (1 + space.rounding() * 2) + 0x1p-120);
+      threshold_[i] = round_up<float>(limit * limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }
     case FilterForm::triangle: {
@@ -175,9 +167,9 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
       const double half = (q.norm_sq * (1 - 0x1p-30) - reach * reach * more) / 2 -
                           (space.rounding() * 1.01 + 0x1p-40) * q.norm_sq - 0x1p-100;
       const double limit = half / q.scale;
-      threshold_[i] = down(limit - std::fabs(limit) * 0x1p-22);
-      e_weight_[i] = up(reach / q.scale * (1 + 0x1p-22));
-      h_weight_[i] = up(1 / q.scale);
+      threshold_[i] = round_down<float>(limit - std::fabs(limit) * 0x1p-22);
+      e_weight_[i] = round_up<float>(reach / q.scale * (1 + 0x1p-22));
+      h_weight_[i] = round_up<float>(1 / q.scale);
       return;
     }
     case FilterForm::cauchy: {
@@ -191,10 +183,10 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
         half = (1 - real) - 0x1p-40;
       }
       const double limit = (half - 0x1p-100) / q.scale;
-      threshold_[i] = down(limit - std::fabs(limit) * 0x1p-22);
-      e_weight_[i] = up(q.norm / q.scale * (1 + 0x1p-22));
-      g_weight_[i] = up(q.residual / q.scale * (1 + 0x1p-22));
-      h_weight_[i] = euclid ? up(1 / q.scale) : 0;
+      threshold_[i] = round_down<float>(limit - std::fabs(limit) * 0x1p-22);
+      e_weight_[i] = round_up<float>(q.norm / q.scale * (1 + 0x1p-22));
+      g_weight_[i] = round_up<float>(q.residual / q.scale * (1 + 0x1p-22));
+      h_weight_[i] = euclid ? round_up<float>(1 / q.scale) : 0;
       return;
     }
   }

@@ -7,7 +7,7 @@
 #include "brute_force/cuda/bound.cuh"
 #include "brute_force/cuda/kernels.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 
 struct WarpBuffer {
   static constexpr int capacity = 64;
@@ -75,4 +75,4 @@ class Appender {
   int filled_ = 0;
 };
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

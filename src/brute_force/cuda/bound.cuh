@@ -8,7 +8,7 @@
 
 #include "brute_force/cuda/kernels.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 
 /// Keeps every row that is not special or NaN.
 __device__ inline QueryBound open_bound(const Space& space) {
@@ -161,4 +161,4 @@ __device__ inline std::uint32_t order_cut(const QueryBound& bound, const Space& 
   return order_of(float_score(static_cast<float>(bound.c0)));
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -19,7 +19,7 @@
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
 constexpr int threads = 256;
@@ -316,4 +316,4 @@ void run_code_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -24,7 +24,7 @@
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
 constexpr int BM = 128;
@@ -496,4 +496,4 @@ bool run_code_filter_sm90(const CodeFilter& f, int device, cudaStream_t stream) 
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -12,10 +12,8 @@
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
-
-namespace tuning = kith::brute_force::tuning;
 
 constexpr int tile_rows = tuning::float_tile_rows;
 constexpr int threads = 256;  // of the kernel for high dimension
@@ -202,4 +200,4 @@ void run_float_filter(const FloatFilter& f, int device, cudaStream_t stream) {
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -6,12 +6,20 @@
 #include <cuda_runtime_api.h>
 
 #include "codes/cuda/codes.hpp"
+#include "cuda/runtime.hpp"
 
-namespace kith::cuda {
-
-/// A (distance, row) pair; select_k/cuda/key.cuh.
+namespace kith::select_k::cuda {
 template <class R>
 struct Key;
+}  // namespace kith::select_k::cuda
+
+namespace kith::brute_force::cuda {
+
+// What this room stands on, by its own names; cuda::Buffer in kith::brute_force, too.
+using namespace kith::cuda;
+using namespace codes::cuda;
+using select_k::cuda::Key;
+
 template <class R>
 inline constexpr std::int64_t key_bytes = 2 * sizeof(R);
 /// Largest number of rows that one part of a dataset may have: a row and one more bit fill 32 bits.
@@ -286,4 +294,4 @@ void merge_answers(const std::int64_t* const* indices, const R* const* distances
                    std::int64_t queries, std::int64_t k, std::int64_t* out_indices, R* out_distances,
                    cudaStream_t stream);
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -15,12 +15,12 @@
 #include "distance/cuda/canonical.cuh"
 #include "select_k/cuda/key.cuh"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
-static_assert(sizeof(Key<float>) == key_bytes<float> && sizeof(Key<double>) == key_bytes<double>);
+using namespace distance::cuda;
 
-namespace tuning = kith::brute_force::tuning;
+static_assert(sizeof(Key<float>) == key_bytes<float> && sizeof(Key<double>) == key_bytes<double>);
 
 unsigned blocks_for(std::int64_t work, int threads) {
   return static_cast<unsigned>((work + threads - 1) / threads);
@@ -389,4 +389,4 @@ KITH_INSTANTIATE(float)
 KITH_INSTANTIATE(double)
 #undef KITH_INSTANTIATE
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

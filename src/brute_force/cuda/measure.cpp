@@ -15,12 +15,14 @@ MeasuredSearch measure(CudaPrepared& p, const DatasetView& queries, const Execut
   quiet.progress = nullptr;
   Part& part = *p.parts.front();
   const cuda::DeviceGuard guard(part.device);
-  const std::unique_ptr<Workspace> w = part.take_workspace();
+  std::unique_ptr<Workspace> w = part.take_workspace();
   const cuda::PlacedRows placed =
       cuda::place(queries, part.device, w->queries, w->uploader, w->stream, quiet);
   const std::int64_t k = tuning::measured_k + 1;  // each of them finds itself
   const auto search = queries.dtype == Dtype::f64 ? measure_search<double> : measure_search<float>;
   const MeasuredSearch found = search(part, *w, placed.data, placed.stride, queries.rows, k, quiet, p.budget);
+  part.give_workspace(
+      std::move(w));  // the search that follows needs its memory, and new memory takes milliseconds
   for (const auto& each : p.parts) each->surplus = found.surplus;
   return found;
 }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
@@ -43,4 +43,4 @@ __device__ inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std:
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

@@ -1,8 +1,6 @@
 // From a dataset to parts on devices: what is copied, what is coded, what stays in host memory.
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -11,6 +9,7 @@
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "cuda/devices.hpp"
+#include "cuda/fan_out.hpp"
 #include "cuda/pool.hpp"
 
 namespace kith::brute_force {
@@ -166,37 +165,9 @@ std::uint64_t CudaPrepared::memory_bytes() const noexcept {
   return sum;
 }
 
-namespace {
-
-// Runs f(i) for every part, each on a thread of its own; the first failure is thrown.
-template <class F>
-void for_each_device(std::size_t count, F&& f) {
-  if (count == 1) {
-    f(std::size_t{0});
-    return;
-  }
-  std::vector<std::exception_ptr> failures(count);
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        f(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
-
-}  // namespace
-
 void CudaPrepared::code_anew(const CudaChoice& other) {
   choice = other;
-  for_each_device(parts.size(), [&](std::size_t i) { parts[i]->code_anew(other); });
+  cuda::for_each_device(parts.size(), [&](std::size_t i) { parts[i]->code_anew(other); });
 }
 
 namespace {
@@ -398,7 +369,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     } while (at < to);
   }
   std::vector<std::vector<std::unique_ptr<Part>>> made(shares.size());
-  for_each_device(shares.size(), [&](std::size_t i) {
+  cuda::for_each_device(shares.size(), [&](std::size_t i) {
     for (const Share& s : shares[i])
       made[i].push_back(make_part(p, data, s.device, s.first, s.count, progress, execution));
   });

@@ -5,7 +5,7 @@
 
 #include "brute_force/cuda/bound.cuh"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 
 template <bool half>
 struct Scores;
@@ -44,4 +44,4 @@ struct Scores<true> {
   __device__ static std::int32_t least() { return ordered(keep_all_halves); }
 };
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

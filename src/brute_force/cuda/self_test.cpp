@@ -14,7 +14,7 @@
 #include "cuda/runtime.hpp"
 #include "kith/dtype.hpp"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 namespace {
 
 constexpr int dim = 512;
@@ -141,4 +141,4 @@ bool halves_are_summed_well(int device) {
   return well[d];
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

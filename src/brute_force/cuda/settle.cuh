@@ -5,7 +5,7 @@
 #include "brute_force/cuda/kernels.hpp"
 #include "select_k/cuda/key.cuh"
 
-namespace kith::cuda {
+namespace kith::brute_force::cuda {
 
 __device__ inline std::int64_t query_of(const Subset& subset, std::int64_t i) {
   return subset.ids == nullptr ? i : static_cast<std::int64_t>(subset.ids[i]);
@@ -36,4 +36,4 @@ __device__ inline void finish_candidates(const Batch<R>& batch, std::int64_t q) 
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::brute_force::cuda

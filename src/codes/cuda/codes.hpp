@@ -22,7 +22,7 @@
 #include "kith/dtype.hpp"
 #include "kith/metric.hpp"
 
-namespace kith::cuda {
+namespace kith::codes::cuda {
 
 /// Rows of a tile of int8 codes.
 inline constexpr int code_tile_rows = 256;
@@ -176,4 +176,4 @@ void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std:
 void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
                     const QueryCodes& out, cudaStream_t stream);
 
-}  // namespace kith::cuda
+}  // namespace kith::codes::cuda

@@ -10,7 +10,10 @@
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 
-namespace kith::cuda {
+namespace kith::codes::cuda {
+
+using namespace kith::cuda;
+
 namespace {
 
 constexpr int block_threads = 256;
@@ -257,4 +260,4 @@ void encode_queries(const void* data, std::int64_t stride, std::int64_t queries,
   });
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::codes::cuda

@@ -12,7 +12,9 @@
 #include "codes/cuda/codes.hpp"
 #include "distance/cuda/canonical.cuh"
 
-namespace kith::cuda {
+namespace kith::codes::cuda {
+
+using namespace distance::cuda;
 
 inline constexpr double sum_error = 0x1p-30;
 // The threads of this thread's group, which come and go together.
@@ -108,17 +110,17 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
 #pragma unroll
         for (int l = 0; l < canonical_lanes; ++l) {
           const double x = i + l < space.dim ? widen(row[i + l]) : 0;
-          sum[l] = __fma_rn(x, x, sum[l]);
+          sum[l] = canonical_step<Metric::cosine>(sum[l], x, x);
         }
       }
-      s.canonical = __dsqrt_rn(canonical_sum(sum));
+      s.canonical = root(canonical_sum(sum));
     } else {
       double sum = 0;
       for (std::int64_t i = lane % canonical_lanes; i < space.dim; i += canonical_lanes) {
         const double x = widen(row[i]);
-        sum = __fma_rn(x, x, sum);
+        sum = canonical_step<Metric::cosine>(sum, x, x);
       }
-      s.canonical = __dsqrt_rn(canonical_reduce(sum));
+      s.canonical = root(canonical_reduce(sum));
     }
   }
   double largest = 0;
@@ -238,4 +240,4 @@ __device__ inline void start_query(std::int64_t q, const QueryCodes& out) {
   }
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::codes::cuda

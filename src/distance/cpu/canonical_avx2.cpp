@@ -40,16 +40,18 @@ inline Lanes load(const std::int8_t* p) {
 inline Lanes load(const std::uint8_t* p) {
   return widen(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
+inline Lanes add(Lanes a, Lanes b) {
+  return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
+}
 inline Lanes sub(Lanes a, Lanes b) {
   return {_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)};
 }
 inline Lanes fma(Lanes a, Lanes b, Lanes c) {
   return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
 }
-inline Lanes abs_add(Lanes a, Lanes b) {
+inline Lanes absolute(Lanes a) {
   const __m256d sign = _mm256_set1_pd(-0.0);
-  return {_mm256_add_pd(a.low, _mm256_andnot_pd(sign, b.low)),
-          _mm256_add_pd(a.high, _mm256_andnot_pd(sign, b.high))};
+  return {_mm256_andnot_pd(sign, a.low), _mm256_andnot_pd(sign, a.high)};
 }
 inline void store(double* p, Lanes v) {
   _mm256_storeu_pd(p, v.low);

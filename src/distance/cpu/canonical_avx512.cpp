@@ -31,14 +31,17 @@ inline Lanes load(const std::int8_t* p) {
 inline Lanes load(const std::uint8_t* p) {
   return _mm512_cvtepi32_pd(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
+inline Lanes add(Lanes a, Lanes b) {
+  return _mm512_add_pd(a, b);
+}
 inline Lanes sub(Lanes a, Lanes b) {
   return _mm512_sub_pd(a, b);
 }
 inline Lanes fma(Lanes a, Lanes b, Lanes c) {
   return _mm512_fmadd_pd(a, b, c);
 }
-inline Lanes abs_add(Lanes a, Lanes b) {
-  return _mm512_add_pd(a, _mm512_abs_pd(b));
+inline Lanes absolute(Lanes a) {
+  return _mm512_abs_pd(a);
 }
 inline void store(double* p, Lanes v) {
   _mm512_storeu_pd(p, v);

@@ -35,6 +35,10 @@ inline Lanes load(const T* p) {
   for (int l = 0; l < 8; ++l) r.v[l] = widen(p[l]);
   return r;
 }
+inline Lanes add(Lanes a, Lanes b) {
+  for (int l = 0; l < 8; ++l) a.v[l] += b.v[l];
+  return a;
+}
 inline Lanes sub(Lanes a, Lanes b) {
   for (int l = 0; l < 8; ++l) a.v[l] -= b.v[l];
   return a;
@@ -43,8 +47,8 @@ inline Lanes fma(Lanes a, Lanes b, Lanes c) {
   for (int l = 0; l < 8; ++l) c.v[l] = __builtin_fma(a.v[l], b.v[l], c.v[l]);
   return c;
 }
-inline Lanes abs_add(Lanes a, Lanes b) {
-  for (int l = 0; l < 8; ++l) a.v[l] += __builtin_fabs(b.v[l]);
+inline Lanes absolute(Lanes a) {
+  for (int l = 0; l < 8; ++l) a.v[l] = __builtin_fabs(a.v[l]);
   return a;
 }
 inline void store(double* p, Lanes v) {

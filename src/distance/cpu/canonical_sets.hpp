@@ -1,6 +1,7 @@
 // The canonical kernels of each instruction set.
 #pragma once
 
+#include "cuda/host_device.hpp"
 #include "distance/canonical.hpp"
 
 namespace kith {

@@ -60,4 +60,7 @@ struct RecordKernels {
 
 extern const RecordKernels record_kernels_avx512;
 
+/// Those of this machine; null: nothing quicker than plain code.
+const RecordKernels* record_kernels();
+
 }  // namespace kith::kd_tree

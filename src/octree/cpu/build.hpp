@@ -14,4 +14,8 @@ std::uint64_t build_bytes_a_point(const DatasetView& rows);
 /// @throws Cancelled, OutOfMemory
 point_tree::Tree build(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution);
 
+/// The same for coordinates T and row numbers Id; in files of their own, since they take long to compile.
+template <class T, class Id>
+point_tree::Tree build_as(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution);
+
 }  // namespace kith::octree

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/host_device.hpp"
+#include "kith/metric.hpp"
 #include "point_tree/layout.hpp"
 
 namespace kith::point_tree {

@@ -28,6 +28,9 @@ struct Part {
   const std::int64_t* counts = nullptr;
 };
 
+/// The kernels of the active instruction set.
+const TreeKernels& tree_kernels();
+
 /// Runs the kernel over all queries but those with a NaN, and calls `take` for each part, from any thread.
 /// `stage` names the work in progress reports. What is within a radius is collected in memory of `budget`,
 /// where one is given; of a query's neighbours and a few more at a time.

@@ -212,10 +212,10 @@ __global__ void __launch_bounds__(block_threads)
   for (int j = 0; j < D; ++j) mine[j] = axes[j];
   // Digits of three axes, where they are regular, follow a Hilbert curve: leaves that follow each other then
   // lie side by side, and with them the queries of a group.
-  [[maybe_unused]] __shared__ std::uint8_t table[cuda::HilbertTable::size];
+  [[maybe_unused]] __shared__ std::uint8_t table[HilbertTable::size];
   [[maybe_unused]] int digits = 0;
   if constexpr (D == 3) {
-    cuda::load_hilbert(table);
+    load_hilbert(table);
     if ((1ULL << mine[0].first | 1ULL << mine[1].first | 1ULL << mine[2].first) == 7)
       digits = min(mine[0].regular, min(mine[1].regular, mine[2].regular));
   }
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(block_threads)
         infinite = infinite || isinf(value[j]);
         key |= code_of(static_cast<double>(value[j]), mine[j], D);
       }
-      if constexpr (D == 3) key = cuda::along_hilbert(key, digits, table);
+      if constexpr (D == 3) key = along_hilbert(key, digits, table);
     } else {
       for (std::int64_t j = 0; j < rows.dim; ++j) {
         nan = nan || isnan(row[j]);

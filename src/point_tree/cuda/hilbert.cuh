@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace kith::cuda {
+namespace kith::point_tree {
 
 struct HilbertTable {
   static constexpr int size = 24 * 8;
@@ -64,4 +64,4 @@ __device__ Code along_hilbert(Code code, int digits, const std::uint8_t (&table)
 }
 #endif
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/parallel.hpp"
+#include "core/rounding.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
 #include "point_tree/backend.hpp"

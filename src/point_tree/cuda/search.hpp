@@ -1,9 +1,7 @@
 // How a tree is searched on a device.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "cuda/runtime.hpp"
 #include "point_tree/cuda/device_tree.hpp"
@@ -34,15 +32,22 @@ struct PackedArrays {
   cuda::Buffer<cuda::PackedChild> nodes;
 };
 
-/// What a search by groups asks of a tree, whatever its queries and its answer. `radius`: of round_down().
+/// What a search by groups asks of a tree, whatever its queries and its answer. `radius`: of
+/// kith::round_down().
 cuda::GroupSearch group_search(const Tree& tree, const PackedArrays& packed, float radius);
 
-/// The largest T that is not above a radius.
+/// Sums of three squares of differences stay finite in float.
+inline constexpr double plain_limit = 0x1p60;
+inline constexpr std::int64_t most_sorted = std::int64_t{1} << 31;
+
+/// The device that a search runs on.
+int device_of(const Execution& execution);
+
+/// A tree as warps read it.
 template <class T>
-T round_down(double radius) {
-  const auto value = static_cast<T>(radius);
-  if (static_cast<double>(value) <= radius) return value;
-  return std::nextafter(value, -std::numeric_limits<T>::infinity());
-}
+cuda::AnyTree<T> any_tree(const Tree& tree, const DeviceTree& there);
+
+/// The axes of a Morton curve through the tree's box: the widest, as many as 30 bits serve well.
+cuda::CurveBox curve_of(const Tree& tree);
 
 }  // namespace kith::point_tree

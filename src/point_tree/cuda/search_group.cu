@@ -24,15 +24,20 @@
 #include <algorithm>
 #include <cfloat>
 #include <cstring>
-#include <utility>
 
 #include <cuda_fp16.h>
 
 #include "cuda/launch.hpp"
+#include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
+#include "select_k/cuda/networks.cuh"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
 namespace {
+
+using namespace distance::cuda;
+using select_k::cuda::merge_bitonic;
+using select_k::cuda::sort_registers;
 
 constexpr unsigned everyone = 0xffffffffU;
 
@@ -122,65 +127,11 @@ __device__ float sum_of(const float4& a, const float4& b, float start) {
 
 template <bool manhattan>
 __device__ double term(float a, float b) {
-  const double d = __dsub_rn(static_cast<double>(a), static_cast<double>(b));
-  return manhattan ? fabs(d) : __dmul_rn(d, d);
+  return canonical_first<manhattan>(sub(static_cast<double>(a), static_cast<double>(b)));
 }
 
 __device__ float largest(float value) {  // of values that are not negative
   return __uint_as_float(__reduce_max_sync(everyone, __float_as_uint(value)));
-}
-
-__device__ void order(std::uint32_t& a, std::uint32_t& b) {
-  const std::uint32_t low = min(a, b);
-  b = max(a, b);
-  a = low;
-}
-
-// Registers have no addresses: which two are compared must be known to the compiler, so these networks are
-// spelled out by templates, not loops.
-template <int stride, bool (*applies)(int), int n, class V, int... x>
-__device__ void compare_all(V (&v)[n], std::integer_sequence<int, x...> /*positions*/) {
-  const auto one = [&]<int i>() {
-    if constexpr (applies(i)) order(v[i], v[i + stride]);
-  };
-  (one.template operator()<x>(), ...);
-}
-
-template <int p, int stride>
-__host__ __device__ constexpr bool in_odd_even_merge(int x) {
-  return x >= stride % p && (x - stride % p) / stride % 2 == 0 && x / (2 * p) == (x + stride) / (2 * p);
-}
-template <int stride, int before>
-__host__ __device__ constexpr bool in_bitonic_merge(int x) {
-  return ((x + before) & stride) == 0;
-}
-
-// Sorts: odd-even merge sort (Batcher 1968).
-template <int p = 1, int stride = 1, int n, class V>
-__device__ void sort_registers(V (&v)[n]) {
-  if constexpr (p < n) {
-    if constexpr (stride < n) {
-      compare_all<stride, in_odd_even_merge<p, stride>>(v, std::make_integer_sequence<int, n - stride>());
-    }
-    if constexpr (stride > 1) {
-      sort_registers<p, stride / 2>(v);
-    } else {
-      sort_registers<2 * p, 2 * p>(v);
-    }
-  }
-}
-
-// Sorts what first rises and then falls, also if imagined to begin with as many 0 as a power of two lacks.
-template <int stride, int n>
-__device__ void merge_bitonic(std::uint32_t (&list)[n]) {
-  constexpr int whole = n <= 8 ? 8 : (n <= 16 ? 16 : (n <= 32 ? 32 : 64));
-  if constexpr (stride > 0) {
-    if constexpr (stride < n) {
-      compare_all<stride, in_bitonic_merge<stride, whole - n>>(list,
-                                                               std::make_integer_sequence<int, n - stride>());
-    }
-    merge_bitonic<stride / 2>(list);
-  }
 }
 
 __device__ __half2 half2_of(unsigned bits) {
@@ -407,7 +358,7 @@ class Group {
 #pragma unroll 1
     while (true) {
       const auto* child = reinterpret_cast<const float4*>(
-          s_.tree.nodes + static_cast<std::int64_t>(node) * point_tree::node_width + lane_ % 16);
+          s_.tree.nodes + static_cast<std::int64_t>(node) * node_width + lane_ % 16);
       const float4 a = child[0];
       const float4 b = child[1];
       const float lower[3] = {a.x, a.y, a.z};
@@ -564,7 +515,7 @@ class Group {
     if (both) --top;
     const std::uint32_t node = lane_ < 16 || !both ? one : stack_[top];
     const auto* child = reinterpret_cast<const float4*>(
-        s_.tree.nodes + static_cast<std::int64_t>(node) * point_tree::node_width + lane_ % 16);
+        s_.tree.nodes + static_cast<std::int64_t>(node) * node_width + lane_ % 16);
     const float4 a = child[0];
     const float4 b = child[1];
     const float lower[3] = {a.x, a.y, a.z};
@@ -714,12 +665,12 @@ class Group {
     return static_cast<std::int64_t>(chunks_[(key & place_mask) / 32]) + (key & 31U);
   }
 
-  // The canonical distance (distance/cuda/canonical.cuh for at most three dimensions: absent axes add 0)
-  // above the row, or above the place where places are asked for.
+  // The canonical distance above the row, or above the place where places are asked for.
   __device__ unsigned long long evaluate(const float4& p, std::uint32_t key) const {
-    const double sum = __dadd_rn(__dadd_rn(term<manhattan>(query_.x, p.x), term<manhattan>(query_.z, p.z)),
-                                 term<manhattan>(query_.y, p.y));
-    const float distance = __double2float_rn(s_.rooted ? __dsqrt_rn(sum) : sum);
+    const double x = term<manhattan>(query_.x, p.x);
+    const double z = term<manhattan>(query_.z, p.z);
+    const double sum = canonical_sum(x, term<manhattan>(query_.y, p.y), z);
+    const float distance = __double2float_rn(s_.rooted ? root(sum) : sum);
     if (distance > s_.radius) return none;
     const std::uint32_t low =
         output == Output::places ? static_cast<std::uint32_t>(place_of(key)) : __float_as_uint(p.w);
@@ -892,49 +843,6 @@ void launch(const GroupSearch& search, int device, cudaStream_t stream) {
   check_launch("group_kernel");
 }
 
-// A warp a node: its children's boxes side by side, its leaves' points as (x, y, z, row).
-__global__ void __launch_bounds__(128)
-    pack_kernel(const point_tree::TreeView<float, std::uint32_t> tree, float4* points, PackedChild* nodes) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t node = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (node >= tree.nodes) return;
-  constexpr int width = static_cast<int>(point_tree::node_width);
-  const int dim = static_cast<int>(tree.dim);
-  const auto* boxes = reinterpret_cast<const float*>(tree.node_data + node * tree.node_stride);
-  const auto* links = reinterpret_cast<const point_tree::NodeLinks*>(boxes + 2 * dim * width);
-  const int count = static_cast<int>(links->count);
-  std::int64_t child = 0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  if (lane < width) {
-    PackedChild out{{INFINITY, INFINITY, INFINITY}, 0, {-INFINITY, -INFINITY, -INFINITY}, 0};
-    if (lane < count) {
-      for (int j = 0; j < 3; ++j) {
-        out.lower[j] = j < dim ? boxes[j * width + lane] : 0.0f;
-        out.upper[j] = j < dim ? boxes[(dim + j) * width + lane] : 0.0f;
-      }
-      child = links->child[lane];
-      begin = links->begin[lane];
-      size = links->begin[lane + 1] - begin;
-      out.begin = static_cast<std::uint32_t>(child >= 0 ? child : begin);
-      out.count = child >= 0 ? node_mark
-                             : static_cast<std::uint32_t>(size) |
-                                   (child == point_tree::identical_child ? identical_mark : 0U);
-      if (child >= 0) size = 0;
-    }
-    nodes[node * width + lane] = out;
-  }
-  for (int c = 0; c < count; ++c) {
-    const std::int64_t from = __shfl_sync(everyone, begin, c);
-    const std::int64_t n = __shfl_sync(everyone, size, c);
-    const float* x = tree.coordinates + from * dim;
-    for (std::int64_t i = lane; i < n; i += 32) {
-      points[from + i] = make_float4(x[i], dim > 1 ? x[n + i] : 0.0f, dim > 2 ? x[2 * n + i] : 0.0f,
-                                     __uint_as_float(tree.rows[from + i]));
-    }
-  }
-}
-
 }  // namespace
 
 int group_stack(std::int64_t levels) {
@@ -972,11 +880,4 @@ void search_groups(GroupSearch search, int device, cudaStream_t stream) {
     go.template operator()<32>();
 }
 
-void pack_tree(const point_tree::TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
-               cudaStream_t stream) {
-  if (tree.nodes == 0) return;
-  pack_kernel<<<static_cast<unsigned>((tree.nodes + 3) / 4), 128, 0, stream>>>(tree, points, nodes);
-  check_launch("pack_kernel");
-}
-
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda

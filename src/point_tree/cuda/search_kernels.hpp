@@ -5,10 +5,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/runtime.hpp"
 #include "kith/dtype.hpp"
 #include "point_tree/layout.hpp"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
+
+using namespace kith::cuda;  // cuda::Buffer in kith::point_tree, too
 
 /// A child of a node as groups of queries read it: two 16-byte loads. Axes that the tree does not have are 0.
 struct alignas(16) PackedChild {
@@ -78,7 +81,7 @@ int group_stack(std::int64_t levels);
 /// 32 neighbouring queries a warp, k up to largest_group_k.
 void search_groups(GroupSearch search, int device, cudaStream_t stream);
 
-void pack_tree(const point_tree::TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
+void pack_tree(const TreeView<float, std::uint32_t>& tree, float4* points, PackedChild* nodes,
                cudaStream_t stream);
 
 /// A tree of any type and dimension. Row numbers take 4 or 8 bytes.
@@ -195,4 +198,4 @@ void gather_queries(const DeviceRows& queries, std::int64_t dim, std::int64_t co
 template <class T>
 void clear_answer(std::int64_t* indices, T* distances, std::int64_t cells, cudaStream_t stream);
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda

@@ -8,8 +8,10 @@
 #include "point_tree/cuda/hilbert.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
 namespace {
+
+using namespace distance::cuda;
 
 constexpr int threads = 256;
 constexpr std::uint32_t last_place = 0x7fffffffU;
@@ -109,4 +111,4 @@ void gather_queries(const DeviceRows& queries, std::int64_t dim, std::int64_t co
   });
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda

@@ -2,9 +2,8 @@
 // rows.
 //
 // A lane takes a child of a node (two nodes at a time, where two wait) or a point of a leaf (of two,
-// likewise): a query's time is that of the steps of its walk, one after the other. A short list lies across
-// the lanes, sorted; a long one in memory, where candidates are appended and now and then cut to the k
-// smallest. What may be left out is the business of docs/exact-contract.md, step 10.
+// likewise): a query's time is that of the steps of its walk, one after the other. What may be left out is
+// the business of docs/exact-contract.md, step 10.
 #include <cfloat>
 #include <type_traits>
 
@@ -14,16 +13,14 @@
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
 #include "point_tree/cuda/search_kernels.hpp"
+#include "point_tree/cuda/warp_lists.cuh"
 
-namespace kith::cuda {
+namespace kith::point_tree::cuda {
 namespace {
 
-using point_tree::node_width;
-using point_tree::NodeLinks;
+using namespace distance::cuda;
 
-constexpr unsigned everyone = 0xffffffffU;
 constexpr int warps_a_block = 4;
-constexpr std::int64_t most = INT64_MAX;
 constexpr int node_waits = -1;
 // Entries up to which a walk takes the nearest first. Above, those that came last.
 constexpr int most_unordered = 80;
@@ -35,11 +32,6 @@ struct alignas(sizeof(Place) == 4 ? 16 : 8) Waiting {
   Place begin;  ///< a leaf's first point, or a node
   Place count;  ///< points; node_waits; -2 - count: all equal
 };
-
-template <class T>
-__device__ T infinite() {
-  return static_cast<T>(INFINITY);
-}
 
 // Arithmetic in T that no flag changes.
 __device__ float less(float a, float b) {
@@ -54,12 +46,6 @@ __device__ float sum_up(float a, float b) {
 __device__ double sum_up(double a, double b) {
   return __dadd_rn(a, b);
 }
-__device__ float product(float a, float b) {
-  return __fmul_rn(a, b);
-}
-__device__ double product(double a, double b) {
-  return __dmul_rn(a, b);
-}
 __device__ float square_up(float sum, float d) {
   return __fmaf_rn(d, d, sum);
 }
@@ -67,341 +53,7 @@ __device__ double square_up(double sum, double d) {
   return __fma_rn(d, d, sum);
 }
 
-// point_tree/cpu/kernels_body.inc, Limit.
-template <class T>
-__device__ T limit_of(T bound, std::int64_t dim, bool rooted) {
-  const T scale = static_cast<T>(1 + static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-22 : 0x1p-51));
-  const T tiny = static_cast<T>(static_cast<double>(dim + 8) * (sizeof(T) == 4 ? 0x1p-147 : 0x1p-1072));
-  T above = sum_up(product(bound, scale), tiny);
-  if (rooted) above = sum_up(product(product(above, above), scale), tiny);
-  return above;
-}
-
-template <class T>
-__device__ bool before(T a, std::int64_t a_row, T b, std::int64_t b_row) {
-  return a < b || (a == b && a_row < b_row);
-}
-
-// Sorts entries by (distance, row), `lane` of `lanes` threads at work, between whose steps `meet` is called.
-// All comparisons point upwards (Batcher's bitonic sort with its first step mirrored), so any count will do:
-// what would lie behind the last entry is greater than all.
-template <class T, class Meet>
-__device__ void sort_entries(T* distances, std::int64_t* rows, std::int64_t count, int lane, int lanes,
-                             const Meet& meet) {
-  const auto order = [&](std::int64_t low, std::int64_t high) {
-    if (high >= count) return;
-    const T a = distances[low];
-    const T b = distances[high];
-    const std::int64_t a_row = rows[low];
-    const std::int64_t b_row = rows[high];
-    if (!before(b, b_row, a, a_row)) return;
-    distances[low] = b;
-    distances[high] = a;
-    rows[low] = b_row;
-    rows[high] = a_row;
-  };
-  for (std::int64_t size = 2; size / 2 < count; size *= 2) {
-    const std::int64_t half = size / 2;
-    // Pairs whose lower one is at or behind the count do nothing.
-    const std::int64_t pairs = (count + size - 1) / size * half;
-    meet();
-    for (std::int64_t i = lane; i < pairs; i += lanes) {
-      const std::int64_t start = i / half * size;
-      order(start + i % half, start + size - 1 - i % half);
-    }
-    for (std::int64_t stride = half / 2; stride > 0; stride /= 2) {
-      meet();
-      for (std::int64_t i = lane; i < pairs; i += lanes) {
-        const std::int64_t low = i / stride * 2 * stride + i % stride;
-        order(low, low + stride);
-      }
-    }
-  }
-  meet();
-}
-
-// The k smallest, sorted, entry i in lane i.
-template <class T>
-class LaneList {
- public:
-  using Place = std::int64_t;
-  __device__ LaneList(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
-      : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
-  __device__ void start(T radius) {
-    distance_ = radius;
-    row_ = most;
-    bound_ = radius;
-    worst_ = most;
-  }
-  __device__ T bound() const { return bound_; }
-  /// All lanes together; true if the bound may have changed.
-  __device__ bool offer(bool has, T distance, std::int64_t row) {
-    bool changed = false;
-    unsigned mask = __ballot_sync(everyone, has && before(distance, row, bound_, worst_));
-    for (; mask != 0; mask &= mask - 1) {
-      const int from = __ffs(static_cast<int>(mask)) - 1;
-      const T d = __shfl_sync(everyone, distance, from);
-      const std::int64_t r = __shfl_sync(everyone, row, from);
-      if (!before(d, r, bound_, worst_)) continue;
-      const int place = __popc(__ballot_sync(everyone, before(distance_, row_, d, r)));
-      const T d_below = __shfl_up_sync(everyone, distance_, 1);
-      const std::int64_t r_below = __shfl_up_sync(everyone, row_, 1);
-      if (lane_ > place) {
-        distance_ = d_below;
-        row_ = r_below;
-      } else if (lane_ == place) {
-        distance_ = d;
-        row_ = r;
-      }
-      bound_ = __shfl_sync(everyone, distance_, k_ - 1);
-      worst_ = __shfl_sync(everyone, row_, k_ - 1);
-      changed = true;
-    }
-    return changed;
-  }
-  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t answer) {
-    if (lane_ < k_) {
-      const std::int64_t cell = answer * k_ + lane_;
-      search.answer.indices[cell] = row_ == most ? -1 : row_;
-      search.answer.distances[cell] = row_ == most ? infinite<T>() : distance_;
-    }
-    const T last = worst_ == most ? infinite<T>() : bound_;
-    if (search.answer.unfilled.count != nullptr && lane_ == 0 && !(last < infinite<T>())) {
-      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
-    }
-  }
-
- private:
-  const int k_;
-  const int lane_;
-  T distance_ = 0;
-  std::int64_t row_ = most;
-  T bound_ = 0;  // of lane k - 1
-  std::int64_t worst_ = most;
-};
-
-// The 32 M smallest, sorted, as integers: distance bits above the row. Entry i is register i / 32 of lane i
-// % 32.
-template <int M>
-class PackedList {
-  using Key = unsigned long long;
-
- public:
-  using Place = int;  // of a tree that packs
-  __device__ PackedList(const WarpSearch<float>& search, std::int64_t /*warp*/, int lane)
-      : k_(static_cast<int>(search.answer.k)), lane_(lane) {}
-  __device__ void start(float radius) {
-    worst_ = pack(radius, no_row);
-#pragma unroll
-    for (int r = 0; r < M; ++r) keys_[r] = worst_;
-  }
-  __device__ float bound() const {
-    return __uint_as_float(static_cast<unsigned>(worst_ >> 32U));
-  }
-  /// All lanes together; true if the bound may have changed.
-  __device__ bool offer(bool has, float distance, std::int64_t row) {
-    Key key = has ? pack(distance, static_cast<std::uint32_t>(row)) : ~Key{0};
-    unsigned mask = __ballot_sync(everyone, key < worst_);
-    if (mask == 0) return false;
-    if (M == 1 && k_ == 1) {
-      // The least distance, and of those the least row.
-      const bool in = mask >> lane_ & 1U;
-      const unsigned least = __reduce_min_sync(everyone, in ? static_cast<unsigned>(key >> 32U) : ~0U);
-      const bool best = in && static_cast<unsigned>(key >> 32U) == least;
-      const unsigned its = __reduce_min_sync(everyone, best ? static_cast<unsigned>(key) : ~0U);
-      keys_[0] = worst_ = static_cast<Key>(least) << 32U | its;
-      return true;
-    }
-    if (__popc(mask) <= 3) {
-      for (; mask != 0; mask &= mask - 1)
-        insert(__shfl_sync(everyone, key, __ffs(static_cast<int>(mask)) - 1));
-    } else {
-      merge(key);
-    }
-#pragma unroll
-    for (int r = 0; r < M; ++r) {
-      const Key its = __shfl_sync(everyone, keys_[r], (k_ - 1) % 32);
-      if (r == (k_ - 1) / 32) worst_ = its;
-    }
-    return true;
-  }
-  __device__ void finish(const WarpSearch<float>& search, std::int64_t number, std::int64_t answer) {
-#pragma unroll
-    for (int r = 0; r < M; ++r) {
-      const int rank = r * 32 + lane_;
-      if (rank >= k_) continue;
-      const bool none = static_cast<std::uint32_t>(keys_[r]) == no_row;
-      search.answer.indices[answer * k_ + rank] = none ? -1 : static_cast<std::int64_t>(keys_[r] & no_row);
-      search.answer.distances[answer * k_ + rank] =
-          none ? INFINITY : __uint_as_float(static_cast<unsigned>(keys_[r] >> 32U));
-    }
-    const bool filled = static_cast<std::uint32_t>(worst_) != no_row && bound() < INFINITY;
-    if (search.answer.unfilled.count != nullptr && lane_ == 0 && !filled) {
-      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
-    }
-  }
-
- private:
-  static constexpr std::uint32_t no_row = 0xffffffffU;
-  __device__ static Key pack(float distance, std::uint32_t row) {
-    return static_cast<Key>(__float_as_uint(distance)) << 32U | row;
-  }
-  __device__ static Key ordered(Key a, Key b, bool low) {
-    return (a < b) == low ? a : b;
-  }
-
-  __device__ void insert(Key key) {
-#pragma unroll
-    for (int r = M - 1; r >= 0; --r) {
-      Key below = __shfl_up_sync(everyone, keys_[r], 1);
-      const Key before = r > 0 ? __shfl_sync(everyone, keys_[r > 0 ? r - 1 : 0], 31) : 0;
-      if (lane_ == 0) below = before;
-      keys_[r] = keys_[r] < key ? keys_[r] : (below < key ? key : below);
-    }
-  }
-
-  template <int stride>
-  __device__ void order_registers() {
-#pragma unroll
-    for (int i = 0; i < M / 2; ++i) {
-      const int r = i / stride * 2 * stride + i % stride;
-      const Key a = keys_[r];
-      const Key b = keys_[r + stride];
-      keys_[r] = a < b ? a : b;
-      keys_[r + stride] = a < b ? b : a;
-    }
-  }
-
-  // Of 32 keys, one a lane: sorted among themselves, then merged (Batcher's bitonic networks).
-  __device__ void merge(Key key) {
-#pragma unroll
-    for (int size = 2; size <= 32; size *= 2) {
-#pragma unroll
-      for (int stride = size / 2; stride > 0; stride /= 2) {
-        const Key other = __shfl_xor_sync(everyone, key, stride);
-        key = ordered(key, other, ((lane_ & stride) == 0) == ((lane_ & size) == 0 || size == 32));
-      }
-    }
-    const Key reversed = __shfl_sync(everyone, key, 31 - lane_);
-    keys_[M - 1] = reversed < keys_[M - 1] ? reversed : keys_[M - 1];
-    if constexpr (M >= 8) order_registers<4>();
-    if constexpr (M >= 4) order_registers<2>();
-    if constexpr (M >= 2) order_registers<1>();
-#pragma unroll
-    for (int stride = 16; stride > 0; stride /= 2) {
-#pragma unroll
-      for (int r = 0; r < M; ++r) {
-        const Key other = __shfl_xor_sync(everyone, keys_[r], stride);
-        keys_[r] = ordered(keys_[r], other, (lane_ & stride) == 0);
-      }
-    }
-  }
-
-  const int k_;
-  const int lane_;
-  Key keys_[M];
-  Key worst_ = 0;  // the k-th
-};
-
-// Any k: entries are appended, and cut to the k smallest when there are enough of them.
-template <class T>
-class LongList {
- public:
-  using Place = std::int64_t;
-  __device__ LongList(const WarpSearch<T>& search, std::int64_t warp, int lane)
-      : k_(search.answer.k), longest_(search.longest), lane_(lane) {
-    unsigned char* memory = search.lists + warp * search.list_room * static_cast<std::int64_t>(8 + sizeof(T));
-    rows_ = reinterpret_cast<std::int64_t*>(memory);
-    distances_ = reinterpret_cast<T*>(rows_ + search.list_room);
-  }
-  __device__ void start(T radius) {
-    bound_ = radius;
-    worst_ = most;
-    count_ = 0;
-    full_ = false;
-  }
-  __device__ T bound() const { return bound_; }
-  __device__ bool offer(bool has, T distance, std::int64_t row) {
-    const bool keep = has && before(distance, row, bound_, worst_);
-    const unsigned mask = __ballot_sync(everyone, keep);
-    if (mask == 0) return false;
-    if (keep) {
-      const std::int64_t to = count_ + __popc(mask & ((1U << lane_) - 1U));
-      distances_[to] = distance;
-      rows_[to] = row;
-    }
-    count_ += __popc(mask);
-    if (count_ < (full_ ? longest_ : k_)) return false;
-    cut();
-    return true;
-  }
-  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t answer) {
-    sort_entries(distances_, rows_, count_, lane_, 32, [] { __syncwarp(); });
-    for (std::int64_t i = lane_; i < k_; i += 32) {
-      search.answer.indices[answer * k_ + i] = i < count_ ? rows_[i] : -1;
-      search.answer.distances[answer * k_ + i] = i < count_ ? distances_[i] : infinite<T>();
-    }
-    if (search.answer.unfilled.count != nullptr && lane_ == 0 &&
-        !(count_ >= k_ && distances_[k_ - 1] < infinite<T>())) {
-      search.answer.unfilled.queries[atomicAdd(search.answer.unfilled.count, 1ULL)] = number;
-    }
-    __syncwarp();
-  }
-
- private:
-  __device__ void cut() {
-    sort_entries(distances_, rows_, count_, lane_, 32, [] { __syncwarp(); });
-    count_ = k_;
-    full_ = true;
-    bound_ = distances_[k_ - 1];
-    worst_ = rows_[k_ - 1];
-    __syncwarp();
-  }
-  const std::int64_t k_, longest_;
-  const int lane_;
-  T* distances_;
-  std::int64_t* rows_;
-  std::int64_t count_ = 0;
-  T bound_ = 0;
-  std::int64_t worst_ = most;
-  bool full_ = false;
-};
-
-// All within the radius: counted, or written where earlier counting says.
-template <class T>
-class Collector {
- public:
-  using Place = std::int64_t;
-  __device__ Collector(const WarpSearch<T>& search, std::int64_t /*warp*/, int lane)
-      : s_(search), lane_(lane) {}
-  __device__ void start(T radius) {
-    radius_ = radius;
-    count_ = 0;
-  }
-  __device__ void start_writing(std::int64_t number) { to_ = s_.offsets != nullptr ? s_.offsets[number] : 0; }
-  __device__ T bound() const { return radius_; }
-  __device__ bool offer(bool has, T distance, std::int64_t row) {
-    const bool keep = has && distance <= radius_;
-    const unsigned mask = __ballot_sync(everyone, keep);
-    if (keep && s_.offsets != nullptr) {
-      const std::int64_t to = to_ + count_ + __popc(mask & ((1U << lane_) - 1U));
-      s_.rows[to] = row;
-      s_.distances[to] = distance;
-    }
-    count_ += __popc(mask);
-    return false;
-  }
-  __device__ void finish(const WarpSearch<T>& search, std::int64_t number, std::int64_t /*answer*/) {
-    if (search.found != nullptr && lane_ == 0) search.found[number] = count_;
-  }
-
- private:
-  const WarpSearch<T>& s_;
-  const int lane_;
-  T radius_ = 0;
-  std::int64_t count_ = 0;
-  std::int64_t to_ = 0;
-};
+#include "point_tree/limit.inc"
 
 // D: the dimension, where the compiler knows it, else 0.
 template <class T, int D, class List>
@@ -431,7 +83,7 @@ class Walk {
     list_.start(s_.radius);
     if constexpr (collects) list_.start_writing(number_);
     if (sort == Sort::finite) {
-      limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+      limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
       if (s_.tree.nodes > 0) walk();
       list_.finish(s_, number_, answer_);
     } else if (lane_ == 0) {
@@ -640,9 +292,9 @@ class Walk {
     }
     if (passes) {
       const Place count = end - begin;
-      stack_[top + place] = {low, child >= 0 ? child : begin,
-                             child >= 0 ? static_cast<Place>(node_waits)
-                                        : (child == point_tree::identical_child ? -2 - count : count)};
+      stack_[top + place] = {
+          low, child >= 0 ? child : begin,
+          child >= 0 ? static_cast<Place>(node_waits) : (child == identical_child ? -2 - count : count)};
     }
     top += __popc(mask);
     __syncwarp();
@@ -653,33 +305,36 @@ class Walk {
                              : static_cast<const std::uint32_t*>(s_.tree.rows)[place];
   }
 
-  __device__ double term(const T* x, std::int64_t count, std::int64_t j) const {
-    const double d = __dsub_rn(static_cast<double>(x[j * count]), static_cast<double>(coordinate(j)));
-    return s_.manhattan ? fabs(d) : __dmul_rn(d, d);
+  __device__ double difference(const T* x, std::int64_t count, T q, std::int64_t j) const {
+    return sub(static_cast<double>(x[j * count]), static_cast<double>(q));
+  }
+  __device__ double first(const T* x, std::int64_t count, std::int64_t j) const {
+    const double d = difference(x, count, coordinate(j), j);
+    return s_.manhattan ? canonical_first<true>(d) : canonical_first<false>(d);
   }
 
-  // distance/cuda/canonical.cuh, eight lanes in one thread; x[j * count] are the coordinates.
+  // All eight lanes of the canonical distance in one thread; x[j * count] are the coordinates.
   __device__ T canonical(const T* x, std::int64_t count) const {
     double sum;
     if constexpr (D == 3) {
-      sum = __dadd_rn(__dadd_rn(term(x, count, 0), term(x, count, 2)), term(x, count, 1));
+      const double x0 = first(x, count, 0);
+      const double x2 = first(x, count, 2);
+      sum = canonical_sum(x0, first(x, count, 1), x2);
     } else {
-      double lane[8];
+      double lane[canonical_lanes];
 #pragma unroll
-      for (int l = 0; l < 8; ++l) lane[l] = l < dim() ? term(x, count, l) : 0.0;
-      for (std::int64_t j = 8; j < dim(); j += 8) {
+      for (int l = 0; l < canonical_lanes; ++l) lane[l] = l < dim() ? first(x, count, l) : 0.0;
+      for (std::int64_t j = canonical_lanes; j < dim(); j += canonical_lanes) {
 #pragma unroll
-        for (int l = 0; l < 8; ++l) {
+        for (int l = 0; l < canonical_lanes; ++l) {
           if (j + l >= dim()) break;
-          const double d =
-              __dsub_rn(static_cast<double>(x[(j + l) * count]), static_cast<double>(query_[j + l]));
-          lane[l] = s_.manhattan ? __dadd_rn(lane[l], fabs(d)) : __fma_rn(d, d, lane[l]);
+          const double d = difference(x, count, query_[j + l], j + l);
+          lane[l] = s_.manhattan ? canonical_add<true>(lane[l], d) : canonical_add<false>(lane[l], d);
         }
       }
-      sum = __dadd_rn(__dadd_rn(__dadd_rn(lane[0], lane[4]), __dadd_rn(lane[2], lane[6])),
-                      __dadd_rn(__dadd_rn(lane[1], lane[5]), __dadd_rn(lane[3], lane[7])));
+      sum = canonical_sum(lane);
     }
-    if (s_.rooted) sum = __dsqrt_rn(sum);
+    if (s_.rooted) sum = root(sum);
     if constexpr (sizeof(T) == 4) return __double2float_rn(sum);
     return sum;
   }
@@ -708,7 +363,7 @@ class Walk {
     __syncwarp();
     bool changed = list_.offer(has[0], distance[0], rows[0]);
     if (other_count > 0) changed |= list_.offer(has[1], distance[1], rows[1]);
-    if (changed) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    if (changed) limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   // Whether a point may be in the list, and then its distance; x[j * count] are its coordinates. A sum in
@@ -741,7 +396,7 @@ class Walk {
       has = is_candidate(leaf + i, count, row, distance);
     }
     __syncwarp();
-    if (list_.offer(has, distance, row)) limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    if (list_.offer(has, distance, row)) limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   // One distance for all; rows ascend, so of a list's k none lies behind the first k and the query itself.
@@ -757,7 +412,7 @@ class Walk {
       candidates_ += has;
       list_.offer(has, distance, row);
     }
-    limit_ = limit_of(list_.bound(), dim(), s_.rooted);
+    limit_ = Limit<T>(s_.rooted, dim()).of(list_.bound());
   }
 
   const WarpSearch<T>& s_;
@@ -863,49 +518,6 @@ void launch(WarpSearch<T> search, std::int64_t levels, const WarpMemory& memory,
   go(warp_kernel<T, 0, List>);
 }
 
-// A warp a node: its leaves' points, coordinate by coordinate, to places point by point.
-template <class T>
-__global__ void __launch_bounds__(128)
-    unpack_kernel(const AnyTree<T> tree, std::int64_t first, std::int64_t last, T* values) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t node = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  if (node >= tree.nodes) return;
-  const auto* boxes = reinterpret_cast<const T*>(tree.node_data + node * tree.node_stride);
-  const auto* links = reinterpret_cast<const NodeLinks*>(boxes + 2 * tree.dim * node_width);
-  for (int c = 0; c < links->count; ++c) {
-    if (links->child[c] >= 0) continue;
-    const std::int64_t begin = links->begin[c];
-    const std::int64_t count = links->begin[c + 1] - begin;
-    const T* x = tree.coordinates + begin * tree.dim;
-    if (begin + count <= first || begin >= last) continue;
-    for (std::int64_t i = lane; i < count * tree.dim; i += 32) {
-      const std::int64_t place = begin + i / tree.dim;
-      if (place < first || place >= last) continue;
-      values[(place - first) * tree.dim + i % tree.dim] = x[i % tree.dim * count + i / tree.dim];
-    }
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(256)
-    sort_kernel(const std::int64_t* offsets, std::int64_t count, std::int64_t* rows, T* distances) {
-  for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) {
-    const std::int64_t from = offsets[i];
-    sort_entries(distances + from, rows + from, offsets[i + 1] - from, static_cast<int>(threadIdx.x),
-                 static_cast<int>(blockDim.x), [] { __syncthreads(); });
-  }
-}
-
-template <class T>
-__global__ void clear_kernel(std::int64_t* indices, T* distances, std::int64_t cells) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < cells;
-       i += step) {
-    indices[i] = -1;
-    distances[i] = infinite<T>();
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -954,43 +566,13 @@ void search_radius(WarpSearch<T> search, std::int64_t levels, const WarpMemory& 
   launch<T, Collector<T>, sizeof(T) == 4>(search, levels, memory, scratch, device, stream);
 }
 
-template <class T>
-void sort_segments(const std::int64_t* offsets, std::int64_t count, std::int64_t* rows, T* distances,
-                   cudaStream_t stream) {
-  if (count == 0) return;
-  sort_kernel<T><<<static_cast<unsigned>(std::min<std::int64_t>(count, 1 << 20)), 256, 0, stream>>>(
-      offsets, count, rows, distances);
-  check_launch("sort_kernel");
-}
-
-template <class T>
-void unpack_points(const AnyTree<T>& tree, std::int64_t first, std::int64_t last, T* values,
-                   cudaStream_t stream) {
-  if (tree.nodes == 0) return;
-  unpack_kernel<T>
-      <<<static_cast<unsigned>((tree.nodes + 3) / 4), 128, 0, stream>>>(tree, first, last, values);
-  check_launch("unpack_kernel");
-}
-
-template <class T>
-void clear_answer(std::int64_t* indices, T* distances, std::int64_t cells, cudaStream_t stream) {
-  if (cells == 0) return;
-  clear_kernel<T>
-      <<<static_cast<unsigned>(std::min<std::int64_t>((cells + 255) / 256, 1 << 16)), 256, 0, stream>>>(
-          indices, distances, cells);
-  check_launch("clear_kernel");
-}
-
 #define KITH_INSTANTIATE(T)                                                                           \
   template WarpMemory warp_memory<T>(const WarpSearch<T>&, std::int64_t, int);                        \
   template void search_warps<T>(WarpSearch<T>, std::int64_t, const WarpMemory&, unsigned char*, int,  \
                                 cudaStream_t);                                                        \
   template void search_radius<T>(WarpSearch<T>, std::int64_t, const WarpMemory&, unsigned char*, int, \
-                                 cudaStream_t);                                                       \
-  template void sort_segments<T>(const std::int64_t*, std::int64_t, std::int64_t*, T*, cudaStream_t); \
-  template void unpack_points<T>(const AnyTree<T>&, std::int64_t, std::int64_t, T*, cudaStream_t);    \
-  template void clear_answer<T>(std::int64_t*, T*, std::int64_t, cudaStream_t);
+                                 cudaStream_t);
 KITH_INSTANTIATE(float)
 KITH_INSTANTIATE(double)
 
-}  // namespace kith::cuda
+}  // namespace kith::point_tree::cuda

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace kith::cuda {
+namespace kith::select_k::cuda {
 
 template <class R>
 struct Key;
@@ -84,4 +84,4 @@ __device__ inline void sort_block(Key<R>* keys, int count) {
   __syncthreads();
 }
 
-}  // namespace kith::cuda
+}  // namespace kith::select_k::cuda

@@ -398,7 +398,8 @@ TEST_F(Cuda, RowsWithoutACodeAreOfferedOnce) {
 
 // The tensor cores are as exact as the bound of half codes says.
 TEST_F(Cuda, HalvesAreSummedWell) {
-  for (int device = 0; device < gpus(); ++device) EXPECT_TRUE(cuda::halves_are_summed_well(device));
+  for (int device = 0; device < gpus(); ++device)
+    EXPECT_TRUE(brute_force::cuda::halves_are_summed_well(device));
 }
 
 // Rows in tight clusters far apart: one byte a value cannot tell the rows of a cluster apart, two can, and

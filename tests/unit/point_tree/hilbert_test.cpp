@@ -10,7 +10,7 @@
 namespace kith {
 namespace {
 
-constexpr cuda::HilbertTable table;
+constexpr point_tree::HilbertTable table;
 constexpr int digits = 4;
 constexpr int cells = 1 << (3 * digits);
 

@@ -1,0 +1,158 @@
+// A plan by what the steps of a search take (tuning.hpp).
+#include "brute_force/cuda/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "brute_force/cuda/tuning.hpp"
+
+namespace kith::brute_force {
+
+namespace {
+
+// The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
+// whose bounds are open.
+void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_t list_k) {
+  const auto n = static_cast<double>(part.rows);
+  const auto k = static_cast<double>(list_k);
+  const bool coded = part.space.coded();
+  const std::int64_t tiles = part.tiles();
+  const double row_bytes =
+      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
+  const double evaluated = tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds;
+  const double kept = coded ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
+  const auto q = static_cast<double>(queries);
+  const std::int64_t least =
+      std::max(coded ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
+  // How long a block, or the few that share a query, are at so many candidates.
+  const auto latency = [&](double candidates) {
+    const int blocks = cuda::settle_blocks(queries, static_cast<std::int64_t>(candidates), part.device);
+    return candidates / blocks * tuning::settle_candidate_seconds;
+  };
+  double least_seconds = std::numeric_limits<double>::infinity();
+  double growth = 1;
+  const std::int64_t smallest = plan.look ? tuning::least_look : least;
+  const std::int64_t largest =
+      plan.look ? std::min(tuning::most_look, part.rows / 4) : std::max(least, tuning::most_sample);
+  for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
+    const double whole = std::max(1.0, n / static_cast<double>(sample));
+    const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_settled_at_once);
+    double first = static_cast<double>(sample) * evaluated;
+    if (plan.look) {
+      first = static_cast<double>(sample) *
+              (coded ? tuning::look_int8_seconds
+                     : tuning::look_float_seconds +
+                           static_cast<double>(part.space.dim) * tuning::look_value_seconds);
+    } else if (coded) {
+      first = static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated;
+    }
+    for (int s = 1; s <= tuning::most_stages; ++s) {
+      const double g = std::pow(whole, 1.0 / s);
+      const double passed = k * g * part.surplus;
+      const double each = tuning::settle_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
+      const double seconds = s * (tuning::stage_seconds + latency(passed) + q * each) + q * first +
+                             (plan.look ? 0 : latency(static_cast<double>(sample)));
+      if (seconds >= least_seconds) continue;
+      plan.seconds = least_seconds = seconds;
+      growth = g;
+      plan.sample = sample;
+    }
+  }
+  std::int64_t sample_tiles = 0;
+  if (coded && !plan.look) {
+    sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
+    plan.sample = sample_tiles * cuda::code_tile_rows;
+    plan.stage_ends.push_back(sample_tiles);
+  }
+  plan.first_room = plan.look ? 1 : plan.sample;
+  plan.sample = std::min(plan.sample, part.rows);
+  const double whole = n / static_cast<double>(plan.sample);
+  double share = 1 / whole;
+  while (sample_tiles < tiles) {
+    share *= std::max(growth, 1.5);
+    const double end = std::ceil(share * static_cast<double>(tiles) * (1 - 1e-9));
+    sample_tiles = std::clamp(static_cast<std::int64_t>(end), sample_tiles + 1, tiles);
+    plan.stage_ends.push_back(sample_tiles);
+  }
+  plan.expected = static_cast<std::int64_t>(k * growth * part.surplus) + 32;
+}
+
+// Whether launches cost more than one dearer look at every pair.
+bool one_pass_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
+  if (part.space.half || list_k > tuning::largest_one_pass_k || part.special_rows > 0 ||
+      part.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
+    return false;
+  }
+  const bool few = queries <= cuda::few_queries;
+  if (part.space.int8()) {
+    if (few) return true;
+    return part.space.shape.row_bytes() == 32 && queries * part.rows <= tuning::most_one_pass_pairs;
+  }
+  if (part.space.dim > tuning::low_dimension) return false;
+  // Queries fill whole blocks.
+  return few || (queries + 127) / 128 * 128 * part.rows <= tuning::most_one_pass_pairs;
+}
+
+// Whether the first bound may come from one look at a sample.
+bool look_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
+  const std::int64_t least = part.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
+  return !part.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
+         part.rows >= 8 * tuning::least_look && part.space.dim <= tuning::low_dimension &&
+         (!part.space.int8() || part.space.shape.row_bytes() == 32);
+}
+
+}  // namespace
+
+Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
+               std::uint64_t budget, std::uint64_t limit, std::int64_t room) {
+  Plan plan;
+  // With a large share of the rows in the answer there is nothing to filter.
+  plan.filtered = part.filtered() && list_k * 8 <= part.rows;
+  plan.expected = part.rows;
+  // How many rows a bound from a sample lets through varies the more the smaller k.
+  const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
+  if (plan.filtered) {
+    plan.look = look_pays(part, queries, list_k);
+    plan_stages(plan, part, queries, list_k);
+    plan.one_pass = one_pass_pays(part, queries, list_k);
+  }
+  const std::int64_t wanted =
+      std::max({room, tuning::least_room, plan.filtered ? spread * plan.expected : list_k});
+  if (room > 0) plan.expected = std::max(plan.expected, room / 4);
+  plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
+  plan.room = std::max(plan.room, plan.first_room);
+  // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
+  const std::uint64_t key = 2 * result_bytes;
+  const bool in_memory = list_k > tuning::largest_block_k;
+  const std::uint64_t kept = 8 + (in_memory ? result_bytes + 2 * key : 0);  // a candidate
+  const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
+                              static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
+  std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
+  if (limit > 0) memory = std::min(memory, limit);
+  if (room > 0 && memory > fixed) {
+    plan.room = std::clamp(static_cast<std::int64_t>((memory - fixed) / kept), plan.first_room, plan.room);
+  }
+  const std::uint64_t each = static_cast<std::uint64_t>(plan.room) * kept + fixed;
+  if (limit > 0 && each > limit) {
+    throw OutOfMemory(fmt::format(
+        "a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or ask "
+        "for fewer neighbours",
+        list_k, each, limit));
+  }
+  plan.batch = std::clamp<std::int64_t>(static_cast<std::int64_t>(memory / each), 1, tuning::most_queries);
+  const std::int64_t rounds = (queries + plan.batch - 1) / plan.batch;
+  plan.batch = (queries + rounds - 1) / rounds;
+  return plan;
+}
+
+double expected_seconds(const Part& part, std::int64_t queries, std::int64_t k) {
+  Plan plan;
+  plan.look = look_pays(part, queries, k);
+  plan_stages(plan, part, queries, k);
+  return plan.seconds;
+}
+
+}  // namespace kith::brute_force

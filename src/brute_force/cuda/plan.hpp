@@ -1,0 +1,30 @@
+// How a search of one part is cut: the first bound, the stages, the batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "brute_force/cuda/prepared.hpp"
+
+namespace kith::brute_force {
+
+struct Plan {
+  bool filtered = false;
+  bool one_pass = false;                 ///< worth one look at every pair before stages
+  bool look = false;                     ///< the first bound comes from one look at a sample
+  std::int64_t sample = 0;               ///< rows of the first bound
+  std::vector<std::int64_t> stage_ends;  ///< in tiles
+  std::int64_t expected = 0;             ///< candidates a query and stage
+  std::int64_t room = 0;
+  std::int64_t first_room = 1;  ///< what the first bound needs: a sample, or an open first stage
+  std::int64_t batch = 0;       ///< queries at once
+  double seconds = 0;           ///< expected, but for the looks at all rows
+};
+
+/// `room`: how many candidates a query must at least have room for, where they are known to be many.
+/// @throws OutOfMemory where not even one query fits the limit
+Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
+               std::uint64_t budget, std::uint64_t limit, std::int64_t room);
+
+}  // namespace kith::brute_force

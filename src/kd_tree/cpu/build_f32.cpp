@@ -1,0 +1,8 @@
+// Building a k-d tree: float coordinates, row numbers of 4 bytes.
+#include "kd_tree/cpu/builder.hpp"
+
+namespace kith::kd_tree {
+
+template point_tree::Tree build_as<float, std::uint32_t>(const DatasetView&, std::int64_t, const Execution&);
+
+}  // namespace kith::kd_tree
