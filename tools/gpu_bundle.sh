@@ -39,7 +39,7 @@ programs=("$bundle"/bin/*)
 # Files with Python tests that need a GPU; tools/check_gpu_selection.py reads this list.
 gpu_tests=(tests/cli/test_knn.py tests/cli/test_trees.py tests/python/test_gpu.py)
 mkdir -p "$bundle/tests/cli" "$bundle/tests/python"
-cp tests/cli/{conftest,oracle,program}.py "$bundle/tests/cli/"
+cp tests/cli/{conftest,oracle,program,test_terminal}.py "$bundle/tests/cli/"
 for file in "${gpu_tests[@]}"; do cp "$file" "$bundle/$file"; done
 if [[ -n ${BUNDLE_PYTHON:-} ]]; then
   mkdir -p "$bundle/python/kith"
