@@ -12,7 +12,7 @@ X = np.random.default_rng(1).random((50, 3)).astype(np.float32)
 @pytest.mark.parametrize("index", ["foo", "", "bruteforce"])
 def test_unknown_indexes_name_the_choices(index):
     with pytest.raises(
-        kith.InvalidArgument, match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree or auto"
+        kith.InvalidArgument, match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree, vamana or auto"
     ):
         kith.knn(X, X, 2, index=index)
 
@@ -32,7 +32,7 @@ def test_metrics_that_are_no_names(call, value):
 @pytest.mark.parametrize(
     "names, message",
     [
-        ({"index": 3}, r"index: 3 is not a name; use 'brute_force', 'kd_tree', 'octree' or 'auto'"),
+        ({"index": 3}, r"index: 3 is not a name; use 'brute_force', 'kd_tree', 'octree', 'vamana' or 'auto'"),
         ({"filter": 8}, r"filter: 8 is not a name; use 'auto', 'int8', 'fp16', 'fp32' or 'none'"),
         ({"device": 0}, r"device: 0 is not a name; use 'cpu', 'cuda', 'cuda:1', 'cuda:0,1', 'all' or 'auto'"),
     ],
