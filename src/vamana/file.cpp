@@ -82,7 +82,7 @@ void read_section(const IndexFile& file, std::string_view name, T* out, std::int
     throw InvalidArgument(
         fmt::format("its section '{}' has {} bytes, which are not {} values", name, bytes.size(), count));
   }
-  std::memcpy(out, bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
 }
 
 Contents read(const IndexFile& file, const Execution& execution) {
