@@ -5,7 +5,8 @@ namespace kith::io {
 namespace {
 
 constexpr std::string_view remedy =
-    "this build of Kith is without HDF5 (KITH_HDF5=OFF); use npy or another format, or build with KITH_HDF5=ON";
+    "this build of Kith is without HDF5 (KITH_HDF5=OFF); use npy or another format, or build with "
+    "KITH_HDF5=ON";
 
 [[noreturn]] void refuse(const Source& source) {
   throw bad_file(source, "is HDF5, and {}", remedy);

@@ -40,11 +40,10 @@ FileInfo inspect_index(const Source& source) {
     }
     if (header.contains("recall_curve")) {
       for (const auto& point : header.at("recall_curve").at("points")) {
-        info.details.emplace_back(
-            fmt::format("recall@{} with list size {}", point.at(0).get<std::int64_t>(),
-                        point.at(1).get<std::int64_t>()),
-            fmt::format("{:.4f} ({:.4f} to {:.4f})", point.at(2).get<double>(), point.at(3).get<double>(),
-                        point.at(4).get<double>()));
+        info.details.emplace_back(fmt::format("recall@{} with list size {}", point.at(0).get<std::int64_t>(),
+                                              point.at(1).get<std::int64_t>()),
+                                  fmt::format("{:.4f} ({:.4f} to {:.4f})", point.at(2).get<double>(),
+                                              point.at(3).get<double>(), point.at(4).get<double>()));
       }
     }
     for (const auto& entry : header.at("sections")) {

@@ -12,7 +12,8 @@ X = np.random.default_rng(1).random((50, 3)).astype(np.float32)
 @pytest.mark.parametrize("index", ["foo", "", "bruteforce"])
 def test_unknown_indexes_name_the_choices(index):
     with pytest.raises(
-        kith.InvalidArgument, match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree, vamana or auto"
+        kith.InvalidArgument,
+        match=rf"index '{index}' is not one Kith knows; use brute_force, kd_tree, octree, vamana or auto",
     ):
         kith.knn(X, X, 2, index=index)
 

@@ -17,9 +17,9 @@ const std::vector<float> rows = {1, 2, 3, 4, 5, 6};
 TEST_F(WithoutHdf5, FilesAreRecognisedAndRefused) {
   const auto path = (*this)("a.h5");
   std::ofstream(path, std::ios::binary) << "\x89HDF\r\n\x1a\n and more";
-  for (const auto& read : std::vector<std::function<void()>>{[&] { (void)read_dataset(path); },
-                                                             [&] { (void)inspect(path); },
-                                                             [&] { (void)read_neighbors(path); }}) {
+  for (const auto& read :
+       std::vector<std::function<void()>>{[&] { (void)read_dataset(path); }, [&] { (void)inspect(path); },
+                                          [&] { (void)read_neighbors(path); }}) {
     expect_error<IoError>(read, {"a.h5", "without HDF5", "KITH_HDF5=ON"});
   }
 }
