@@ -184,16 +184,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
   nlohmann::json header = {{"index", index_type.name}, {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
                            {"metric", name(metric())}, {"filter", name(filter())}};
-  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
-  IndexSection rows{"dataset", static_cast<std::uint64_t>(data.rows) * row_bytes,
-                    [&](const std::function<void(const void*, std::size_t)>& sink) {
-                      if (data.contiguous()) {
-                        sink(data.data, static_cast<std::size_t>(data.rows) * row_bytes);
-                      } else {
-                        for (std::int64_t i = 0; i < data.rows; ++i) sink(data.row(i), row_bytes);
-                      }
-                    }};
-  write_index_file(path, std::move(header), {rows}, execution.cancelled);
+  write_index_file(path, std::move(header), {rows_section(data)}, execution.cancelled);
 }
 
 BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& execution) {

@@ -66,6 +66,24 @@ std::uint64_t parse_fixed(const nlohmann::json& value) {
 
 }  // namespace
 
+IndexSection bytes_section(std::string name, std::span<const std::byte> bytes) {
+  return {std::move(name), bytes.size(), [bytes](const std::function<void(const void*, std::size_t)>& sink) {
+            sink(bytes.data(), bytes.size());
+          }};
+}
+
+IndexSection rows_section(const DatasetView& rows) {
+  const auto row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
+  return {"dataset", static_cast<std::uint64_t>(rows.rows) * row_bytes,
+          [rows, row_bytes](const std::function<void(const void*, std::size_t)>& sink) {
+            if (rows.contiguous()) {
+              sink(rows.data, static_cast<std::size_t>(rows.rows) * row_bytes);
+            } else {
+              for (std::int64_t i = 0; i < rows.rows; ++i) sink(rows.row(i), row_bytes);
+            }
+          }};
+}
+
 void write_index_file(const std::filesystem::path& path, nlohmann::json header,
                       const std::vector<IndexSection>& sections, const std::function<bool()>& cancelled) {
   const io::Format* told = io::format_by_extension(path);

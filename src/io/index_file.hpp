@@ -22,6 +22,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/mapped_file.hpp"
+#include "kith/dataset.hpp"
 
 namespace kith {
 
@@ -32,6 +33,11 @@ struct IndexSection {
   /// Calls its argument with consecutive pieces that add up to `bytes`; called twice (checksum, write).
   std::function<void(const std::function<void(const void*, std::size_t)>&)> produce;
 };
+
+/// A section of bytes that lie in memory, which must stay there until it is written.
+IndexSection bytes_section(std::string name, std::span<const std::byte> bytes);
+/// The section "dataset": rows in host memory, one after the other whatever their stride.
+IndexSection rows_section(const DatasetView& rows);
 
 /// Writes whole or not at all. `header` gets the sections added. `cancelled` is polled.
 /// @throws IoError, Cancelled

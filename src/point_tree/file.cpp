@@ -16,12 +16,6 @@
 namespace kith::point_tree {
 namespace {
 
-IndexSection section(std::string name, std::span<const std::byte> bytes) {
-  return {std::move(name), bytes.size(), [bytes](const std::function<void(const void*, std::size_t)>& sink) {
-            sink(bytes.data(), bytes.size());
-          }};
-}
-
 // Everything that a walk follows: child numbers, ranges of points, row numbers. A file is data from somebody.
 class Checker {
  public:
@@ -134,11 +128,12 @@ void save(const Tree& tree, const std::filesystem::path& path, const Execution& 
                            {"lower", tree.lower},
                            {"upper", tree.upper}};
   const Tree& held = on_host(tree);
-  write_index_file(path, std::move(header),
-                   {section("nodes", held.node_data), section("coordinates", held.coordinates),
-                    section("rows", held.row_numbers), section("infinite", std::as_bytes(tree.infinite)),
-                    section("infinite_values", std::as_bytes(tree.infinite_values))},
-                   execution.cancelled);
+  write_index_file(
+      path, std::move(header),
+      {bytes_section("nodes", held.node_data), bytes_section("coordinates", held.coordinates),
+       bytes_section("rows", held.row_numbers), bytes_section("infinite", std::as_bytes(tree.infinite)),
+       bytes_section("infinite_values", std::as_bytes(tree.infinite_values))},
+      execution.cancelled);
 }
 
 std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index,

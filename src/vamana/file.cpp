@@ -21,11 +21,6 @@ namespace {
 // Of what is in the header and the sections; the file around them has a version of its own.
 constexpr int layout = 1;
 
-IndexSection section(std::string name, const void* data, std::uint64_t bytes) {
-  return {std::move(name), bytes,
-          [data, bytes](const std::function<void(const void*, std::size_t)>& sink) { sink(data, bytes); }};
-}
-
 nlohmann::json to_json(const RecallCurve& curve) {
   nlohmann::json points = nlohmann::json::array();
   for (const RecallPoint& p : curve.points) {
@@ -186,20 +181,13 @@ void save(const Contents& contents, const std::filesystem::path& path, const Exe
                            {"step", space.step},
                            {"largest_norm", space.largest_norm},
                            {"recall_curve", to_json(contents.curve)}};
-  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
-  IndexSection rows{"dataset", static_cast<std::uint64_t>(data.rows) * row_bytes,
-                    [&](const std::function<void(const void*, std::size_t)>& sink) {
-                      if (data.contiguous()) {
-                        sink(data.data, static_cast<std::size_t>(data.rows) * row_bytes);
-                      } else {
-                        for (std::int64_t i = 0; i < data.rows; ++i) sink(data.row(i), row_bytes);
-                      }
-                    }};
-  write_index_file(path, std::move(header),
-                   {std::move(rows), section("mean", space.mean.data(), space.mean.size() * sizeof(double)),
-                    section("edges", graph.edges.data(), graph.edges.bytes()),
-                    section("entries", graph.entries.data(), graph.entries.size() * sizeof(std::uint32_t))},
-                   execution.cancelled);
+  write_index_file(
+      path, std::move(header),
+      {rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
+       bytes_section("edges", std::as_bytes(std::span(graph.edges.data(),
+                                                      static_cast<std::size_t>(graph.edges.size())))),
+       bytes_section("entries", std::as_bytes(std::span(graph.entries)))},
+      execution.cancelled);
 }
 
 Contents load(const std::filesystem::path& path, const Execution& execution) {

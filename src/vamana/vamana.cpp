@@ -17,9 +17,7 @@
 
 namespace kith {
 
-struct Vamana::State : vamana::Contents {
-  std::uint64_t graph_hash = 0;
-};
+struct Vamana::State : vamana::Contents {};
 
 namespace {
 
@@ -183,7 +181,6 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.graph =
                          backend.build(built.nodes, built.space.code_bytes(), parameters, execution);
                      state->curve = calibrate(*state, backend, execution);
-                     state->graph_hash = vamana::hash(built.graph);
                      return true;
                    });
   return Vamana(std::move(state));
@@ -227,7 +224,6 @@ Vamana Vamana::load(const std::filesystem::path& path, const Execution& executio
   (void)vamana::backend_for(execution);
   auto state = std::make_shared<State>();
   static_cast<Contents&>(*state) = vamana::load(path, execution);
-  state->graph_hash = vamana::hash(state->built.graph);
   return Vamana(std::move(state));
 }
 
@@ -253,7 +249,7 @@ const RecallCurve& Vamana::recall_curve() const noexcept {
   return state_->curve;
 }
 std::uint64_t Vamana::graph_hash() const noexcept {
-  return state_->graph_hash;
+  return vamana::hash(state_->built.graph);
 }
 
 namespace vamana {
