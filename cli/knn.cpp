@@ -19,10 +19,11 @@ struct Options {
   std::string filter = "auto";
   IndexOptions index;
   ResultOptions result;
+  std::string allowed;
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, {options.base.path, options.queries.path});
+  check_result_options(common, options.result, {options.base.path, options.queries.path, options.allowed});
   check_index_options(options.index);
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base, &options.queries}, options.input_format);
@@ -36,6 +37,7 @@ void run(const Common& common, Options& options) {
   with_answer.check();
   execution.memory_limit = data.plan.left();
 
+  const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
   const BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
   const IndexChoice choice = resolve_index(options.index, data.base.rows(), data.base.dim(),
                                            std::max<std::int64_t>(data.view.rows, 1), options.result.k,
@@ -43,13 +45,15 @@ void run(const Common& common, Options& options) {
   IndexUsed index{choice.index, 0, options.index.index == "auto" ? choice.reason : ""};
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
     if (choice.index == BruteForce::index_type.name)
-      return knn(data.base, data.view, options.result.k, parameters, how);
+      return knn(data.base, data.view, options.result.k, parameters, how,
+                 {.allowed = allowed ? &*allowed : nullptr});
     IndexOptions tree = options.index;
     tree.index = choice.index;
     Execution left = how;
     const AnyIndex built = build_tree(tree, data.base, parameters.metric, data.plan, left);
     index.leaf_size = used(built).leaf_size;
     SearchOptions asked = options.index.search();
+    asked.allowed = allowed ? &*allowed : nullptr;
     if (built.index_type().guarantee == Guarantee::exact) asked.recall.reset();  // 1, which it is
     return built.search(data.view, options.result.k, left, asked);
   });
@@ -82,6 +86,7 @@ void add_knn(CLI::App& app, Common& common) {
       command, options->index,
       "Only rows at most this far, in units of the metric (squared for sqeuclidean); with trees");
   add_approximate_options(command, options->index);
+  add_allowed_option(command, common, options->allowed);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
   command
@@ -123,6 +128,8 @@ void add_knn(CLI::App& app, Common& common) {
        "Of the 30 nearest points of every point, those within half a metre."},
       {"kith knn glove.hdf5 glove.hdf5 --metric cosine -k 10 -o answer.hdf5",
        "An ann-benchmarks file: member test is searched in member train."},
+      {"kith knn base.npy queries.npy -k 10 --allowed in-stock.npy -o answer",
+       "The nearest of some rows: in-stock.npy is an array of bool, a flag for each row of base.npy."},
       {"kith knn base.npy queries.npy --max-queries 3 --json",
        "Everything about three queries, for a program."}};
 }

@@ -20,10 +20,11 @@ struct Options {
   std::string input_format;
   ResultOptions result;
   IndexOptions asked;
+  std::string allowed;
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, {options.index, options.queries.path});
+  check_result_options(common, options.result, {options.index, options.queries.path, options.allowed});
   if (options.index == "-" && options.queries.path == "-") {
     throw InvalidArgument(
         "standard input ('-') can be read only once; name a file for the index or for the queries");
@@ -82,7 +83,10 @@ void run(const Common& common, Options& options) {
       note(common, fmt::format("the queries were {} and are searched as {}, which holds them exactly",
                                name(from), name(index.dtype())));
     }
-    return index.search(queries, options.result.k, left, options.asked.approximate);
+    const std::optional<RowSet> allowed = read_allowed(common, options.allowed, index.rows());
+    SearchOptions asked = options.asked.approximate;
+    asked.allowed = allowed ? &*allowed : nullptr;
+    return index.search(queries, options.result.k, left, asked);
   });
   deliver(common, options.result, answer, metric);
 }
@@ -103,6 +107,7 @@ void add_search(CLI::App& app, Common& common) {
                   ->required());
   add_result_options(command, common, options->result);
   add_approximate_options(command, options->asked);
+  add_allowed_option(command, common, options->allowed);
   command
       .add_option("--query-member", options->queries.member,
                   "HDF5 files: the dataset with the queries [default: test]")

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "interrupt.hpp"
+#include "stream.hpp"
 #include "suggest.hpp"
 
 namespace kith::cli {
@@ -125,6 +127,23 @@ void add_approximate_options(CLI::App& command, IndexOptions& options) {
           "may change the answer]")
       ->type_name("N")
       ->group("Search");
+}
+
+void add_allowed_option(CLI::App& command, Common& common, std::string& file) {
+  common.file(
+      command
+          .add_option("--allowed", file,
+                      "Find only these rows of the base: a file with the number of a row a line, or an "
+                      "npy array, integers that are numbers of rows, or bool with a flag a row; an exact "
+                      "answer is exact over them")
+          ->type_name("FILE")
+          ->group("Search"));
+}
+
+std::optional<RowSet> read_allowed(const Common& common, std::string& file, std::int64_t rows) {
+  if (file.empty()) return std::nullopt;
+  open_input(common, file);
+  return read_row_set(file, rows, interrupted);
 }
 
 void add_graph_options(CLI::App& command, IndexOptions& options) {

@@ -40,6 +40,11 @@ struct IndexOptions {
 void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options);
 /// --recall, --list-size, --beam-width and --rerank, of approximate indexes.
 void add_approximate_options(CLI::App& command, IndexOptions& options);
+/// --allowed FILE.
+void add_allowed_option(CLI::App& command, Common& common, std::string& file);
+/// The rows that FILE allows, of `rows`; nothing without a file. "-" is standard input.
+/// @throws IoError
+std::optional<RowSet> read_allowed(const Common& common, std::string& file, std::int64_t rows);
 /// --max-degree, --build-list-size, --alpha and --seed, of graphs.
 void add_graph_options(CLI::App& command, IndexOptions& options);
 /// --index with trees only, and --leaf-size.

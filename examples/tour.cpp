@@ -109,6 +109,16 @@ void a_graph() {
               kith::evaluate(walked, exact).recall);
 }
 
+// Some of the rows: those that are in stock, say.
+void allowed_rows() {
+  const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
+  kith::RowSet in_stock(points.rows());
+  for (std::int64_t row = 0; row < points.rows(); row += 3) in_stock.insert(row);
+  const kith::KdTree tree = kith::KdTree::build(points);
+  const kith::Neighbors found = tree.search(points.view().slice(1, 1), 4, {}, {.allowed = &in_stock});
+  std::printf("row %lld is the nearest in stock\n", static_cast<long long>(found.indices[0]));
+}
+
 // A type of index that is known at run time only.
 void any_index() {
   const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
@@ -138,6 +148,7 @@ int main(int argc, char** argv) {
   an_index(folder + "/tour.kith");
   trees();
   a_graph();
+  allowed_rows();
   any_index();
   execution();
   files(folder);

@@ -4,6 +4,8 @@
 # CLANG_TIDY names the program (default: BUILD/venv/bin/clang-tidy, where `make lint` puts it). The analyzer has its
 # whole budget for a function in src/, and a quarter of it in cli/, which takes a third of the time there: a command is
 # options and text, and the readers, kernels and pointers are in src/. LINT_NODES sets one budget for all.
+# A file that came out clean is not checked again while its preprocessed text, the checks and clang-tidy stay as they
+# are: LINT_CACHE (default ~/.cache/kith-lint) remembers, and LINT_CACHE= forgets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -17,15 +19,44 @@ if ((!${#files[@]})); then
   mapfile -t files < <(git ls-files 'src/*.cpp' 'cli/*.cpp')
 fi
 tidy=${CLANG_TIDY:-$build/venv/bin/clang-tidy}
-check() {
-  local budget=225000
-  [[ $1 != cli/* ]] || budget=60000
-  "$tidy" -p "$build" --quiet --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang \
-    --extra-arg=max-nodes="${LINT_NODES:-$budget}" --extra-arg=-Wno-unknown-warning-option \
-    --extra-arg=-Wno-ignored-optimization-argument --extra-arg=-Wno-unused-command-line-argument "$1"
+cache=${LINT_CACHE-${XDG_CACHE_HOME:-$HOME/.cache}/kith-lint}
+if [[ -n $cache ]]; then
+  mkdir -p "$cache"
+  find "$cache" -type f -mtime +60 -delete
+fi
+
+# What the compiler sees of a file, comments (NOLINT) included, line markers (paths) left out.
+preprocessed() {
+  python3 - "$build/compile_commands.json" "$1" <<'PYTHON'
+import json, os, shlex, subprocess, sys
+
+path = os.path.abspath(sys.argv[2])
+entry = next(e for e in json.load(open(sys.argv[1])) if os.path.join(e["directory"], e["file"]) == path)
+command = shlex.split(entry["command"])
+output = command.index("-o")
+del command[output : output + 2]
+if os.path.basename(command[0]) == "ccache":
+    del command[0]
+sys.exit(subprocess.run([*command, "-E", "-P", "-C"], cwd=entry["directory"]).returncode)
+PYTHON
 }
-export -f check
-export tidy build
+
+check() {
+  local budget=225000 key=
+  [[ $1 != cli/* ]] || budget=60000
+  budget=${LINT_NODES:-$budget}
+  if [[ -n $cache ]]; then
+    key=$(set -o pipefail; { echo "$1 $budget"; "$tidy" --version; cat tools/lint.sh .clang-tidy; preprocessed "$1"; } |
+      sha256sum | cut -c1-64) || return 255
+    [[ ! -e $cache/$key ]] || return 0
+  fi
+  "$tidy" -p "$build" --quiet --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang \
+    --extra-arg=max-nodes="$budget" --extra-arg=-Wno-unknown-warning-option \
+    --extra-arg=-Wno-ignored-optimization-argument --extra-arg=-Wno-unused-command-line-argument "$1" || return 1
+  [[ -z $key ]] || touch "$cache/$key"
+}
+export -f check preprocessed
+export tidy build cache
 # The longest first, so that no processor waits for the last one.
 ls -S -- "${files[@]}" | tr '\n' '\0' | xargs -0 -n 1 -P "$jobs" bash -c 'check "$0"'
 echo "clang-tidy: ${#files[@]} files are clean"

@@ -27,8 +27,8 @@
 
 namespace kith {
 
-/// What every index class offers. One that takes SearchOptions::radius alone searches with it as a last
-/// argument; one that takes more searches with the options themselves.
+/// What every index class offers. One that takes search options takes them as the last argument of its
+/// searches.
 template <class Index>
 concept IndexClass = std::copyable<Index> &&
     std::same_as<std::remove_cv_t<decltype(Index::index_type)>, IndexType> &&
@@ -215,9 +215,6 @@ class AnyIndex {
     static auto with(const SearchOptions& options, const Search& search) {
       if constexpr (Index::index_type.options.empty()) {
         return search();
-      } else if constexpr (Index::index_type.options.size() == 1 &&
-                           Index::index_type.takes(SearchOption::radius)) {
-        return search(options.radius.value_or(std::numeric_limits<double>::infinity()));
       } else {
         return search(options);
       }

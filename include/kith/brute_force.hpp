@@ -36,6 +36,8 @@ struct BruteForceParameters {
   Filter filter = Filter::automatic;
 };
 
+inline constexpr SearchOption brute_force_options[] = {SearchOption::allowed};
+
 /// Exact k-nearest-neighbour search over a dataset of any dimension and dtype.
 ///
 /// Thread-safe: any number of threads may search one index. Answers are the same bits for every
@@ -43,8 +45,10 @@ struct BruteForceParameters {
 class BruteForce {
  public:
   using Parameters = BruteForceParameters;
-  static constexpr IndexType index_type = {
-      .name = "brute_force", .class_name = "BruteForce", .summary = "looks at every row, through a filter"};
+  static constexpr IndexType index_type = {.name = "brute_force",
+                                           .class_name = "BruteForce",
+                                           .summary = "looks at every row, through a filter",
+                                           .options = brute_force_options};
 
   /// Over rows that stay the caller's and must outlive the index.
   /// @throws InvalidArgument, OutOfMemory, Cancelled
@@ -58,8 +62,12 @@ class BruteForce {
   /// The k nearest rows of each query.
   /// @param queries [q, dim] of the dataset's dtype
   /// @param k at least 1; more than the rows there are pads with -1 and +inf
+  /// @param options `allowed`: only these rows may be found, and the answer is exact over them. Few are
+  /// copied
+  ///     side by side for this search.
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
-  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {}) const;
+  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
+                   const SearchOptions& options = {}) const;
 
   /// The same answer into memory of the caller's, on the host or on a GPU; complete when the call returns.
   /// Queries and answers on the GPU that searches are used where they lie, ordered after the work on
@@ -67,7 +75,7 @@ class BruteForce {
   /// @param out [queries.rows, k]; its k is the k of the search
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled; what `out` holds is then unspecified
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
-                               const Execution& execution = {}) const;
+                               const Execution& execution = {}, const SearchOptions& options = {}) const;
 
   /// Writes one file, whole or not at all.
   /// @throws IoError
@@ -95,11 +103,14 @@ class BruteForce {
 
 /// One-shot search: builds what pays off for this many queries, searches, forgets.
 /// @param dataset [n, dim]; @param queries [q, dim] of the same dtype
+/// @param options as BruteForce::search takes them
 Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
-              const BruteForceParameters& parameters = {}, const Execution& execution = {});
+              const BruteForceParameters& parameters = {}, const Execution& execution = {},
+              const SearchOptions& options = {});
 
 /// The same into memory of the caller's; see BruteForce::search_into.
 SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
-                          const BruteForceParameters& parameters = {}, const Execution& execution = {});
+                          const BruteForceParameters& parameters = {}, const Execution& execution = {},
+                          const SearchOptions& options = {});
 
 }  // namespace kith

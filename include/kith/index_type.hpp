@@ -12,6 +12,7 @@
 #include "kith/dtype.hpp"
 #include "kith/execution.hpp"
 #include "kith/metric.hpp"
+#include "kith/row_set.hpp"
 
 namespace kith {
 
@@ -32,13 +33,16 @@ struct SearchOptions {
   std::optional<std::int64_t> beam_width{};
   /// Rows that are evaluated exactly at its end.
   std::optional<std::int64_t> rerank{};
+  /// The only rows that may be found, a set over all of the index's; null: every row may. The caller's, who
+  /// keeps it until the search is done.
+  const RowSet* allowed = nullptr;
 };
 
-enum class SearchOption : std::uint8_t { radius, recall, list_size, beam_width, rerank };
-inline constexpr SearchOption all_search_options[] = {SearchOption::radius, SearchOption::recall,
+enum class SearchOption : std::uint8_t { radius, recall, list_size, beam_width, rerank, allowed };
+inline constexpr SearchOption all_search_options[] = {SearchOption::radius,    SearchOption::recall,
                                                       SearchOption::list_size, SearchOption::beam_width,
-                                                      SearchOption::rerank};
-/// "radius", "recall", "list_size", "beam_width", "rerank".
+                                                      SearchOption::rerank,    SearchOption::allowed};
+/// "radius", "recall", "list_size", "beam_width", "rerank", "allowed".
 std::string_view name(SearchOption option) noexcept;
 
 inline constexpr Device::Kind all_backends[] = {Device::Kind::cpu, Device::Kind::cuda};

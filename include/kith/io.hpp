@@ -14,6 +14,7 @@
 
 #include "kith/dataset.hpp"
 #include "kith/neighbors.hpp"
+#include "kith/row_set.hpp"
 
 namespace kith {
 
@@ -119,6 +120,13 @@ std::vector<std::filesystem::path> write_neighbors(const std::filesystem::path& 
 /// @param cancelled polled; true stops with Cancelled
 Neighbors read_neighbors(const std::filesystem::path& path, std::optional<FileFormat> format = {},
                          const std::function<bool()>& cancelled = {});
+
+/// A set of some of `rows` rows: an npy of one dimension, bool with a flag for each row, or integers, the
+/// numbers of the rows; or text, a row number a line, `#` starts a comment.
+/// @param cancelled polled; true stops with Cancelled
+/// @throws IoError when missing, truncated, corrupt or foreign, or for a row that is not below `rows`
+RowSet read_row_set(const std::filesystem::path& path, std::int64_t rows,
+                    const std::function<bool()>& cancelled = {});
 
 /// What a file holds, from its header.
 struct FileInfo {

@@ -15,5 +15,6 @@
 #include "kith/metric.hpp"       // IWYU pragma: export
 #include "kith/neighbors.hpp"    // IWYU pragma: export
 #include "kith/recall.hpp"       // IWYU pragma: export
+#include "kith/row_set.hpp"      // IWYU pragma: export
 #include "kith/support.hpp"      // IWYU pragma: export
 #include "kith/version.hpp"      // IWYU pragma: export

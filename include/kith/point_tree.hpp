@@ -30,7 +30,7 @@ struct Tree;
 
 /// Metrics that bound distances by boxes, and what a search of a tree may be told.
 inline constexpr std::array tree_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
-inline constexpr std::array tree_options = {SearchOption::radius};
+inline constexpr std::array tree_options = {SearchOption::radius, SearchOption::allowed};
 
 constexpr bool is_tree_metric(Metric metric) {
   return std::ranges::find(tree_metrics, metric) != tree_metrics.end();
@@ -121,6 +121,14 @@ class PointTree {
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
                                const Execution& execution = {},
                                double radius = std::numeric_limits<double>::infinity()) const;
+
+  /// The same with options: the radius, and the rows that may be found. The answer is exact over the allowed
+  /// rows: of few a tree of their own is made for this search.
+  /// @throws InvalidArgument for another option, and for a set over another number of rows, too
+  Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution,
+                   const SearchOptions& options) const;
+  SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
+                               const Execution& execution, const SearchOptions& options) const;
 
   /// The k nearest other rows of every row; with `include_self` a row counts among its own neighbours.
   /// @return [rows, k]; -1 and +inf for rows with a NaN

@@ -20,7 +20,8 @@ inline constexpr Metric vamana_metrics[] = {Metric::sqeuclidean, Metric::euclide
                                             Metric::cosine};
 inline constexpr Device::Kind vamana_backends[] = {Device::Kind::cpu};
 inline constexpr SearchOption vamana_options[] = {SearchOption::recall, SearchOption::list_size,
-                                                  SearchOption::beam_width, SearchOption::rerank};
+                                                  SearchOption::beam_width, SearchOption::rerank,
+                                                  SearchOption::allowed};
 
 struct VamanaParameters {
   Metric metric = Metric::sqeuclidean;  ///< sqeuclidean, euclidean, cosine or inner_product
@@ -79,6 +80,11 @@ class Vamana {
   /// and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default 1, at
   /// most 64) rows of the list are looked around at a time. `options.rerank`: so many rows of the list, from
   /// k to L, are evaluated exactly; by default all that may change the answer.
+  ///
+  /// `options.allowed`: only these rows may be found. The walk goes through the others too, and is repeated
+  /// with longer lists until as many allowed rows are in view as it would have of all rows; where few are
+  /// allowed, altogether or near a query, the exact engine answers over those (`fallbacks` counts such
+  /// queries).
   /// @param queries [q, dim] of the dataset's dtype
   /// @param k at least 1; more than the rows there are pads with -1 and +inf
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _kith
+from ._errors import InvalidArgument
 from ._gpu import gpu_rows
 
 #: Element types that are searched, as NumPy names them. bfloat16 comes from the package ml_dtypes or
@@ -131,3 +132,20 @@ def promote_queries(queries: _kith.Rows, dtype: str) -> _kith.Rows:
 
 def _numpy_expression(dtype: str) -> str:
     return f"{'ml_dtypes' if dtype == 'bfloat16' else 'numpy'}.{dtype}"
+
+
+def to_row_set(allowed: Any, rows: int) -> _kith.RowSet | None:
+    """Which of ``rows`` rows may be found: an array of bool, a flag a row."""
+    if allowed is None:
+        return None
+    if hasattr(allowed, "__cuda_array_interface__"):
+        raise TypeError("allowed: an array on a GPU; the flags are read on the host, copy them there")
+    flags = np.asarray(allowed)
+    if flags.dtype != np.bool_:
+        raise TypeError(
+            f"allowed: an array of {flags.dtype}; an array of bool is needed, a flag a row: for the numbers of rows, "
+            "flags = numpy.zeros(n, bool); flags[numbers] = True"
+        )
+    if flags.shape != (rows,):
+        raise InvalidArgument(f"allowed has the shape {flags.shape}, ({rows},) is needed: a flag for each row")
+    return _kith.RowSet(flags.tobytes())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from . import _kith
-from ._arrays import promote, promote_queries, to_rows
+from ._arrays import promote, promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument, IoError
 from ._gpu import default_device, library_of
 from ._neighbors import Neighbors, from_parts
@@ -60,6 +60,7 @@ def knn(
     progress: Progress = False,
     device: str | None = None,
     index: str = "auto",
+    allowed: Any = None,
 ) -> Neighbors:
     """The k nearest rows of ``X`` for each row of ``Q``, exactly.
 
@@ -93,6 +94,8 @@ def knn(
             :func:`choose_index` names: a tree for many queries of few dimensions. Changes time and memory
             only. Trees know sqeuclidean, euclidean and manhattan. ``"vamana"`` builds a graph for this one
             search, and its answer is approximate: see :class:`Vamana`.
+        allowed: which rows of ``X`` may be found: an array of bool ``[n]``, or None for all. An exact answer is
+            exact over them.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
@@ -114,7 +117,7 @@ def knn(
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
     execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
     with reporting(progress) as report:
-        parts = _kith.knn(dataset, queries, count, *names, *execution, report)
+        parts = _kith.knn(dataset, queries, count, *names, to_row_set(allowed, dataset.rows), *execution, report)
     return from_parts(parts, library_of(Q))
 
 
@@ -179,6 +182,7 @@ class Index:
         Q: Any,
         k: int = 10,
         *,
+        allowed: Any = None,
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
@@ -190,7 +194,7 @@ class Index:
             Q: queries ``[q, d]``, or one query ``[d]``. Widened to the dataset's element type where that is
                 exact (on the host only). Where they lie on a GPU, so does the answer.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
-            threads, memory_limit, progress: as for :func:`kith.knn`.
+            allowed, threads, memory_limit, progress: as for :func:`kith.knn`.
             device: None for the devices the index was built for; it can be searched on no others.
 
         Raises:
@@ -204,7 +208,8 @@ class Index:
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
-            parts = self._index.search(queries, count, None, None, None, None, *execution, report)
+            options = (None, None, None, None, to_row_set(allowed, self.rows))
+            parts = self._index.search(queries, count, *options, *execution, report)
         return from_parts(parts, library_of(Q))
 
     @classmethod

@@ -104,8 +104,10 @@ std::string chosen_index(const std::string& asked, const DatasetView& rows, cons
 }
 
 nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, const std::string& metric,
-                   const std::string& filter, const std::string& index, std::int64_t threads,
-                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+                   const std::string& filter, const std::string& index, const RowSet* allowed,
+                   std::int64_t threads, std::int64_t memory_limit, const std::string& device,
+                   const nb::object& report) {
+  const SearchOptions options{.allowed = allowed};
   const BruteForceParameters parameters{parse_metric(metric), parse_filter(filter)};
   const DatasetView& x = dataset.dataset;
   const DatasetView& q = queries.dataset;
@@ -120,17 +122,17 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
                       filter, type));
     }
     try {
-      return search_for(
-          asked, report, quick, q, k,
-          {[&](const Execution& execution) {
-             Execution rest = execution;
-             return tree_for_one_search(type, dataset, parameters.metric, execution, rest).search(q, k, rest);
-           },
-           [&](const NeighborsView& out, const Execution& execution) {
-             Execution rest = execution;
-             return tree_for_one_search(type, dataset, parameters.metric, execution, rest)
-                 .search_into(q, out, rest);
-           }});
+      return search_for(asked, report, quick, q, k,
+                        {[&](const Execution& execution) {
+                           Execution rest = execution;
+                           return tree_for_one_search(type, dataset, parameters.metric, execution, rest)
+                               .search(q, k, rest, options);
+                         },
+                         [&](const NeighborsView& out, const Execution& execution) {
+                           Execution rest = execution;
+                           return tree_for_one_search(type, dataset, parameters.metric, execution, rest)
+                               .search_into(q, out, rest, options);
+                         }});
     } catch (const OutOfMemory&) {
       if (index != "auto") throw;  // else brute force, which takes less
     }
@@ -138,11 +140,11 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
   return search_for(asked, report, quick, q, k,
                     {[&](const Execution& execution) {
                        follow_rows(x);
-                       return knn(x, q, k, parameters, execution);
+                       return knn(x, q, k, parameters, execution, options);
                      },
                      [&](const NeighborsView& out, const Execution& execution) {
                        follow_rows(x);
-                       return knn_into(x, q, out, parameters, execution);
+                       return knn_into(x, q, out, parameters, execution, options);
                      }});
 }
 
@@ -185,11 +187,14 @@ AnyIndex load_index(const std::filesystem::path& path, std::int64_t threads, std
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
                        std::optional<double> recall, std::optional<std::int64_t> list_size,
                        std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
-                       std::int64_t threads, std::int64_t memory_limit, const std::string& device,
-                       const nb::object& report) {
+                       const RowSet* allowed, std::int64_t threads, std::int64_t memory_limit,
+                       const std::string& device, const nb::object& report) {
   const DatasetView& q = queries.dataset;
-  const SearchOptions options{
-      .recall = recall, .list_size = list_size, .beam_width = beam_width, .rerank = rerank};
+  const SearchOptions options{.recall = recall,
+                              .list_size = list_size,
+                              .beam_width = beam_width,
+                              .rerank = rerank,
+                              .allowed = allowed};
   const Execution asked = make_execution(threads, memory_limit, device);
   return search_for(asked, report, is_quick(asked, comparisons(index.rows(), q.rows, index.dim())), q, k,
                     {[&](const Execution& execution) { return index.search(q, k, execution, options); },
@@ -262,8 +267,8 @@ void bind_index(nb::module_& module) {
   index
       .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("recall").none(),
            nb::arg("list_size").none(), nb::arg("beam_width").none(), nb::arg("rerank").none(),
-           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-           "(distances, indices, statistics) of the k nearest rows of each query.")
+           nb::arg("allowed").none(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
+           nb::arg("report").none(), "(distances, indices, statistics) of the k nearest rows of each query.")
       .def("save", &save_index, nb::arg("path"), nb::arg("report").none(),
            "Writes one file, whole or not at all.")
       .def_prop_ro("type", &AnyIndex::type, "Name of the index type.")
@@ -316,12 +321,20 @@ NB_MODULE(_kith, module) {
   module.def("devices", &device_list, "What devices() of the package makes its list from.");
   module.def("index_types", &kith::index_types, "Names that build() takes.");
   bind_rows(module);
+  nb::class_<kith::RowSet>(module, "RowSet", "Which rows may be found.")
+      .def(
+          "__init__",
+          [](kith::RowSet* self, const nb::bytes& flags) {
+            new (self) kith::RowSet(kith::RowSet::from_flags(
+                {reinterpret_cast<const std::uint8_t*>(flags.data()), flags.size()}));
+          },
+          nb::arg("flags"), "A byte a row, 0 for a row that may not be found.");
   bind_gpu(module);
   bind_answer(module);
   bind_index(module);
   module.def("knn", &knn_call, nb::arg("dataset"), nb::arg("queries"), nb::arg("k"), nb::arg("metric"),
-             nb::arg("filter"), nb::arg("index"), nb::arg("threads"), nb::arg("memory_limit"),
-             nb::arg("device"), nb::arg("report").none(),
+             nb::arg("filter"), nb::arg("index"), nb::arg("allowed").none(), nb::arg("threads"),
+             nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
              "(distances, indices, statistics) without keeping an index.");
   module.def("choose_index", &chosen, nb::arg("rows"), nb::arg("dim"), nb::arg("queries"), nb::arg("k"),
              nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");

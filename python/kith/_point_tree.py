@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _kith
-from ._arrays import promote_queries, to_rows
+from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, dimensions, in_library, library_of
 from ._index import Index, _execution, _integer
@@ -112,6 +112,7 @@ class PointTree(Index):
         k: int = 10,
         radius: float | None = None,
         *,
+        allowed: Any = None,
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
@@ -124,6 +125,8 @@ class PointTree(Index):
                 exact (on the host only). Where they lie on a GPU, so does the answer.
             k: neighbours a query, at least 1. Where fewer are found the rest is index -1 and distance inf.
             radius: in units of the metric, 0 or more, inclusive; None for no limit.
+            allowed: which rows may be found: an array of bool ``[n]``, or None for all. The answer is exact over
+                them.
             memory_limit: bytes the answer may take; 0 for no limit.
 
         Returns:
@@ -138,7 +141,8 @@ class PointTree(Index):
         queries = self._queries(Q)
         run = self._run(threads, memory_limit, device, queries)
         with reporting(progress) as report:
-            return from_parts(self._index.search_within(queries, count, limit, *run, report), library_of(Q))
+            parts = self._index.search_within(queries, count, limit, to_row_set(allowed, self.rows), *run, report)
+            return from_parts(parts, library_of(Q))
 
     def all_knn(
         self,

@@ -50,15 +50,16 @@ bool is_quick_on(const Execution& execution, const PointTree& tree, std::int64_t
 }
 
 nb::tuple search_within(const AnyIndex& index, const Rows& queries, std::int64_t k, double radius,
-                        std::int64_t threads, std::int64_t memory_limit, const std::string& device,
-                        const nb::object& report) {
+                        const RowSet* allowed, std::int64_t threads, std::int64_t memory_limit,
+                        const std::string& device, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
+  const SearchOptions options{.radius = radius, .allowed = allowed};
   const Execution asked = make_execution(threads, memory_limit, device);
   return search_for(asked, report, is_quick_on(asked, tree, q.rows, k), q, k,
-                    {[&](const Execution& execution) { return tree.search(q, k, execution, radius); },
+                    {[&](const Execution& execution) { return tree.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
-                       return tree.search_into(q, out, execution, radius);
+                       return tree.search_into(q, out, execution, options);
                      }});
 }
 
@@ -196,7 +197,8 @@ nb::object density(const AnyIndex& index, std::int64_t k, double radius, std::in
 void bind_trees(nb::class_<AnyIndex>& index) {
   index
       .def("search_within", &search_within, nb::arg("queries"), nb::arg("k"), nb::arg("radius"),
-           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+           nb::arg("allowed").none(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
+           nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows within a radius of each query.")
       .def("all_knn", &all_knn, nb::arg("k"), nb::arg("include_self"), nb::arg("radius"), nb::arg("stays"),
            nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),

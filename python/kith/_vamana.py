@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _kith
-from ._arrays import promote_queries, to_rows
+from ._arrays import promote_queries, to_row_set, to_rows
 from ._gpu import default_device, library_of
 from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of
 from ._neighbors import Neighbors, from_parts
@@ -92,6 +92,7 @@ class Vamana(Index):
         list_size: int | None = None,
         beam_width: int | None = None,
         rerank: int | None = None,
+        allowed: Any = None,
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
@@ -113,6 +114,9 @@ class Vamana(Index):
             beam_width: with list_size: rows of that list that are looked around at a time, 1 to 64; None: 1.
             rerank: with list_size: rows of the list that are evaluated exactly, k to list_size; None: all that
                 may change the answer.
+            allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
+                others, too, with a list long enough for as many allowed rows as it would have in view of all;
+                where few are allowed the exact engine answers over those.
             threads, memory_limit, progress, device: as for :func:`kith.knn`.
 
         Raises:
@@ -126,6 +130,7 @@ class Vamana(Index):
             _optional(list_size, "list_size"),
             _optional(beam_width, "beam_width"),
             _optional(rerank, "rerank"),
+            to_row_set(allowed, self.rows),
         )
         execution = _execution(threads, memory_limit, self._device if device is None else device)
         dtype = self._index.dtype

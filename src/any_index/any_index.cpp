@@ -16,6 +16,7 @@ std::string_view name(SearchOption option) noexcept {
     case SearchOption::list_size: return "list_size";
     case SearchOption::beam_width: return "beam_width";
     case SearchOption::rerank: return "rerank";
+    case SearchOption::allowed: return "allowed";
   }
   return "";
 }
@@ -28,6 +29,7 @@ void check_options(const IndexType& type, const SearchOptions& options) {
       case SearchOption::list_size: return options.list_size.has_value();
       case SearchOption::beam_width: return options.beam_width.has_value();
       case SearchOption::rerank: return options.rerank.has_value();
+      case SearchOption::allowed: return options.allowed != nullptr;
     }
     return false;
   };

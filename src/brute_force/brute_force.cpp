@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "cuda/caller_stream.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
+#include "select_k/allowed_rows.hpp"
 
 namespace kith {
 
@@ -62,6 +65,20 @@ void check_space(const DatasetView& view, const char* what, const brute_force::B
                     "name a CUDA device, or copy them to the host",
                     what, view.device));
   }
+}
+
+void check_output_space(const NeighborsView& out, const brute_force::Backend& backend) {
+  if (out.space == MemorySpace::cuda && &backend == &brute_force::cpu_backend()) {
+    throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
+  }
+}
+
+// Checks the options; whether only some rows may be found.
+bool some_allowed(const DatasetView& data, const SearchOptions& options) {
+  check_options(BruteForce::index_type, options);
+  if (options.allowed == nullptr) return false;
+  check_allowed(*options.allowed, data.rows, "dataset");
+  return true;
 }
 
 BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
@@ -136,10 +153,7 @@ SearchStatistics search_state_into(const BruteForce::State& state, const Dataset
         if (backend.search_into != nullptr) {
           return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
         }
-        if (out.space == MemorySpace::cuda) {
-          throw InvalidArgument(
-              "a search on the CPU cannot leave its answer in GPU memory; give host memory");
-        }
+        check_output_space(out, backend);
         check_output_memory(data, queries, out.k, ordered);
         const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, ordered);
         std::copy(found.indices.begin(), found.indices.end(), out.indices);
@@ -150,6 +164,43 @@ SearchStatistics search_state_into(const BruteForce::State& state, const Dataset
             found.distances);
         return found.statistics;
       });
+}
+
+// Over allowed rows. `make` gives the state that searches all of them, when it is needed.
+template <class Make>
+Neighbors search_some(const Dataset& dataset, const BruteForceParameters& parameters,
+                      const DatasetView& queries, std::int64_t k, const RowSet& allowed,
+                      const Execution& asked, const Make& make) {
+  const DatasetView& data = dataset.view();
+  check_output_memory(data, queries, k, asked);
+  // Several searches, and the host picks rows and queries: once for all of them.
+  Execution execution = asked;
+  cuda::wait_for_caller(
+      execution, {cuda::place_of(data.space, data.device), cuda::place_of(queries.space, queries.device)});
+  execution.follow_stream = false;
+  std::optional<std::pair<GatheredRows, BruteForce::State>> some;
+  const WaysToSearch ways = {
+      .all = [&](const DatasetView& part,
+                 std::int64_t list) { return search_state(make(execution), part, list, execution); },
+      .allowed =
+          [&](const DatasetView& part, std::int64_t list) {
+            if (!some) {
+              GatheredRows gathered = gather(data, allowed, execution);
+              BruteForce::State state = make_state(gathered.rows, parameters, part.rows, execution);
+              some.emplace(std::move(gathered), std::move(state));
+            }
+            Neighbors found = search_state(some->second, part, list, execution);
+            some->first.renumber(found);
+            return found;
+          }};
+  Neighbors found = or_out_of_memory(
+      [&] {
+        return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
+                           queries.rows, k);
+      },
+      [&] { return search_allowed(allowed, queries, k, distance_dtype(data.dtype), execution, ways); });
+  found.statistics.index = BruteForce::index_type.name;
+  return found;
 }
 
 }  // namespace
@@ -164,16 +215,25 @@ BruteForce BruteForce::build(const Dataset& dataset, const BruteForceParameters&
   return BruteForce(std::make_shared<const State>(make_state(dataset, parameters, 0, execution)));
 }
 
-Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const Execution& execution) const {
+Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
+                             const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, k);
-  return search_state(*state_, queries, k, execution);
+  if (!some_allowed(state_->dataset.view(), options)) return search_state(*state_, queries, k, execution);
+  return search_some(state_->dataset, state_->parameters, queries, k, *options.allowed, execution,
+                     [&](const Execution&) -> const State& { return *state_; });
 }
 
 SearchStatistics BruteForce::search_into(const DatasetView& queries, const NeighborsView& out,
-                                         const Execution& execution) const {
+                                         const Execution& execution, const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, out.k);
   check_output(queries.rows, out);
-  return search_state_into(*state_, queries, out, execution);
+  if (!some_allowed(state_->dataset.view(), options)) {
+    return search_state_into(*state_, queries, out, execution);
+  }
+  check_output_space(out, *state_->backend);
+  const Neighbors found = search(queries, out.k, execution, options);
+  deliver(found, out);
+  return found.statistics;
 }
 
 void BruteForce::save(const std::filesystem::path& path, const Execution& execution) const {
@@ -236,19 +296,36 @@ std::uint64_t BruteForce::memory_bytes() const noexcept {
 }
 
 Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64_t k,
-              const BruteForceParameters& parameters, const Execution& execution) {
+              const BruteForceParameters& parameters, const Execution& execution,
+              const SearchOptions& options) {
   validate(dataset, "dataset");
   check_search(dataset, queries, k);
+  if (some_allowed(dataset, options)) {
+    const Dataset rows = Dataset::adopt(dataset, nullptr);
+    std::optional<BruteForce::State> whole;
+    return search_some(rows, parameters, queries, k, *options.allowed, execution,
+                       [&](const Execution& how) -> const BruteForce::State& {
+                         if (!whole) whole = make_state(rows, parameters, queries.rows, how);
+                         return *whole;
+                       });
+  }
   return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
                                  beside_answer(dataset, queries, k, execution)),
                       queries, k, execution);
 }
 
 SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
-                          const BruteForceParameters& parameters, const Execution& execution) {
+                          const BruteForceParameters& parameters, const Execution& execution,
+                          const SearchOptions& options) {
   validate(dataset, "dataset");
   check_search(dataset, queries, out.k);
   check_output(queries.rows, out);
+  if (some_allowed(dataset, options)) {
+    check_output_space(out, brute_force::backend_for(execution));
+    const Neighbors found = knn(dataset, queries, out.k, parameters, execution, options);
+    deliver(found, out);
+    return found.statistics;
+  }
   return search_state_into(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
                            queries, out, execution);
 }

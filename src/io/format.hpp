@@ -161,6 +161,12 @@ void write_indices_npy(AtomicFile&, const Neighbors&);
 /// The header of an array of one dimension; its elements follow.
 void write_npy_header(AtomicFile&, std::string_view descr, std::int64_t count);
 
+/// Sets of some of `rows` rows; see kith/io.hpp.
+RowSet read_row_set(const Source&, std::int64_t rows);
+RowSet read_row_set_npy(const Source&, std::int64_t rows);
+/// @throws IoError for a number that is no row
+RowSet row_set_of(const Source&, std::int64_t rows, const std::vector<std::int64_t>& numbers);
+
 bool is_hdf5(const Source&);
 FileInfo inspect_hdf5(const Source&);
 Dataset read_hdf5(const Source&, const ReadOptions&);

@@ -135,7 +135,7 @@ class DictParser {
   std::size_t at_ = 0;
 };
 
-void parse_descr(const Source& source, Header& header) {
+void parse_descr(const Source& source, Header& header, bool flags) {
   std::string_view rest = header.descr;
   if (rest == "bfloat16") {
     header.kind = 'V';
@@ -153,18 +153,20 @@ void parse_descr(const Source& source, Header& header) {
     header.swap = rest[0] == '>';
     rest.remove_prefix(1);
   }
-  if (rest.size() != 2 || std::string_view("fiuV").find(rest[0]) == std::string_view::npos ||
+  if (rest.size() != 2 || std::string_view("fiuVb").find(rest[0]) == std::string_view::npos ||
       std::string_view("1248").find(rest[1]) == std::string_view::npos) {
     throw refuse();
   }
   header.kind = rest[0];
   header.element = static_cast<std::uint64_t>(rest[1] - '0');
-  if ((header.kind == 'f' && header.element == 1) || (header.kind == 'V' && header.element != 2)) {
+  if ((header.kind == 'f' && header.element == 1) || (header.kind == 'V' && header.element != 2) ||
+      (header.kind == 'b' && (header.element != 1 || !flags))) {
     throw refuse();
   }
 }
 
-Header parse(const Source& source) {
+// Everything but the shape. `flags`: whether elements may be bool.
+Header parse_any(const Source& source, bool flags) {
   if (!source.starts_with(magic)) {
     throw bad_file(source, "{}",
                    source.size() == 0 ? "is empty" : "is not npy: it does not start with \\x93NUMPY");
@@ -186,7 +188,12 @@ Header parse(const Source& source) {
   }
   header.offset = start + length;
   DictParser(source, source.text().substr(start, length)).parse(header);
-  parse_descr(source, header);
+  parse_descr(source, header, flags);
+  return header;
+}
+
+Header parse(const Source& source) {
+  Header header = parse_any(source, false);
   if (header.shape.size() != 2) {
     throw bad_file(source,
                    "holds an array of {}; Kith reads rows of vectors, which have 2; save "
@@ -369,6 +376,51 @@ Neighbors read_neighbors_npy(const Source& source) {
         element_type(header));
   }
   return result;
+}
+
+RowSet read_row_set_npy(const Source& source, std::int64_t rows) {
+  Header header = parse_any(source, true);
+  if (header.shape.size() != 1) {
+    throw bad_file(
+        source,
+        "holds an array of {}; a set of rows is an array of one: bool with a flag a row, or integers, "
+        "the numbers of the rows; save x.ravel()",
+        plural(static_cast<std::int64_t>(header.shape.size()), "dimension"));
+  }
+  check_shape(source, header.shape[0], 1);
+  const std::uint64_t available = source.size() - header.offset;
+  if (total_bytes(header.shape[0], header.element) != available) {
+    throw bad_file(source,
+                   "is truncated or corrupt: its header claims {} elements of {}, the file has {} for them",
+                   header.shape[0], plural(static_cast<std::int64_t>(header.element), "byte"),
+                   plural(static_cast<std::int64_t>(available), "byte"));
+  }
+  const auto count = static_cast<std::size_t>(header.shape[0]);
+  if (header.kind == 'b') {
+    if (static_cast<std::int64_t>(count) != rows) {
+      throw bad_file(source, "holds {} for {}; a flag for each is needed",
+                     plural(static_cast<std::int64_t>(count), "flag"), plural(rows, "row"));
+    }
+    return RowSet::from_flags(
+        {reinterpret_cast<const std::uint8_t*>(source.bytes.data() + header.offset), count});
+  }
+  if ((header.kind != 'i' && header.kind != 'u') || header.element < 4) {
+    throw bad_file(source,
+                   "holds {} elements; a set of rows is bool with a flag a row, or int32, int64, uint32 or "
+                   "uint64, the numbers of the rows; convert with x.astype(bool)",
+                   element_type(header));
+  }
+  std::vector<std::int64_t> numbers(count);
+  header.shape.push_back(1);
+  const bool is_signed = header.kind == 'i';
+  if (header.element == 4) {
+    is_signed ? read_indices<std::int32_t>(source, header, numbers)
+              : read_indices<std::uint32_t>(source, header, numbers);
+  } else {
+    is_signed ? read_indices<std::int64_t>(source, header, numbers)
+              : read_indices<std::uint64_t>(source, header, numbers);
+  }
+  return row_set_of(source, rows, numbers);
 }
 
 void write_indices_npy(AtomicFile& out, const Neighbors& neighbors) {

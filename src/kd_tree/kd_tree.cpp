@@ -7,17 +7,25 @@
 #include "point_tree/tuning.hpp"
 
 namespace kith {
+namespace {
+
+constexpr point_tree::TreeType tree_type = {.index = KdTree::index_type.name,
+                                            .default_leaf_size = point_tree::tuning::kd_tree_leaf_size,
+                                            .cubes = false,
+                                            .bytes_a_point = kd_tree::build_bytes_a_point,
+                                            .build = kd_tree::build};
+
+}  // namespace
 
 KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters,
                      const Execution& execution) {
-  return KdTree(point_tree::build_checked({index_type.name, parameters.metric, parameters.leaf_size,
-                                           point_tree::tuning::kd_tree_leaf_size, false},
-                                          dataset, execution, kd_tree::build_bytes_a_point, kd_tree::build));
+  return KdTree(
+      point_tree::build_checked(tree_type, parameters.metric, parameters.leaf_size, dataset, execution));
 }
 
 KdTree KdTree::load(const std::filesystem::path& path, const Execution& execution) {
   point_tree::check_devices(execution);
-  return KdTree(point_tree::load(path, index_type.name, execution));
+  return KdTree(point_tree::load(path, tree_type, execution));
 }
 
 }  // namespace kith

@@ -10,6 +10,15 @@
 #include "point_tree/tuning.hpp"
 
 namespace kith {
+namespace {
+
+constexpr point_tree::TreeType tree_type = {.index = Octree::index_type.name,
+                                            .default_leaf_size = point_tree::tuning::octree_leaf_size,
+                                            .cubes = true,
+                                            .bytes_a_point = octree::build_bytes_a_point,
+                                            .build = octree::build};
+
+}  // namespace
 
 Octree Octree::build(const DatasetView& dataset, const OctreeParameters& parameters,
                      const Execution& execution) {
@@ -17,14 +26,13 @@ Octree Octree::build(const DatasetView& dataset, const OctreeParameters& paramet
     throw InvalidArgument(
         fmt::format("an octree is for points of dimension 2 or 3, these have {}; use kd_tree", dataset.dim));
   }
-  return Octree(point_tree::build_checked(
-      {index_type.name, parameters.metric, parameters.leaf_size, point_tree::tuning::octree_leaf_size, true},
-      dataset, execution, octree::build_bytes_a_point, octree::build));
+  return Octree(
+      point_tree::build_checked(tree_type, parameters.metric, parameters.leaf_size, dataset, execution));
 }
 
 Octree Octree::load(const std::filesystem::path& path, const Execution& execution) {
   point_tree::check_devices(execution);
-  return Octree(point_tree::load(path, index_type.name, execution));
+  return Octree(point_tree::load(path, tree_type, execution));
 }
 
 }  // namespace kith

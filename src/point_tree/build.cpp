@@ -66,42 +66,41 @@ void check_devices(const Execution& execution) {
   }
 }
 
-std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, const DatasetView& rows,
-                                          const Execution& asked, BytesAPoint bytes_a_point,
-                                          BuildFunction build) {
+std::shared_ptr<const Tree> build_checked(const TreeType& type, Metric metric, std::int64_t asked_leaf_size,
+                                          const DatasetView& rows, const Execution& asked) {
   validate(rows, "dataset");
   check_devices(asked);
   Execution execution = asked;
   const DeviceBackend* backend = backend_of(execution);
-  const Metric metric = parameters.metric;
   if (!is_tree_metric(metric)) {
     throw InvalidArgument(
         fmt::format("the metric {} has no bounding boxes, which the index {} needs; use "
                     "brute_force, or sqeuclidean, euclidean or manhattan",
-                    name(metric), parameters.index));
+                    name(metric), type.index));
   }
-  if (parameters.leaf_size < 0 || parameters.leaf_size > tuning::largest_leaf) {
-    throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default",
-                                      parameters.leaf_size, tuning::largest_leaf));
+  if (asked_leaf_size < 0 || asked_leaf_size > tuning::largest_leaf) {
+    throw InvalidArgument(fmt::format("a leaf size of {}; use 1 to {}, or 0 for the default", asked_leaf_size,
+                                      tuning::largest_leaf));
   }
-  check_space(rows, execution, parameters.index);
-  const std::int64_t leaf_size =
-      parameters.leaf_size > 0 ? parameters.leaf_size
-                               : (backend == nullptr ? parameters.default_leaf_size : tuning::cuda_leaf_size);
+  check_space(rows, execution, type.index);
+  const std::int64_t leaf_size = asked_leaf_size > 0
+                                     ? asked_leaf_size
+                                     : (backend == nullptr ? type.default_leaf_size : tuning::cuda_leaf_size);
   // A device counts as it goes.
-  const std::uint64_t need = backend == nullptr ? estimate(rows, leaf_size, bytes_a_point(rows)) : 0;
+  const std::uint64_t need = backend == nullptr ? estimate(rows, leaf_size, type.bytes_a_point(rows)) : 0;
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(
         fmt::format("the index {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "
                     "the limit, or use fewer rows",
-                    parameters.index, rows.rows, need, execution.memory_limit));
+                    type.index, rows.rows, need, execution.memory_limit));
   }
   cuda::follow_elsewhere(execution, {cuda::place_of(rows.space, rows.device)});
   try {
-    auto tree = std::make_shared<Tree>(backend == nullptr
-                                           ? build(rows, leaf_size, execution)
-                                           : backend->build(rows, leaf_size, parameters.cubes, execution));
-    tree->index = parameters.index;
+    auto tree =
+        std::make_shared<Tree>(backend == nullptr ? type.build(rows, leaf_size, execution)
+                                                  : backend->build(rows, leaf_size, type.cubes, execution));
+    tree->type = &type;
+    tree->index = type.index;
     tree->metric = metric;
     tree->leaf_size = leaf_size;
     return tree;
@@ -109,7 +108,7 @@ std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, con
     throw OutOfMemory(
         fmt::format("the machine has no memory left for the index {} of {} rows, about {} bytes; use fewer "
                     "rows",
-                    parameters.index, rows.rows, need));
+                    type.index, rows.rows, need));
   }
 }
 

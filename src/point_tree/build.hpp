@@ -11,23 +11,24 @@
 
 namespace kith::point_tree {
 
-struct BuildParameters {
-  std::string_view index;
-  Metric metric;
-  std::int64_t leaf_size;          ///< 0: the default
-  std::int64_t default_leaf_size;  ///< of the index on the CPU
-  bool cubes;                      ///< on a GPU: whether cells are cubes, as an octree's
+/// What the trees of one index type have in common.
+struct TreeType {
+  std::string_view index;              ///< "kd_tree", "octree"
+  std::int64_t default_leaf_size = 0;  ///< on the CPU
+  bool cubes = false;                  ///< on a GPU: whether cells are cubes, as an octree's
+  /// Bytes a point that building takes on the CPU beyond the tree.
+  std::uint64_t (*bytes_a_point)(const DatasetView& rows) = nullptr;
+  /// On the CPU.
+  Tree (*build)(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution) = nullptr;
 };
 
-using BytesAPoint = std::uint64_t (*)(const DatasetView& rows);
-using BuildFunction = Tree (*)(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution);
-
-/// Checks the arguments and the memory it will take, then builds: on the CPU by `build`, or on the first CUDA
-/// device that `execution` names.
+/// Checks the arguments and the memory it will take, then builds: on the CPU, or on the first CUDA device
+/// that `execution` names.
+/// @param type of static storage
+/// @param leaf_size 0: the default
 /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
-std::shared_ptr<const Tree> build_checked(const BuildParameters& parameters, const DatasetView& rows,
-                                          const Execution& execution, BytesAPoint bytes_a_point,
-                                          BuildFunction build);
+std::shared_ptr<const Tree> build_checked(const TreeType& type, Metric metric, std::int64_t leaf_size,
+                                          const DatasetView& rows, const Execution& execution);
 
 /// @throws InvalidArgument without a device, DeviceError for one that is not there or cannot be used
 void check_devices(const Execution& execution);

@@ -11,6 +11,7 @@
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 #include "kith/point_tree.hpp"
+#include "point_tree/build.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
@@ -136,11 +137,13 @@ void save(const Tree& tree, const std::filesystem::path& path, const Execution& 
       execution.cancelled);
 }
 
-std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index,
+std::shared_ptr<const Tree> load(const std::filesystem::path& path, const TreeType& type,
                                  const Execution& execution) {
+  const std::string_view index = type.index;
   const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   const auto& header = file.header();
   auto tree = std::make_shared<Tree>();
+  tree->type = &type;
   try {
     tree->index = header.at("index").get<std::string>();
     if (tree->index != index) {

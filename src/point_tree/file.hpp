@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <string_view>
 
 #include "kith/execution.hpp"
 #include "point_tree/tree.hpp"
@@ -14,9 +13,9 @@ namespace kith::point_tree {
 void save(const Tree& tree, const std::filesystem::path& path, const Execution& execution);
 
 /// Maps the file and checks that every number in it can be followed.
-/// @param index the type it must hold
+/// @param type what it must hold; of static storage
 /// @throws IoError, Cancelled
-std::shared_ptr<const Tree> load(const std::filesystem::path& path, std::string_view index,
+std::shared_ptr<const Tree> load(const std::filesystem::path& path, const TreeType& type,
                                  const Execution& execution = {});
 
 }  // namespace kith::point_tree

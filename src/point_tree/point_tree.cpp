@@ -12,6 +12,7 @@
 #include "point_tree/file.hpp"
 #include "point_tree/queries.hpp"
 #include "point_tree/tree.hpp"
+#include "select_k/allowed_rows.hpp"
 
 namespace kith {
 
@@ -93,6 +94,13 @@ void check_normals(const Tree& tree, const Neighborhood& how,
   }
 }
 
+// A tree does not know what class it is in: what both classes take.
+double radius_of(const Tree& tree, const SearchOptions& options) {
+  check_options({.name = tree.index, .class_name = {}, .summary = {}, .options = tree_options}, options);
+  if (options.allowed != nullptr) check_allowed(*options.allowed, tree.rows, "index " + tree.index);
+  return options.radius.value_or(infinity);
+}
+
 }  // namespace
 
 Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Execution& asked,
@@ -112,6 +120,30 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
   return point_tree::neighbors_or_out_of_memory(queries.rows, [&] {
     return point_tree::nearest_into(*tree_, {&queries}, radius, out, execution, "search");
   });
+}
+
+Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Execution& asked,
+                            const SearchOptions& options) const {
+  const double radius = radius_of(*tree_, options);
+  if (options.allowed == nullptr) return search(queries, k, asked, radius);
+  Execution execution = on_one_device(asked);
+  check_queries(*tree_, queries, execution);
+  check_k(k);
+  check_radius(radius);
+  // Several searches, and the host picks queries: once for all of them.
+  cuda::wait_for_caller(execution, {cuda::place_of(queries.space, queries.device)});
+  execution.follow_stream = false;
+  return point_tree::nearest_allowed(*tree_, queries, k, radius, *options.allowed, execution);
+}
+
+SearchStatistics PointTree::search_into(const DatasetView& queries, const NeighborsView& out,
+                                        const Execution& asked, const SearchOptions& options) const {
+  const double radius = radius_of(*tree_, options);
+  if (options.allowed == nullptr) return search_into(queries, out, asked, radius);
+  check_answer(queries.rows, out, radius, on_one_device(asked));
+  const Neighbors found = search(queries, out.k, asked, options);
+  deliver(found, out);
+  return found.statistics;
 }
 
 Neighbors PointTree::all_knn(std::int64_t k, bool include_self, const Execution& asked, double radius) const {

@@ -25,6 +25,10 @@ Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double r
 SearchStatistics nearest_into(const Tree& tree, const Asked& asked, double radius, const NeighborsView& out,
                               const Execution& execution, const char* stage);
 
+/// The k nearest of the allowed rows.
+Neighbors nearest_allowed(const Tree& tree, const DatasetView& queries, std::int64_t k, double radius,
+                          const RowSet& allowed, const Execution& execution);
+
 /// All within the radius.
 RadiusNeighbors within(const Tree& tree, const DatasetView& queries, double radius,
                        const RadiusOptions& options, const Execution& execution);

@@ -21,6 +21,7 @@ namespace kith::point_tree {
 
 struct DeviceTree;
 struct Tree;
+struct TreeType;
 
 /// Where a tree's arrays lie besides its own spans; copies of a Tree share one.
 struct Residence {
@@ -33,6 +34,7 @@ struct Residence {
 
 /// Points are held as float, those of f64 rows as double; both hold every element exactly.
 struct Tree {
+  const TreeType* type = nullptr;
   std::string index;  ///< "kd_tree", "octree"
   Metric metric = Metric::sqeuclidean;
   Dtype dtype = Dtype::f32;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "codes/scalar.hpp"
 #include "kith/vamana.hpp"
@@ -25,6 +26,11 @@ struct SearchPlan {
   std::int64_t rerank = 0;  ///< 0: what may change the answer
   /// One node a query that its walk must not enter, or none at all: queries that are rows themselves.
   std::span<const std::uint32_t> left_out = {};
+  /// Rows that may be found; null: every row. A walk then has `list_size` nodes in view that hold some, in a
+  /// list as long as that takes, from first_list to longest_list.
+  const RowSet* allowed = nullptr;
+  std::int64_t first_list = 0;
+  std::int64_t longest_list = 0;
 };
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.
@@ -34,9 +40,11 @@ struct Backend {
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
   /// Into host memory.
+  /// @param unanswered takes the queries, ascending, for which the longest list was too short for allowed
+  /// rows
   SearchStatistics (*search_into)(const Built& built, const DatasetView& rows, const DatasetView& queries,
                                   const SearchPlan& plan, const NeighborsView& out,
-                                  const Execution& execution);
+                                  const Execution& execution, std::vector<std::int64_t>& unanswered);
   /// Bytes that searching takes beyond the answer.
   std::uint64_t (*search_bytes)(const Built& built, const SearchPlan& plan, int threads);
 };

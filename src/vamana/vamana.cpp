@@ -2,6 +2,8 @@
 #include "kith/vamana.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -11,6 +13,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "recall/calibrate.hpp"
+#include "select_k/allowed_rows.hpp"
 #include "vamana/backend.hpp"
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
@@ -85,7 +88,8 @@ RecallCurve calibrate(const Contents& contents, const Backend& backend, const Ex
     plan.list_size = list_size;
     plan.left_out = own;
     return answered(rows, sample.size(), k, execution, [&](const NeighborsView& out) {
-      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution);
+      std::vector<std::int64_t> none;
+      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution, none);
     });
   });
 }
@@ -104,11 +108,62 @@ void check_build_memory(const DatasetView& rows, const ScalarSpace& space, const
 
 // A search by the exact engine, over the rows themselves.
 SearchStatistics exactly(const Contents& contents, const DatasetView& queries, const NeighborsView& out,
-                         const Execution& execution) {
-  SearchStatistics statistics = knn_into(contents.dataset.view(), queries, out,
-                                         {contents.parameters.metric, Filter::automatic}, execution);
+                         const RowSet* allowed, const Execution& execution) {
+  SearchStatistics statistics =
+      knn_into(contents.dataset.view(), queries, out, {contents.parameters.metric, Filter::automatic},
+               execution, {.allowed = allowed});
   statistics.index = Vamana::index_type.name;
   return statistics;
+}
+
+// How far walks go for allowed rows; false where the exact engine has them sooner. Costs in nanoseconds a
+// query, of which only the ratios matter: estimates of gathered codes, comparisons with rows side by side,
+// and bringing them there for a thousand queries. How many queries there are has no say: an answer must not
+// depend on it.
+bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPlan& plan) {
+  const auto dim = static_cast<double>(contents.dataset.dim());
+  const auto some = static_cast<double>(allowed.count());
+  const double list = std::ceil(static_cast<double>(plan.list_size) *
+                                static_cast<double>(contents.dataset.rows()) / std::max(1.0, some));
+  const auto nodes = static_cast<double>(contents.built.nodes.count);
+  const double degree = static_cast<double>(contents.built.graph.max_degree) / 2;
+  const double walked = std::min(list * degree, nodes) * (5 + 0.1 * dim);
+  const double compared = some * (0.5 + 0.01 * dim + (60 + 4 * dim) / 1000);
+  if (allowed.count() == 0 || compared < walked) return false;
+  plan.allowed = &allowed;
+  plan.first_list = static_cast<std::int64_t>(std::min(nodes, list));
+  plan.longest_list = static_cast<std::int64_t>(std::min(nodes, 4 * list));
+  return true;
+}
+
+// The answers of some of the queries, by the exact engine.
+void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& numbers,
+                    const DatasetView& queries, const NeighborsView& out, const RowSet& allowed,
+                    const Execution& asked, SearchStatistics& statistics) {
+  Execution execution = asked;
+  execution.progress = nullptr;  // the walks have reported every query
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  Dataset picked = Dataset::allocate(queries.dtype, count, queries.dim);
+  const std::size_t row_bytes = static_cast<std::size_t>(queries.dim) * size_of(queries.dtype);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    std::memcpy(static_cast<std::byte*>(picked.mutable_data()) + i * row_bytes, queries.row(numbers[i]),
+                row_bytes);
+  }
+  const Neighbors found =
+      answered(contents.dataset.view(), count, out.k, execution,
+               [&](const NeighborsView& to) { return exactly(contents, picked, to, &allowed, execution); });
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::int64_t from = static_cast<std::int64_t>(i) * out.k;
+    std::copy_n(found.indices.begin() + from, out.k, out.indices + numbers[i] * out.k);
+    std::visit(
+        [&]<class R>(const std::vector<R>& distances) {
+          std::copy_n(distances.begin() + from, out.k, static_cast<R*>(out.distances) + numbers[i] * out.k);
+        },
+        found.distances);
+  }
+  statistics.candidates += found.statistics.candidates;
+  statistics.fallbacks = count;
+  statistics.certified = count == queries.rows;
 }
 
 void check_search(const Contents& contents, const DatasetView& queries, std::int64_t k,
@@ -133,8 +188,14 @@ SearchStatistics search_checked(const Contents& contents, const DatasetView& que
                                 const SearchOptions& options) {
   const DatasetView& rows = contents.dataset.view();
   const Backend& backend = vamana::backend_for(execution);
-  const auto decision = vamana::decide(options, out.k, rows.rows, contents.built.nodes.count, contents.curve);
-  if (!decision) return exactly(contents, queries, out, execution);
+  if (options.allowed != nullptr) check_allowed(*options.allowed, rows.rows, "index vamana");
+  auto decision =
+      vamana::decide(options, out.k, options.allowed == nullptr ? rows.rows : options.allowed->count(),
+                     contents.built.nodes.count, contents.curve);
+  if (!decision ||
+      (options.allowed != nullptr && !plan_for_allowed(contents, *options.allowed, decision->plan))) {
+    return exactly(contents, queries, out, options.allowed, execution);
+  }
   const std::uint64_t need =
       static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(out.k) * answer_bytes(rows) +
       backend.search_bytes(contents.built, decision->plan, resolve_threads(execution));
@@ -146,9 +207,13 @@ SearchStatistics search_checked(const Contents& contents, const DatasetView& que
         "the limit, or use a shorter list or fewer threads",
         queries.rows, decision->plan.list_size, need, execution.memory_limit));
   }
+  std::vector<std::int64_t> unanswered;
   SearchStatistics statistics =
-      backend.search_into(contents.built, rows, queries, decision->plan, out, execution);
+      backend.search_into(contents.built, rows, queries, decision->plan, out, execution, unanswered);
   statistics.certified = false;
+  if (!unanswered.empty()) {
+    answer_exactly(contents, unanswered, queries, out, *options.allowed, execution, statistics);
+  }
   statistics.recall = decision->recall;
   return statistics;
 }

@@ -294,3 +294,30 @@ def test_empty_files(kith, data):
     answer = kith("knn", "none.npy", "queries.npy", "-k", 2, "--json").json
     assert answer["indices"] == [[-1, -1]] * 25
     assert kith("knn", "base.npy", "none.npy", "-k", 2, "--json").json["indices"] == []
+
+
+@pytest.mark.covers("knn", "--allowed")
+@pytest.mark.covers("search", "--allowed")
+def test_only_allowed_rows_are_found(kith, data):
+    base, queries = data
+    flags = np.random.default_rng(5).random(400) < 0.1
+    np.save("flags.npy", flags)
+    np.save("numbers.npy", np.flatnonzero(flags))
+    with open("numbers.txt", "w") as file:
+        file.writelines(f"{row}\n" for row in np.flatnonzero(flags)[::-1])
+    wanted, _ = oracle.knn(base[flags], queries, 10)
+    wanted = np.flatnonzero(flags)[wanted]
+    for file in ("flags.npy", "numbers.npy", "numbers.txt"):
+        kith("knn", "base.npy", "queries.npy", "-k", 10, "--allowed", file, "-o", "r")
+        assert np.array_equal(pair("r")[0], wanted), file
+    for index in ("brute_force", "kd_tree", "vamana"):
+        kith("build", "base.npy", "-o", f"{index}.kith", "--index", index)
+        kith("search", f"{index}.kith", "queries.npy", "-k", 10, "--allowed", "flags.npy", "-o", "r")
+        assert np.array_equal(pair("r")[0], wanted), index
+    np.save("short.npy", flags[:-1])
+    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "short.npy", code=2).err
+    assert "short.npy" in failed and "399 flags for 400 rows" in failed
+    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "base.npy", code=2).err
+    assert "base.npy" in failed and "2 dimensions" in failed
+    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "numbers.txt", "-o", "numbers.txt", code=2).err
+    assert "numbers.txt" in failed

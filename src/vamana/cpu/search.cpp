@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <vector>
 
 #include "core/instruction_set.hpp"
@@ -32,6 +33,8 @@ struct Job {
   const NeighborsView& out;
   CanonicalFunction canonical;
   Counters counters;
+  std::mutex mutex;
+  std::vector<std::int64_t>& unanswered;
 };
 
 // Some queries, one after the other. R: the type of distances.
@@ -67,7 +70,9 @@ class Task {
     } else if (job_.built.nodes.count > 0) {
       const std::uint32_t left_out =
           plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(q)];
-      const auto list = walk_.run(code_.data(), plan.list_size, plan.beam_width, left_out, stop_, walked_);
+      const auto list = plan.allowed == nullptr ? walk_.run(code_.data(), plan.list_size, plan.beam_width,
+                                                            left_out, stop_, walked_)
+                                                : walk_to_allowed(q, left_out);
       for (const auto& [distance, row] : rerank(q, list)) {
         distances[found] = distance;
         indices[found++] = row;
@@ -78,6 +83,33 @@ class Task {
   }
 
  private:
+  bool allows(std::int64_t node) const {
+    const Nodes& nodes = job_.built.nodes;
+    for (std::int64_t j = 0; j < nodes.rows_of(node); ++j) {
+      if (job_.plan.allowed->contains(nodes.row(node, j))) return true;
+    }
+    return false;
+  }
+
+  // The nodes in view that hold allowed rows, of a list that is long enough for as many as the plan wants.
+  std::span<const Key> walk_to_allowed(std::int64_t q, std::uint32_t left_out) {
+    const SearchPlan& plan = job_.plan;
+    for (std::int64_t size = plan.first_list;; size = std::min(2 * size, plan.longest_list)) {
+      const auto list = walk_.run(code_.data(), size, plan.beam_width, left_out, stop_, walked_);
+      allowed_.clear();
+      for (const Key key : list) {
+        if (allows(node_of(key))) allowed_.push_back(key);
+        if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size) return allowed_;
+      }
+      // A list with room to spare holds everything there is to reach.
+      if (static_cast<std::int64_t>(list.size()) < size) return allowed_;
+      if (size >= plan.longest_list) break;
+    }
+    const std::scoped_lock lock(job_.mutex);
+    job_.unanswered.push_back(q);
+    return {};
+  }
+
   // How many of the list's nodes are evaluated exactly.
   std::size_t to_evaluate(std::span<const Key> list) const {
     const SearchPlan& plan = job_.plan;
@@ -95,6 +127,7 @@ class Task {
     const CanonicalQuery query = prepare_canonical_query(job_.queries.row(q), job_.rows.dtype, job_.rows.dim,
                                                          job_.built.space.metric, values_.data());
     const Nodes& nodes = job_.built.nodes;
+    const RowSet* allowed = job_.plan.allowed;
     // Rows that are their own codes are equal in a node: the first k of them are enough.
     const std::int64_t most_of_a_node =
         job_.built.space.raw_integers() ? list_k_ : std::numeric_limits<std::int64_t>::max();
@@ -103,9 +136,11 @@ class Task {
     std::int64_t waiting = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t node = node_of(list[i]);
-      const std::int64_t members = std::min(nodes.rows_of(node), most_of_a_node);
-      for (std::int64_t j = 0; j < members; ++j) {
-        ids_[waiting++] = nodes.row(node, j);
+      for (std::int64_t j = 0, taken = 0; j < nodes.rows_of(node) && taken < most_of_a_node; ++j) {
+        const std::int64_t row = nodes.row(node, j);
+        if (allowed != nullptr && !allowed->contains(row)) continue;
+        ++taken;
+        ids_[waiting++] = row;
         if (waiting == rows_at_once) evaluate(query, waiting, best);
       }
     }
@@ -137,6 +172,7 @@ class Task {
   std::int64_t ids_[rows_at_once] = {};
   double exact_[rows_at_once] = {};
   Walk::Counters walked_;
+  std::vector<Key> allowed_;
   std::int64_t evaluated_ = 0, poll_at_ = 4096, nan_queries_ = 0;
 };
 
@@ -160,14 +196,22 @@ void search_as(Job& job, const Execution& execution) {
 }
 
 SearchStatistics search_into(const Built& built, const DatasetView& rows, const DatasetView& queries,
-                             const SearchPlan& plan, const NeighborsView& out, const Execution& execution) {
+                             const SearchPlan& plan, const NeighborsView& out, const Execution& execution,
+                             std::vector<std::int64_t>& unanswered) {
   const auto started = std::chrono::steady_clock::now();
-  Job job{built, rows, queries, plan, out, canonical_function(rows.dtype, built.space.metric), {}};
+  Job job{.built = built,
+          .rows = rows,
+          .queries = queries,
+          .plan = plan,
+          .out = out,
+          .canonical = canonical_function(rows.dtype, built.space.metric),
+          .unanswered = unanswered};
   if (rows.dtype == Dtype::f64) {
     search_as<double>(job, execution);
   } else {
     search_as<float>(job, execution);
   }
+  std::sort(unanswered.begin(), unanswered.end());
   SearchStatistics s;
   s.index = Vamana::index_type.name;
   s.filter = "int8";
@@ -185,7 +229,7 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
 
 std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threads) {
   return static_cast<std::uint64_t>(threads) *
-         (Walk::bytes(plan.list_size, plan.beam_width, built.graph.max_degree) +
+         (Walk::bytes(std::max(plan.list_size, plan.longest_list), plan.beam_width, built.graph.max_degree) +
           TopK<double>::bytes(std::min(plan.k, built.nodes.count + 1)) +
           static_cast<std::uint64_t>(canonical_padded(built.space.dim)) * 24);
 }

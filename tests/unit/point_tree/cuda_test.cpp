@@ -21,6 +21,7 @@
 #include "kith/octree.hpp"
 #include "kith/support.hpp"
 #include "point_tree/backend.hpp"
+#include "point_tree/build.hpp"
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/file.hpp"
 #include "point_tree/tree.hpp"
@@ -42,6 +43,8 @@ using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr point_tree::TreeType kd_trees = {.index = "kd_tree"};
+constexpr point_tree::TreeType octrees = {.index = "octree"};
 
 Execution on_gpu(int ordinal = 0) {
   Execution execution;
@@ -355,7 +358,7 @@ TEST_F(CudaTrees, NoPointAtAll) {
     check_answers(tree, rows.view(), 3);
     const test::TemporaryFolder folder;
     point_tree::save(*tree, folder / "tree", {});
-    EXPECT_EQ(point_tree::load(folder / "tree", "kd_tree")->points, 0);
+    EXPECT_EQ(point_tree::load(folder / "tree", kd_trees)->points, 0);
   }
 }
 
@@ -488,7 +491,7 @@ TEST_F(CudaTrees, SavedAndLoaded) {
   const auto tree = built(rows.view(), 32, true);
   const test::TemporaryFolder folder;
   point_tree::save(*tree, folder / "tree", {});
-  const auto loaded = point_tree::load(folder / "tree", "octree");
+  const auto loaded = point_tree::load(folder / "tree", octrees);
   expect_same(point_tree::on_host(*tree), *loaded);
   EXPECT_EQ(tree->lower, loaded->lower);
   EXPECT_EQ(tree->bytes(), loaded->bytes());

@@ -1,6 +1,7 @@
 // Vamana from outside: graphs that do not depend on threads, recall that is what was stated, arguments.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -55,6 +56,48 @@ TEST(Vamana, TheGraphIsTheSameFromAnyThreadsAndInstructionSet) {
     EXPECT_NE(Vamana::build(data, {.build_list_size = 64}).graph_hash(), one.graph_hash());
     EXPECT_NE(Vamana::build(data, {.alpha = 1.3}).graph_hash(), one.graph_hash());
   }
+}
+
+// From shares that the walk answers to shares that the exact engine does, spread evenly and all on one side.
+TEST(Vamana, AllowedRowsAreFoundToTheRecallAskedFor) {
+  const Dataset data = clusters(4000);
+  const Dataset queries = clusters(200, 4000);
+  const Vamana index = Vamana::build(data);
+  const auto* values = static_cast<const float*>(data.view().data);
+  bool walked = false;
+  bool exact = false;
+  for (const int one_of : {1, 2, 4, 10, 100, 4000, -1}) {
+    RowSet allowed(4000);
+    for (std::int64_t row = 0; row < 4000; ++row) {
+      if (one_of > 0 ? row % one_of == 0 : values[row * 24] > 0) allowed.insert(row);
+    }
+    const Neighbors truth = knn(data, queries, 10, {}, {}, {.allowed = &allowed});
+    for (const SearchOptions& options : {SearchOptions{.recall = 0.95, .allowed = &allowed},
+                                         SearchOptions{.recall = 1, .allowed = &allowed}}) {
+      const Neighbors found = index.search(queries, 10, with_threads(2), options);
+      EXPECT_GE(evaluate(found, truth).recall_with_ties, *options.recall - 0.01) << one_of;
+      walked = walked || !found.statistics.certified;
+      exact = exact || found.statistics.certified;
+      for (const std::int64_t row : found.indices) EXPECT_TRUE(row == -1 || allowed.contains(row));
+      const Neighbors alone = index.search(queries.view().slice(7, 1), 10, {}, options);
+      EXPECT_TRUE(std::equal(alone.indices.begin(), alone.indices.end(), found.indices_of(7).begin()))
+          << one_of;
+    }
+  }
+  EXPECT_TRUE(walked && exact);
+}
+
+// No row near a query is allowed: the walk gives up, and the exact engine has the answer.
+TEST(Vamana, AllowedRowsFarFromAQueryAreFound) {
+  const Dataset data = clusters(4000);
+  const Vamana index = Vamana::build(data);
+  const DatasetView query = data.view().slice(17, 1);
+  const Neighbors order = knn(data, query, 4000);
+  RowSet far(4000);
+  for (std::size_t i = 2400; i < 4000; ++i) far.insert(order.indices[i]);
+  const Neighbors found = index.search(query, 10, {}, {.list_size = 40, .allowed = &far});
+  EXPECT_EQ(found.statistics.fallbacks, 1);
+  EXPECT_TRUE(std::equal(found.indices.begin(), found.indices.end(), order.indices.begin() + 2400));
 }
 
 TEST(Vamana, RecallIsAtLeastWhatIsStated) {
