@@ -12,6 +12,7 @@
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
+#include "cuda/device_choice.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 
@@ -257,9 +258,9 @@ namespace brute_force {
 
 const Backend& backend_for(const Execution& execution) {
 #ifdef KITH_CUDA_ENABLED
-  if (kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
 #else
-  (void)kind_of_devices(execution);  // refuses CUDA
+  (void)cuda::kind_of_devices(execution);  // refuses CUDA
 #endif
   return cpu_backend();
 }

@@ -1,0 +1,12 @@
+// The device that a call runs on: the CPU or GPUs. No CUDA types: builds without CUDA include it too.
+#pragma once
+
+#include "kith/execution.hpp"
+
+namespace kith::cuda {
+
+/// What kind of device `execution` names. @throws InvalidArgument for none or for both kinds, DeviceError for
+/// CUDA in a build without it
+Device::Kind kind_of_devices(const Execution& execution);
+
+}  // namespace kith::cuda
