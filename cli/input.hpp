@@ -19,8 +19,8 @@ struct Source {
   std::optional<FileFormat> format;
 };
 
-/// Adds up what a run will hold and refuses it before it starts. On GPUs --memory-limit speaks of their
-/// memory, which the search itself keeps; what is added up here is held against the machine's memory only.
+/// Adds up what a run will hold in the machine's memory and refuses it before it starts. What lies on GPUs is
+/// kept to --device-memory-limit by the search itself.
 class MemoryPlan {
  public:
   /// Reads --memory-limit. @throws InvalidArgument

@@ -72,7 +72,7 @@ class Vamana(Index):
     ) -> None:
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
-        execution = _execution(threads, memory_limit, self._device)
+        execution = _execution(threads, memory_limit, 0, self._device)
         parameters = (
             name_of(metric, "metric", METRICS),
             _integer(max_degree, "max_degree"),
@@ -81,7 +81,7 @@ class Vamana(Index):
             _integer(seed, "seed"),
         )
         with reporting(progress) as report:
-            self._index = _kith.build_vamana(dataset, *parameters, *execution, report)
+            self._index = _kith.build_vamana(dataset, *parameters, execution, report)
 
     def search(
         self,
@@ -96,6 +96,7 @@ class Vamana(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """Some k rows near each row of ``Q``, mostly the nearest, at their true distances.
 
@@ -113,7 +114,7 @@ class Vamana(Index):
             beam_width: with list_size: rows of that list that are looked around at a time, 1 to 64; None: 1.
             rerank: with list_size: rows of the list that are evaluated exactly, k to list_size; None: all that
                 may change the answer.
-            threads, memory_limit, progress, device: as for :func:`kith.knn`.
+            threads, memory_limit, progress, device, device_memory_limit: as for :func:`kith.knn`.
 
         Raises:
             InvalidArgument: an option outside its limits, list_size beside recall, beam_width or rerank without
@@ -127,11 +128,11 @@ class Vamana(Index):
             _optional(beam_width, "beam_width"),
             _optional(rerank, "rerank"),
         )
-        execution = _execution(threads, memory_limit, self._device if device is None else device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
-            parts = self._index.search(queries, count, *options, *execution, report)
+            parts = self._index.search(queries, count, *options, execution, report)
         return from_parts(parts, library_of(Q))
 
     @property

@@ -55,6 +55,17 @@ Execution beside_answer(const DatasetView& data, const DatasetView& queries, std
   return left;
 }
 
+// What is left of a GPU's memory for one search beside the index that is made for it.
+Execution beside_index(const BruteForce::State& state, const Execution& execution) {
+  Execution left = execution;
+  if (execution.device_memory_limit > 0) {
+    const std::uint64_t held = state.prepared->device_bytes();
+    left.device_memory_limit =
+        execution.device_memory_limit > held ? execution.device_memory_limit - held : 1;
+  }
+  return left;
+}
+
 // Rows in GPU memory are for the GPU.
 void check_space(const DatasetView& view, const char* what, const brute_force::Backend& backend) {
   if (view.space == MemorySpace::cuda && &backend == &brute_force::cpu_backend()) {
@@ -240,9 +251,9 @@ Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64
               const BruteForceParameters& parameters, const Execution& execution) {
   validate(dataset, "dataset");
   check_search(dataset, queries, k);
-  return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
-                                 beside_answer(dataset, queries, k, execution)),
-                      queries, k, execution);
+  const BruteForce::State state = make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
+                                             beside_answer(dataset, queries, k, execution));
+  return search_state(state, queries, k, beside_index(state, execution));
 }
 
 SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
@@ -250,8 +261,9 @@ SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries
   validate(dataset, "dataset");
   check_search(dataset, queries, out.k);
   check_output(queries.rows, out);
-  return search_state_into(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
-                           queries, out, execution);
+  const BruteForce::State state =
+      make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution);
+  return search_state_into(state, queries, out, beside_index(state, execution));
 }
 
 namespace brute_force {

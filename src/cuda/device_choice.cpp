@@ -93,6 +93,12 @@ Device::Kind kind_of_devices(const Execution& execution) {
           "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
     }
   }
+  if (kind == Device::Kind::cpu && execution.device_memory_limit > 0) {
+    throw InvalidArgument(
+        fmt::format("a device memory limit of {} bytes, but the call runs on the CPU; name a CUDA device, or "
+                    "use the memory limit, which is for host memory",
+                    execution.device_memory_limit));
+  }
   if (kind == Device::Kind::cuda) {
 #ifdef KITH_CUDA_ENABLED
     use_driver();

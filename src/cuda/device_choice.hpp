@@ -5,7 +5,8 @@
 
 namespace kith::cuda {
 
-/// What kind of device `execution` names. @throws InvalidArgument for none or for both kinds, DeviceError for
+/// What kind of device `execution` names. @throws InvalidArgument for none, for both kinds, or for a device
+/// memory limit without a GPU; DeviceError for
 /// CUDA in a build without it
 Device::Kind kind_of_devices(const Execution& execution);
 

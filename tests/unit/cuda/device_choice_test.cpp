@@ -52,5 +52,14 @@ TEST(Devices, AnAbsentOneIsNamedWithTheRemedy) {
   }
 }
 
+TEST(Devices, ALimitOnTheirMemoryNeedsAGpu) {
+  Execution execution;
+  EXPECT_EQ(cuda::kind_of_devices(execution), Device::Kind::cpu);
+  execution.device_memory_limit = 123456;
+  for (const char* words : {"123456", "name a CUDA device"}) {
+    EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { cuda::kind_of_devices(execution); }), words));
+  }
+}
+
 }  // namespace
 }  // namespace kith
