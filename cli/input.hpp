@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> result_formats();
 /// Both, each once, the names alone.
 std::vector<std::pair<std::string, std::string>> vector_and_result_formats();
 
-/// The format that a file's extension names, empty for none; a file of that name is not looked at.
+/// The format that a file's extension names, empty for none; a file of that name is not opened.
 std::optional<FileFormat> format_of_extension(const std::string& path);
 
 /// Checks an output path before the work starts: its folder is there and writable, it is no folder, its

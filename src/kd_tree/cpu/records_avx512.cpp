@@ -171,7 +171,7 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
   constexpr std::int64_t stride = from_records ? 4 : 3;
   constexpr std::int64_t to_stride = to_records ? 4 : 3;
   const auto one = [&](std::int64_t i) {
-    const std::int64_t place = next[parts[i]]++;
+    const std::int64_t target_index = next[parts[i]]++;
     __m128i record;
     if constexpr (from_records) {
       record = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.values + i * stride));
@@ -183,12 +183,12 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
       }
     }
     if constexpr (to_records) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to.values + place * to_stride), record);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to.values + target_index * to_stride), record);
     } else {
-      _mm_mask_storeu_epi32(to.values + place * to_stride, 7, record);
-      to.rows[place] = numbered       ? static_cast<std::uint32_t>(from.first_row + i)
-                       : from_records ? static_cast<std::uint32_t>(_mm_extract_epi32(record, 3))
-                                      : from.rows[i];
+      _mm_mask_storeu_epi32(to.values + target_index * to_stride, 7, record);
+      to.rows[target_index] = numbered       ? static_cast<std::uint32_t>(from.first_row + i)
+                              : from_records ? static_cast<std::uint32_t>(_mm_extract_epi32(record, 3))
+                                             : from.rows[i];
     }
   };
   std::int64_t i = 0;
@@ -198,10 +198,10 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
       for (std::int64_t j = 0; j < 16; ++j) one(i + j);
       continue;
     }
-    const std::int64_t place = next[parts[i]];
-    next[parts[i]] = place + 16;
+    const std::int64_t target_index = next[parts[i]];
+    next[parts[i]] = target_index + 16;
     const float* values = from.values + i * stride;
-    float* target = to.values + place * to_stride;
+    float* target = to.values + target_index * to_stride;
     if constexpr (from_records == to_records) {
       __builtin_memcpy(target, values, 16 * stride * sizeof(float));
     }
@@ -220,13 +220,13 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
           _mm512_storeu_si512(target + 16 * f, _mm512_permutex2var_epi32(four, spread, all_rows));
         }
       } else {
-        _mm512_storeu_si512(to.rows + place, rows);
+        _mm512_storeu_si512(to.rows + target_index, rows);
       }
     } else if constexpr (!to_records) {
       for (std::int64_t j = 0; j < 16; ++j) {
         const __m128i record = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values + 4 * j));
         _mm_mask_storeu_epi32(target + 3 * j, 7, record);
-        to.rows[place + j] = static_cast<std::uint32_t>(_mm_extract_epi32(record, 3));
+        to.rows[target_index + j] = static_cast<std::uint32_t>(_mm_extract_epi32(record, 3));
       }
     }
   }
