@@ -1,6 +1,7 @@
 // Shared options and output.
 #include "common.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -73,14 +74,19 @@ void add_execution_options(CLI::App& command, Common& common) {
       ->capture_default_str()
       ->group("Execution");
   command
-      .add_option(
-          "--memory-limit", common.memory_limit,
-          "Take no more memory than this, for example 4GiB or 500MB: data, codes, trees and results; what "
-          "needs "
-          "more is refused. Up to 64 MiB of working space come on top. 'none' leaves it to the machine's "
-          "memory. On GPUs: take at most this much of each one's memory, and read or stream from the host "
-          "what "
-          "does not fit")
+      .add_option("--memory-limit", common.memory_limit,
+                  "Take no more memory than this, for example 4GiB, 500MB or 50% of the machine's: data, "
+                  "codes, trees and results; what needs more is refused. Up to 64 MiB of working space come "
+                  "on top. 'none' leaves it to the machine's memory")
+      ->type_name("SIZE")
+      ->capture_default_str()
+      ->group("Execution");
+  command
+      .add_option("--device-memory-limit", common.device_memory_limit,
+                  "Take no more of each GPU's memory than this, for example 8GiB or 50% of the smallest "
+                  "one's: brute force leaves rows that do not fit in the machine's memory or streams them, "
+                  "and what needs more is refused. 'none' leaves it to what is free. Refused without a GPU, "
+                  "but for --device auto")
       ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");
@@ -132,15 +138,44 @@ void add_filter_option(CLI::App& command, Common& common, std::string& filter) {
       ->group("Search");
 }
 
+namespace {
+
+// --device-memory-limit in bytes; a share is one of the smallest GPU's memory.
+std::uint64_t parse_device_limit(const Common& common, const std::vector<Device>& chosen) {
+  constexpr const char* option = "--device-memory-limit";
+  if (common.device_memory_limit == "none") return 0;  // no driver is asked
+  std::uint64_t whole = 0;
+  for (const DeviceInfo& info : devices()) {
+    if (std::find(chosen.begin(), chosen.end(), info.device) == chosen.end()) continue;
+    whole = whole == 0 ? info.memory_bytes : std::min(whole, info.memory_bytes);
+  }
+  const std::uint64_t limit = parse_bytes(common.device_memory_limit, option, whole);
+  if (limit == 0 || chosen.front().kind == Device::Kind::cuda) return limit;
+  if (common.device == "auto") return 0;  // no GPU was found: none of its memory is taken
+  throw InvalidArgument(fmt::format(
+      "{} {} limits the memory of GPUs, and --device {} is none; name a GPU, or use --memory-limit", option,
+      common.device_memory_limit, common.device));
+}
+
+}  // namespace
+
 Execution make_execution(const Common& common) {
   Execution execution;
   execution.devices = parse_devices(common.device);
+  execution.device_memory_limit = parse_device_limit(common, execution.devices);
   if (common.threads < 0 || common.threads > 4096) {
     throw InvalidArgument(fmt::format("--threads {}: use 1 to 4096, or 0 for all cores", common.threads));
   }
   execution.threads = static_cast<int>(common.threads);
   execution.cancelled = [] { return interrupted(); };
   return execution;
+}
+
+void hold_on_device(const AnyIndex& index, Execution& execution) {
+  std::uint64_t& limit = execution.device_memory_limit;
+  if (limit == 0) return;
+  const std::uint64_t held = (index.memory_bytes() + execution.devices.size() - 1) / execution.devices.size();
+  limit = limit > held ? limit - held : 1;
 }
 
 namespace {

@@ -59,6 +59,7 @@ struct Common {
   std::string device = "cpu";
   std::int64_t threads = 0;
   std::string memory_limit = "none";
+  std::string device_memory_limit = "none";
 
   std::string command;           ///< name of the sub-command that was chosen
   std::function<void()> action;  ///< what it does
@@ -79,7 +80,7 @@ struct Common {
 CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, const std::string& summary,
                       std::function<void()> run);
 
-/// --device, --threads and --memory-limit.
+/// --device, --threads, --memory-limit and --device-memory-limit.
 void add_execution_options(CLI::App& command, Common& common);
 /// -v, --statistics.
 void add_statistics_option(CLI::App& command, Common& common);
@@ -88,9 +89,12 @@ void add_metric_option(CLI::App& command, Common& common, std::string& metric);
 /// --filter.
 void add_filter_option(CLI::App& command, Common& common, std::string& filter);
 
-/// Devices and threads from the options, cancellation from Ctrl-C; progress from the caller's bar.
-/// The memory limit is left at 0: see MemoryPlan in input.hpp.
+/// Devices, threads and the limit on their memory from the options, cancellation from Ctrl-C; progress from
+/// the caller's bar. The limit on the machine's memory is left at 0: see MemoryPlan in input.hpp.
 Execution make_execution(const Common& common);
+
+/// Takes an index that lies on GPUs off the limit on their memory.
+void hold_on_device(const AnyIndex& index, Execution& execution);
 
 /// Writes to stdout; throws IoError when stdout cannot take it.
 void print(std::string_view text);

@@ -50,7 +50,8 @@ bool is_mapped(FileFormat format) {
 
 MemoryPlan::MemoryPlan(const Common& common, std::string remedy)
     : remedy_(std::move(remedy)),
-      limit_(parse_bytes(common.memory_limit, "--memory-limit")),
+      limit_(
+          parse_bytes(common.memory_limit, "--memory-limit", static_cast<std::uint64_t>(machine_memory()))),
       on_gpu_(parse_devices(common.device).front().kind == Device::Kind::cuda) {}
 
 void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
@@ -60,12 +61,12 @@ void MemoryPlan::add(const std::string& what, double bytes, bool mapped) {
 }
 
 void MemoryPlan::check() const {
-  if (limit_ > 0 && !on_gpu_ && bytes_ > static_cast<double>(limit_)) {
+  if (limit_ > 0 && bytes_ > static_cast<double>(limit_)) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), --memory-limit is {}; raise it, or {}",
                                   format_bytes(bytes_), parts_, format_bytes(static_cast<double>(limit_)),
                                   remedy_));
   }
-  if ((limit_ == 0 || on_gpu_) && resident_ > static_cast<double>(machine_memory())) {
+  if (limit_ == 0 && resident_ > static_cast<double>(machine_memory())) {
     throw OutOfMemory(fmt::format("about {} are needed ({}), this machine has {}; {}",
                                   format_bytes(resident_), parts_,
                                   format_bytes(static_cast<double>(machine_memory())), remedy_));
@@ -73,7 +74,7 @@ void MemoryPlan::check() const {
 }
 
 std::uint64_t MemoryPlan::left() const {
-  if (limit_ == 0 || on_gpu_) return limit_;
+  if (limit_ == 0) return 0;
   const double left = static_cast<double>(limit_) - bytes_;
   return left < 1 ? 1 : static_cast<std::uint64_t>(left);
 }

@@ -19,8 +19,8 @@ struct Source {
   std::optional<FileFormat> format;
 };
 
-/// Adds up what a run will hold and refuses it before it starts. On GPUs --memory-limit speaks of their
-/// memory, which the search itself keeps; what is added up here is held against the machine's memory only.
+/// Adds up what a run will hold in the machine's memory and refuses it before it starts. What lies on GPUs is
+/// kept to --device-memory-limit by the search itself.
 class MemoryPlan {
  public:
   /// Reads --memory-limit. @throws InvalidArgument
@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> result_formats();
 /// Both, each once, the names alone.
 std::vector<std::pair<std::string, std::string>> vector_and_result_formats();
 
-/// The format that a file's extension names, empty for none; a file of that name is not looked at.
+/// The format that a file's extension names, empty for none; a file of that name is not opened.
 std::optional<FileFormat> format_of_extension(const std::string& path);
 
 /// Checks an output path before the work starts: its folder is there and writable, it is no folder, its

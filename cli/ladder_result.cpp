@@ -14,7 +14,7 @@ namespace kith::cli {
 namespace {
 
 using ladder::Climb;
-using ladder::Place;
+using ladder::Hardware;
 using ladder::Published;
 using ladder::Step;
 using ordered_json = nlohmann::ordered_json;
@@ -26,11 +26,11 @@ ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
-const char* place_name(Place place) {
-  switch (place) {
-    case Place::cpu: return "cpu";
-    case Place::gpu: return "gpu";
-    case Place::gpus: return "gpus";
+const char* hardware_name(Hardware hardware) {
+  switch (hardware) {
+    case Hardware::cpu: return "cpu";
+    case Hardware::gpu: return "gpu";
+    case Hardware::gpus: return "gpus";
   }
   return "";
 }
@@ -53,7 +53,7 @@ ordered_json step_json(const Step& step, const ladder::Case& sizes) {
   return {{"number", step.rung->number},
           {"id", step.rung->id},
           {"title", step.rung->title},
-          {"device", place_name(step.rung->place)},
+          {"device", hardware_name(step.rung->hardware)},
           {"engine", step.rung->engine},
           {"devices", step.devices},
           {"ms", number_or_null(step.ms)},
@@ -110,10 +110,10 @@ std::string ranges(const std::vector<int>& numbers) {
 
 std::string row(const Step& step, const ladder::Case& sizes, bool copies) {
   const Published* theirs = published_of(sizes, step.rung->number);
-  const std::string place = step.rung->place == Place::cpu   ? "CPU"
-                            : step.rung->place == Place::gpu ? "GPU"
-                                                             : plural(step.devices, "GPU");
-  std::string out = fmt::format("{:>3}  {:<38}{:<7}{:>11}", step.rung->number, step.rung->title, place,
+  const std::string where = step.rung->hardware == Hardware::cpu   ? "CPU"
+                            : step.rung->hardware == Hardware::gpu ? "GPU"
+                                                                   : plural(step.devices, "GPU");
+  std::string out = fmt::format("{:>3}  {:<38}{:<7}{:>11}", step.rung->number, step.rung->title, where,
                                 milliseconds(step.ms));
   if (copies) out += fmt::format("{:>13}", milliseconds(step.ms_with_copies));
   out += fmt::format("{:>11}  {}", milliseconds(step.build_ms),

@@ -59,8 +59,12 @@ void run(const Common& common, Options& options) {
     Execution left = how;
     left.memory_limit = with_answer.left();
     const AnyIndex index = AnyIndex::load(options.index, left);
-    if (index.point_tree() == nullptr && !plan.on_gpu()) {
-      plan.add("codes", static_cast<double>(index.memory_bytes()));
+    if (index.point_tree() == nullptr) {
+      if (plan.on_gpu()) {
+        hold_on_device(index, left);
+      } else {
+        plan.add("codes", static_cast<double>(index.memory_bytes()));
+      }
     }
     left.memory_limit = plan.left();
     metric = index.metric();

@@ -16,7 +16,7 @@ void add_input_format_option(CLI::App& command, Common& common, std::string& for
                              const std::vector<std::string>& names,
                              std::vector<std::pair<std::string, std::string>> formats);
 
-/// Before inputs are looked at: what can be read only once (`-`, a pipe, a terminal) is read into memory,
+/// Before inputs are opened: what can be read only once (`-`, a pipe, a terminal) is read into memory,
 /// within --memory-limit, and `path` becomes that of a file which can be opened as often as needed.
 /// `input_format` is for the sources whose names tell no format, or for all where every name tells one.
 /// @throws IoError, InvalidArgument (one stream twice), OutOfMemory

@@ -332,13 +332,11 @@ AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric m
       options.index == "auto" ? KdTree::index_type.name : options.index, metric, options, Filter::automatic);
   execution.memory_limit = plan.left();
   AnyIndex tree = AnyIndex::build(points, parameters, execution);
-  const std::uint64_t bytes = tree.memory_bytes();
-  if (plan.on_gpu()) {  // which takes its part of the GPU's share
-    const std::uint64_t limit = plan.left();
-    execution.memory_limit = limit == 0 ? 0 : limit > bytes ? limit - bytes : 1;
+  if (plan.on_gpu()) {
+    hold_on_device(tree, execution);
     return tree;
   }
-  plan.add("tree", static_cast<double>(bytes));
+  plan.add("tree", static_cast<double>(tree.memory_bytes()));
   plan.check();
   execution.memory_limit = plan.left();
   return tree;

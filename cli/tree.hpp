@@ -93,7 +93,7 @@ void check_with_tree(MemoryPlan plan, const Size& points);
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,
                     Execution& execution);
 
-/// -k and --radius of the commands that look at each point's neighbourhood.
+/// -k and --radius of the commands that work on each point's neighbourhood.
 void add_neighborhood_options(CLI::App& command, IndexOptions& options, std::optional<std::int64_t>& k);
 /// The k nearest, all within the radius, or the k nearest of those; 20 nearest when neither is given.
 /// @throws InvalidArgument

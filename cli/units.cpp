@@ -1,6 +1,7 @@
 // Sizes, counts and durations.
 #include "units.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -11,10 +12,10 @@
 
 namespace kith::cli {
 
-std::uint64_t parse_bytes(std::string_view text, std::string_view option) {
+std::uint64_t parse_bytes(std::string_view text, std::string_view option, std::uint64_t whole) {
   const auto wrong = [&] {
     return InvalidArgument(fmt::format(
-        "{}: '{}' is not a size; write 4GiB, 500MiB, 2GB, a number of bytes, or none", option, text));
+        "{}: '{}' is not a size; write 4GiB, 500MiB, 2GB, 50%, a number of bytes, or none", option, text));
   };
   if (text == "none") return 0;
   double number = 0;
@@ -23,6 +24,13 @@ std::uint64_t parse_bytes(std::string_view text, std::string_view option) {
   if (error != std::errc{} || !(number >= 0)) throw wrong();
   std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit == "%") {
+    if (number <= 0 || number > 100) {
+      throw InvalidArgument(
+          fmt::format("{}: '{}' is not a share of the memory; write 1% to 100%, or none", option, text));
+    }
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(number / 100 * static_cast<double>(whole)));
+  }
   double factor = 1;
   if (!unit.empty() && unit != "B") {
     constexpr std::string_view letters = "KMGTP";

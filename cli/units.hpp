@@ -7,9 +7,10 @@
 
 namespace kith::cli {
 
-/// "4GiB" and "4G" are 4 * 2^30, "4GB" is 4 * 10^9, "1.5MiB", "800" (bytes), "none" and "0" are 0.
+/// "4GiB" and "4G" are 4 * 2^30, "4GB" is 4 * 10^9, "1.5MiB", "800" (bytes), "none" and "0" are 0; "50%" is
+/// half of `whole` bytes.
 /// @throws InvalidArgument naming the option
-std::uint64_t parse_bytes(std::string_view text, std::string_view option);
+std::uint64_t parse_bytes(std::string_view text, std::string_view option, std::uint64_t whole);
 
 /// "1.5 GiB", "12 B".
 std::string format_bytes(double bytes);

@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
     const kith::DatasetView data = from_host ? host_rows->view : rows.view;
     const kith::DatasetView asked = from_host ? host_queries->view : queries.view;
     kith::Execution limited = execution;
-    limited.memory_limit = static_cast<std::uint64_t>(memory_mib) << 20U;
+    limited.device_memory_limit = static_cast<std::uint64_t>(memory_mib) << 20U;
     const auto begin = std::chrono::steady_clock::now();
     const auto index = kith::BruteForce::build(data, {kith::Metric::sqeuclidean, filter}, limited);
     const double build =

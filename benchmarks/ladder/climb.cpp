@@ -88,7 +88,7 @@ class Climber {
   std::string why_not(const Rung& rung) const {
     const bool asked = options_.chosen.contains(rung.number);
     if (!options_.chosen.empty() && !asked) return "not among --rungs";
-    if (rung.place != Place::cpu && options_.gpus.empty()) return "no GPU: " + options_.no_gpus;
+    if (rung.hardware != Hardware::cpu && options_.gpus.empty()) return "no GPU: " + options_.no_gpus;
     if (rung.search == nullptr) return "no GPU: this build has no CUDA support";
     if (std::string reason = rung.refuses(problem_); !reason.empty()) return reason;
     if (asked) return "";
@@ -96,10 +96,10 @@ class Climber {
       return reason.empty() ? "" : reason + "; --rungs runs it all the same";
     };
     if (std::string reason = rung.declines(problem_); !reason.empty()) return ask(reason);
-    if (rung.engine && rung.place == Place::gpus && options_.gpus.size() == 1) {
+    if (rung.engine && rung.hardware == Hardware::gpus && options_.gpus.size() == 1) {
       return ask("there is one GPU: see rung 23");
     }
-    return rung.place == Place::cpu && !rung.engine ? ask(too_slow(rung)) : "";
+    return rung.hardware == Hardware::cpu && !rung.engine ? ask(too_slow(rung)) : "";
   }
 
   // A serial rung takes the same time for every query: one tells how long all take.

@@ -86,14 +86,14 @@ class Run {
   }
 };
 
-enum class Place : std::uint8_t { cpu, gpu, gpus };
+enum class Hardware : std::uint8_t { cpu, gpu, gpus };
 
 /// A rung of the table.
 struct Rung {
   int number;
   const char* id;     ///< as in --rungs
   const char* title;  ///< for people
-  Place place;
+  Hardware hardware;
   bool engine;                              ///< one of Kith's own
   Answer (*search)(const Problem&, Run&);   ///< null where this build has no CUDA
   std::string (*refuses)(const Problem&);   ///< why it cannot; empty where it can

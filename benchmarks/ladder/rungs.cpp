@@ -81,7 +81,7 @@ std::string worth_a_fast_tree(const Problem& problem) {
 }  // namespace
 
 const std::vector<Rung>& rungs() {
-  using enum Place;
+  using enum Hardware;
   static const std::vector<Rung> table = {
       {1, "serial", "Serial loop", cpu, false, serial, any, nothing},
       {2, "matrix-thrust", "Matrix, thrust::min_element a query", gpu, false, KITH_GPU_RUNG(matrix_thrust),

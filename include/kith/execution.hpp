@@ -49,12 +49,15 @@ struct Progress {
   std::int64_t total = 0;  ///< units of work in all
 };
 
-/// How a call runs. The default is: this CPU, all its cores, no memory limit, silent.
+/// How a call runs. The default is: this CPU, all its cores, no limit on memory, silent.
 struct Execution {
   std::vector<Device> devices = {Device{}};
   int threads = 0;  ///< 0: one per hardware thread this process may use
-  /// Bytes the call may take beyond its inputs, a working space of some MiB aside; 0: no limit.
+  /// Bytes of host memory the call may take beyond its inputs, some MiB of working space aside; 0: no limit.
   std::uint64_t memory_limit = 0;
+  /// Bytes of each GPU's memory the call may take beyond arrays of the caller's that lie there, some MiB of
+  /// working space aside; 0: 15/16 of what is free. Calls on the CPU refuse any other value.
+  std::uint64_t device_memory_limit = 0;
 
   /// A cudaStream_t: what it has been given so far comes before what the call reads and writes in GPU memory.
   /// nullptr: the default streams, the legacy one (and what that waits for) and the calling thread's own, of

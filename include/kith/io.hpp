@@ -18,8 +18,6 @@
 
 namespace kith {
 
-struct RadiusNeighbors;
-
 /// A file format. Formats with one element type (fvecs) fix the dtype; the others carry it.
 enum class FileFormat : std::uint8_t {
   fvecs,  ///< TEXMEX float32: int32 dim before each row

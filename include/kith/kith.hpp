@@ -10,6 +10,7 @@
 #include "kith/error.hpp"        // IWYU pragma: export
 #include "kith/evaluate.hpp"     // IWYU pragma: export
 #include "kith/execution.hpp"    // IWYU pragma: export
+#include "kith/filter.hpp"       // IWYU pragma: export
 #include "kith/generate.hpp"     // IWYU pragma: export
 #include "kith/io.hpp"           // IWYU pragma: export
 #include "kith/metric.hpp"       // IWYU pragma: export

@@ -1,5 +1,5 @@
 /// @file
-/// The answer of every k-nearest-neighbour search.
+/// What searches answer: the k nearest rows of each query, or all within a radius.
 #pragma once
 
 #include <cstdint>
@@ -67,6 +67,30 @@ struct Neighbors {
   /// One distance, whatever the type held.
   double distance(std::int64_t query, std::int64_t rank) const {
     const auto at = static_cast<std::size_t>(query * k + rank);
+    return std::visit([at](const auto& held) { return static_cast<double>(held[at]); }, distances);
+  }
+};
+
+/// The rows within a radius of each query, as compressed sparse rows: those of query i are
+/// [offsets[i], offsets[i + 1]).
+struct RadiusNeighbors {
+  std::int64_t queries = 0;
+  std::vector<std::int64_t> offsets;  ///< queries + 1; offsets[0] is 0
+  std::vector<std::int64_t> indices;
+  /// float for f32, f16, bf16, i8, u8 data; double for f64 data
+  std::variant<std::vector<float>, std::vector<double>> distances;
+  SearchStatistics statistics;
+
+  Dtype distance_dtype() const noexcept { return distances.index() == 0 ? Dtype::f32 : Dtype::f64; }
+
+  std::span<const std::int64_t> indices_of(std::int64_t query) const {
+    const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)]);
+    const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query) + 1]);
+    return {indices.data() + first, last - first};
+  }
+  /// One distance, whatever the type held; `rank` counts from the query's first.
+  double distance(std::int64_t query, std::int64_t rank) const {
+    const auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)] + rank);
     return std::visit([at](const auto& held) { return static_cast<double>(held[at]); }, distances);
   }
 };

@@ -11,9 +11,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
-#include <variant>
 #include <vector>
 
 #include "kith/dataset.hpp"
@@ -35,30 +32,6 @@ inline constexpr std::array tree_options = {SearchOption::radius, SearchOption::
 constexpr bool is_tree_metric(Metric metric) {
   return std::ranges::find(tree_metrics, metric) != tree_metrics.end();
 }
-
-/// The rows within a radius of each query, as compressed sparse rows: those of query i are
-/// [offsets[i], offsets[i + 1]).
-struct RadiusNeighbors {
-  std::int64_t queries = 0;
-  std::vector<std::int64_t> offsets;  ///< queries + 1; offsets[0] is 0
-  std::vector<std::int64_t> indices;
-  /// float for f32, f16, bf16, i8, u8 data; double for f64 data
-  std::variant<std::vector<float>, std::vector<double>> distances;
-  SearchStatistics statistics;
-
-  Dtype distance_dtype() const noexcept { return distances.index() == 0 ? Dtype::f32 : Dtype::f64; }
-
-  std::span<const std::int64_t> indices_of(std::int64_t query) const {
-    const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)]);
-    const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query) + 1]);
-    return {indices.data() + first, last - first};
-  }
-  /// One distance, whatever the type held; `rank` counts from the query's first.
-  double distance(std::int64_t query, std::int64_t rank) const {
-    const auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(query)] + rank);
-    return std::visit([at](const auto& held) { return static_cast<double>(held[at]); }, distances);
-  }
-};
 
 struct RadiusOptions {
   bool sorted = true;              ///< ascending by (distance, index); else in no particular order

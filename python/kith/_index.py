@@ -45,8 +45,17 @@ _INDEXES = "'brute_force', 'kd_tree', 'octree', 'vamana' or 'auto'"
 _DEVICES = "'cpu', 'cuda', 'cuda:1', 'cuda:0,1', 'all' or 'auto'"
 
 
-def _execution(threads: Any, memory_limit: Any, device: Any) -> tuple[int, int, str]:
-    return _integer(threads, "threads"), _integer(memory_limit, "memory_limit"), name_of(device, "device", _DEVICES)
+#: threads, memory_limit, device_memory_limit, device: how a call runs.
+Limits = tuple[int, int, int, str]
+
+
+def _execution(threads: Any, memory_limit: Any, device_memory_limit: Any, device: Any) -> Limits:
+    return (
+        _integer(threads, "threads"),
+        _integer(memory_limit, "memory_limit"),
+        _integer(device_memory_limit, "device_memory_limit"),
+        name_of(device, "device", _DEVICES),
+    )
 
 
 def knn(
@@ -61,12 +70,13 @@ def knn(
     device: str | None = None,
     index: str = "auto",
     allowed: Any = None,
+    device_memory_limit: int = 0,
 ) -> Neighbors:
     """The k nearest rows of ``X`` for each row of ``Q``, exactly.
 
     Builds what pays off for this many queries, searches and forgets; to search the same rows again, keep a
     :class:`BruteForce` or a :class:`KdTree`. The answer is the same, bit for bit, for every ``index``,
-    ``filter``, ``threads``, ``memory_limit`` and ``device``: the k smallest pairs (distance, index), the
+    ``filter``, ``device``, number of threads and limit on memory: the k smallest pairs (distance, index), the
     distance evaluated in float64 and rounded once.
 
     Args:
@@ -84,8 +94,7 @@ def knn(
         filter: the cheap first look of brute force: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or
             ``"none"``. Changes time and memory only. One that is named asks for brute force.
         threads: 0 for all cores this process may use.
-        memory_limit: bytes the call may take beyond its inputs; 0 for no limit. On GPUs: of each device's
-            memory; rows that do not fit stay in host memory or stream through.
+        memory_limit: bytes of host memory the call may take beyond its inputs; 0 for no limit.
         progress: True for a bar on stderr, or a function called as ``f(done, total)`` in this thread, some
             times a second. What it raises stops the search and is raised here.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"``, ``"all"`` or ``"auto"``. None: the GPU
@@ -96,6 +105,9 @@ def knn(
             search, and its answer is approximate: see :class:`Vamana`.
         allowed: which rows of ``X`` may be found: an array of bool ``[n]``, or None for all. An exact answer is
             exact over them.
+        device_memory_limit: bytes of each GPU's memory the call may take beyond arrays that lie there; 0 for
+            most of what is free. Rows that brute force has no room for stay in host memory or stream through.
+            Refused where the call runs on the CPU, but for ``device="auto"``.
 
     Returns:
         :class:`Neighbors` with ``distances`` (float64 for float64 data, else float32) and ``indices``
@@ -104,10 +116,10 @@ def knn(
 
     Raises:
         InvalidArgument: k below 1, dimensions that differ, an unknown metric, filter or index, a wrong shape,
-            a filter for a tree.
+            a filter for a tree, a ``device_memory_limit`` without a GPU.
         TypeError: an element type Kith does not search, no array, or an array on a device that this build or
             machine cannot use.
-        OutOfMemory: more than ``memory_limit`` or than the machine has.
+        OutOfMemory: more than ``memory_limit`` or ``device_memory_limit``, or than there is.
         DeviceError: the device is not there.
         KeyboardInterrupt: Ctrl-C, within about a tenth of a second.
     """
@@ -115,9 +127,11 @@ def knn(
     names = (name_of(metric, "metric", METRICS), name_of(filter, "filter", _FILTERS), name_of(index, "index", _INDEXES))
     dataset = to_rows(X, "dataset")
     dataset, queries = promote(dataset, to_rows(Q, "queries", True, dataset.dtype))
-    execution = _execution(threads, memory_limit, default_device(dataset, queries) if device is None else device)
+    execution = _execution(
+        threads, memory_limit, device_memory_limit, default_device(dataset, queries) if device is None else device
+    )
     with reporting(progress) as report:
-        parts = _kith.knn(dataset, queries, count, *names, to_row_set(allowed, dataset.rows), *execution, report)
+        parts = _kith.knn(dataset, queries, count, *names, to_row_set(allowed, dataset.rows), execution, report)
     return from_parts(parts, library_of(Q))
 
 
@@ -187,6 +201,7 @@ class Index:
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """The k nearest rows of the dataset for each row of ``Q``.
 
@@ -194,7 +209,7 @@ class Index:
             Q: queries ``[q, d]``, or one query ``[d]``. Widened to the dataset's element type where that is
                 exact (on the host only). Where they lie on a GPU, so does the answer.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
-            allowed, threads, memory_limit, progress: as for :func:`kith.knn`.
+            allowed, threads, memory_limit, device_memory_limit, progress: as for :func:`kith.knn`.
             device: None for the devices the index was built for; it can be searched on no others.
 
         Raises:
@@ -204,12 +219,12 @@ class Index:
             OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
         """
         count = _integer(k, "k")
-        execution = _execution(threads, memory_limit, self._device if device is None else device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
             options = (None, None, None, None, to_row_set(allowed, self.rows))
-            parts = self._index.search(queries, count, *options, *execution, report)
+            parts = self._index.search(queries, count, *options, execution, report)
         return from_parts(parts, library_of(Q))
 
     @classmethod
@@ -221,13 +236,21 @@ class Index:
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> _Self:
         """Opens a saved index of this class, memory-mapped. The codes of brute force are made again.
 
         Raises:
             IoError: the file is missing, truncated, corrupt, foreign, or holds another type of index.
         """
-        index = load(path, threads=threads, memory_limit=memory_limit, progress=progress, device=device)
+        index = load(
+            path,
+            threads=threads,
+            memory_limit=memory_limit,
+            device_memory_limit=device_memory_limit,
+            progress=progress,
+            device=device,
+        )
         if not isinstance(index, cls):
             raise IoError(f"'{os.fspath(path)}' holds an index of type {index.type}; use kith.load")
         return index
@@ -303,8 +326,8 @@ class BruteForce(Index):
         X: dataset ``[n, d]``; see :func:`kith.knn`. Not copied where the elements of a row are adjacent: the
             index keeps the array alive, and its values must not change.
         metric, filter: as for :func:`kith.knn`.
-        threads, memory_limit, progress, device: how to build. The index lies on ``device`` and is searched
-            there; None: the GPU that ``X`` lies on, else the CPU.
+        threads, memory_limit, device_memory_limit, progress, device: how to build. The index lies on ``device``
+            and is searched there; None: the GPU that ``X`` lies on, else the CPU.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
@@ -321,13 +344,14 @@ class BruteForce(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> None:
         metric, filter = name_of(metric, "metric", METRICS), name_of(filter, "filter", _FILTERS)
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
-        execution = _execution(threads, memory_limit, self._device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device)
         with reporting(progress) as report:
-            self._index = _kith.build("brute_force", dataset, metric, filter, 0, *execution, report)
+            self._index = _kith.build("brute_force", dataset, metric, filter, 0, execution, report)
 
     @property
     def filter(self) -> str:
@@ -346,6 +370,7 @@ def load(
     memory_limit: int = 0,
     progress: Progress = False,
     device: str | None = None,
+    device_memory_limit: int = 0,
 ) -> Index:
     """Opens a saved index of whatever type its header names.
 
@@ -353,7 +378,7 @@ def load(
         IoError: the file is missing, truncated, corrupt or foreign.
     """
     place = "cpu" if device is None else device
-    execution = _execution(threads, memory_limit, place)
+    execution = _execution(threads, memory_limit, device_memory_limit, place)
     with reporting(progress) as report:
-        index = _kith.load(os.fspath(path), *execution, report)
+        index = _kith.load(os.fspath(path), execution, report)
     return CLASSES.get(index.type, Index)._wrap(index, place)

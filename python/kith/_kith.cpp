@@ -14,6 +14,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
@@ -66,20 +67,22 @@ double comparisons(std::int64_t rows, std::int64_t queries, std::int64_t dim) {
 // Comparisons a point that building a tree is worth.
 constexpr std::int64_t tree_build_depth = 40;
 
-// A tree that is built for one search and forgotten; it counts towards the memory limit, of which `rest` has
-// what is left.
+// A tree that is built for one search and forgotten; it counts towards the limit on the memory it lies in, of
+// which `rest` has what is left.
 AnyIndex tree_for_one_search(const std::string& type, const Rows& rows, Metric metric,
                              const Execution& execution, Execution& rest) {
   follow_rows(rows.dataset);
   AnyIndex tree = AnyIndex::build(type, rows.dataset, metric, execution);
-  if (execution.memory_limit > 0) {
-    if (tree.memory_bytes() >= execution.memory_limit) {
+  std::uint64_t& limit =
+      execution.devices.front().kind == Device::Kind::cuda ? rest.device_memory_limit : rest.memory_limit;
+  if (limit > 0) {
+    if (tree.memory_bytes() >= limit) {
       throw OutOfMemory(
           fmt::format("the {} over {} rows takes {} bytes, the limit is {}; raise the limit, or use "
                       "the index brute_force",
-                      type, rows.dataset.rows(), tree.memory_bytes(), execution.memory_limit));
+                      type, rows.dataset.rows(), tree.memory_bytes(), limit));
     }
-    rest.memory_limit = execution.memory_limit - tree.memory_bytes();
+    limit -= tree.memory_bytes();
   }
   return tree;
 }
@@ -105,13 +108,12 @@ std::string chosen_index(const std::string& asked, const DatasetView& rows, cons
 
 nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, const std::string& metric,
                    const std::string& filter, const std::string& index, const RowSet* allowed,
-                   std::int64_t threads, std::int64_t memory_limit, const std::string& device,
-                   const nb::object& report) {
+                   const CallLimits& limits, const nb::object& report) {
   const SearchOptions options{.allowed = allowed};
   const BruteForceParameters parameters{parse_metric(metric), parse_filter(filter)};
   const DatasetView& x = dataset.dataset;
   const DatasetView& q = queries.dataset;
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   const bool quick = is_quick(asked, comparisons(x.rows, q.rows, x.dim));
   const std::string type = chosen_index(index, x, q, k, parameters, asked);
   if (type != BruteForce::index_type.name) {
@@ -155,18 +157,18 @@ nb::tuple chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std:
     if (value < least) throw InvalidArgument(fmt::format("{} is {}; use at least {}", what, value, least));
   }
   const IndexChoice choice =
-      choose_index(rows, dim, queries, k, parse_metric(metric), make_execution(0, 0, device));
+      choose_index(rows, dim, queries, k, parse_metric(metric), make_execution({0, 0, 0, device}));
   return nb::make_tuple(choice.index, choice.reason);
 }
 
 AnyIndex build_index(const std::string& type, const Rows& dataset, const std::string& metric,
-                     const std::string& filter, std::int64_t leaf_size, std::int64_t threads,
-                     std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+                     const std::string& filter, std::int64_t leaf_size, const CallLimits& limits,
+                     const nb::object& report) {
   IndexParameters parameters = Indexes::parameters(type, parse_metric(metric));
   set_filter(parameters, parse_filter(filter));
   set_leaf_size(parameters, leaf_size);
   std::optional<AnyIndex> index;
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   const std::int64_t looks = type == BruteForce::index_type.name ? 1 : tree_build_depth;
   run(asked, report, is_quick(asked, comparisons(dataset.dataset.rows(), looks, dataset.dataset.dim())),
       [&](const Execution& execution) {
@@ -176,10 +178,9 @@ AnyIndex build_index(const std::string& type, const Rows& dataset, const std::st
   return *std::move(index);
 }
 
-AnyIndex load_index(const std::filesystem::path& path, std::int64_t threads, std::int64_t memory_limit,
-                    const std::string& device, const nb::object& report) {
+AnyIndex load_index(const std::filesystem::path& path, const CallLimits& limits, const nb::object& report) {
   std::optional<AnyIndex> index;
-  run(make_execution(threads, memory_limit, device), report, false,
+  run(make_execution(limits), report, false,
       [&](const Execution& execution) { index = AnyIndex::load(path, execution); });
   return *std::move(index);
 }
@@ -187,15 +188,14 @@ AnyIndex load_index(const std::filesystem::path& path, std::int64_t threads, std
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
                        std::optional<double> recall, std::optional<std::int64_t> list_size,
                        std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
-                       const RowSet* allowed, std::int64_t threads, std::int64_t memory_limit,
-                       const std::string& device, const nb::object& report) {
+                       const RowSet* allowed, const CallLimits& limits, const nb::object& report) {
   const DatasetView& q = queries.dataset;
   const SearchOptions options{.recall = recall,
                               .list_size = list_size,
                               .beam_width = beam_width,
                               .rerank = rerank,
                               .allowed = allowed};
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   return search_for(asked, report, is_quick(asked, comparisons(index.rows(), q.rows, index.dim())), q, k,
                     {[&](const Execution& execution) { return index.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
@@ -205,11 +205,11 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
 
 // A graph: built for long, and always watched.
 AnyIndex build_vamana(const Rows& dataset, const std::string& metric, std::int64_t max_degree,
-                      std::int64_t build_list_size, double alpha, std::uint64_t seed, std::int64_t threads,
-                      std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+                      std::int64_t build_list_size, double alpha, std::uint64_t seed,
+                      const CallLimits& limits, const nb::object& report) {
   const VamanaParameters parameters{parse_metric(metric), max_degree, build_list_size, alpha, seed};
   std::optional<AnyIndex> index;
-  run(make_execution(threads, memory_limit, device), report, false, [&](const Execution& execution) {
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
     follow_rows(dataset.dataset);
     index = AnyIndex::build(dataset.dataset, parameters, execution);
   });
@@ -242,7 +242,7 @@ nb::list recall_curve(const AnyIndex& index) {
 }
 
 void save_index(const AnyIndex& index, const std::filesystem::path& path, const nb::object& report) {
-  run(make_execution(0, 0, "cpu"), report, false,
+  run(make_execution({0, 0, 0, "cpu"}), report, false,
       [&](const Execution& execution) { index.save(path, execution); });
 }
 
@@ -267,8 +267,8 @@ void bind_index(nb::module_& module) {
   index
       .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("recall").none(),
            nb::arg("list_size").none(), nb::arg("beam_width").none(), nb::arg("rerank").none(),
-           nb::arg("allowed").none(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-           nb::arg("report").none(), "(distances, indices, statistics) of the k nearest rows of each query.")
+           nb::arg("allowed").none(), nb::arg("limits"), nb::arg("report").none(),
+           "(distances, indices, statistics) of the k nearest rows of each query.")
       .def("save", &save_index, nb::arg("path"), nb::arg("report").none(),
            "Writes one file, whole or not at all.")
       .def_prop_ro("type", &AnyIndex::type, "Name of the index type.")
@@ -296,14 +296,13 @@ void bind_index(nb::module_& module) {
           "Equal for equal graphs.");
   bind_trees(index);
   module.def("build", &build_index, nb::arg("type"), nb::arg("dataset"), nb::arg("metric"), nb::arg("filter"),
-             nb::arg("leaf_size"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-             nb::arg("report").none(), "Builds an index of a named type over rows it keeps alive.");
+             nb::arg("leaf_size"), nb::arg("limits"), nb::arg("report").none(),
+             "Builds an index of a named type over rows it keeps alive.");
   module.def("build_vamana", &build_vamana, nb::arg("dataset"), nb::arg("metric"), nb::arg("max_degree"),
-             nb::arg("build_list_size"), nb::arg("alpha"), nb::arg("seed"), nb::arg("threads"),
-             nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-             "Builds a graph over rows it keeps alive.");
-  module.def("load", &load_index, nb::arg("path"), nb::arg("threads"), nb::arg("memory_limit"),
-             nb::arg("device"), nb::arg("report").none(), "Opens a saved index.");
+             nb::arg("build_list_size"), nb::arg("alpha"), nb::arg("seed"), nb::arg("limits"),
+             nb::arg("report").none(), "Builds a graph over rows it keeps alive.");
+  module.def("load", &load_index, nb::arg("path"), nb::arg("limits"), nb::arg("report").none(),
+             "Opens a saved index.");
 }
 
 }  // namespace
@@ -333,9 +332,8 @@ NB_MODULE(_kith, module) {
   bind_answer(module);
   bind_index(module);
   module.def("knn", &knn_call, nb::arg("dataset"), nb::arg("queries"), nb::arg("k"), nb::arg("metric"),
-             nb::arg("filter"), nb::arg("index"), nb::arg("allowed").none(), nb::arg("threads"),
-             nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-             "(distances, indices, statistics) without keeping an index.");
+             nb::arg("filter"), nb::arg("index"), nb::arg("allowed").none(), nb::arg("limits"),
+             nb::arg("report").none(), "(distances, indices, statistics) without keeping an index.");
   module.def("choose_index", &chosen, nb::arg("rows"), nb::arg("dim"), nb::arg("queries"), nb::arg("k"),
              nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");
   bind_io(module);

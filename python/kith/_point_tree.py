@@ -12,7 +12,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, dimensions, in_library, library_of
-from ._index import Index, _execution, _integer
+from ._index import Index, Limits, _execution, _integer
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._progress import Progress, reporting
@@ -47,10 +47,11 @@ class PointTree(Index):
     A tree built on a GPU is searched on the CPU as well, and the other way round: its first search elsewhere
     copies it there.
 
-    Every method that takes ``threads`` (0 for all cores), ``memory_limit`` (bytes it may take beyond the tree, 0
-    for no limit), ``progress`` (True for a bar, or a function of ``(done, total)``) and ``device`` takes them as
-    :func:`kith.knn` does, and raises KeyboardInterrupt at Ctrl-C. ``device`` None is the GPU that the queries
-    lie on, else where the tree was built; of several GPUs the first does the work.
+    Every method that takes ``threads`` (0 for all cores), ``memory_limit`` (bytes of host memory it may take
+    beyond the tree, 0 for no limit), ``device_memory_limit`` (the same of the GPU's memory; a copy of the tree that
+    the call makes there counts), ``progress`` (True for a bar, or a function of ``(done, total)``) and ``device``
+    takes them as :func:`kith.knn` does, and raises KeyboardInterrupt at Ctrl-C. ``device`` None is the GPU that the
+    queries lie on, else where the tree was built; of several GPUs the first does the work.
     """
 
     __slots__ = ("_source",)
@@ -74,6 +75,7 @@ class PointTree(Index):
         memory_limit: Any,
         progress: Progress,
         device: str | None,
+        device_memory_limit: Any,
     ) -> None:
         if not isinstance(metric, str):
             raise TypeError(
@@ -85,21 +87,26 @@ class PointTree(Index):
         on_gpu = dataset.device != "cpu"
         self._source = (library_of(X), int(dataset.device.partition(":")[2])) if on_gpu else None
         size = _integer(leaf_size, "leaf_size")
-        execution = _execution(threads, memory_limit, self._device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device)
         with reporting(progress) as report:
-            self._index = _kith.build(type, dataset, metric, "auto", size, *execution, report)
+            self._index = _kith.build(type, dataset, metric, "auto", size, execution, report)
 
     def _queries(self, Q: Any) -> _kith.Rows:
         dtype = self._index.dtype
         return promote_queries(to_rows(Q, "queries", True, dtype), dtype)
 
     def _run(
-        self, threads: Any, memory_limit: Any, device: str | None, queries: _kith.Rows | None = None
-    ) -> tuple[int, int, str]:
+        self,
+        threads: Any,
+        memory_limit: Any,
+        device_memory_limit: Any,
+        device: str | None,
+        queries: _kith.Rows | None = None,
+    ) -> Limits:
         place = "cpu" if queries is None else default_device(queries)
         if place == "cpu":
             place = self._device
-        return _execution(threads, memory_limit, place if device is None else device)
+        return _execution(threads, memory_limit, device_memory_limit, place if device is None else device)
 
     @property
     def leaf_size(self) -> int:
@@ -117,6 +124,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """The k nearest rows of each row of ``Q``, none farther than ``radius``.
 
@@ -127,7 +135,7 @@ class PointTree(Index):
             radius: in units of the metric, 0 or more, inclusive; None for no limit.
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The answer is exact over
                 them.
-            memory_limit: bytes the answer may take; 0 for no limit.
+            memory_limit: bytes of host memory the answer may take; 0 for no limit.
 
         Returns:
             :class:`Neighbors`, both arrays ``[q, k]``; see :func:`kith.knn`.
@@ -139,9 +147,9 @@ class PointTree(Index):
         """
         count, limit = _integer(k, "k"), _radius(radius)
         queries = self._queries(Q)
-        run = self._run(threads, memory_limit, device, queries)
+        run = self._run(threads, memory_limit, device_memory_limit, device, queries)
         with reporting(progress) as report:
-            parts = self._index.search_within(queries, count, limit, to_row_set(allowed, self.rows), *run, report)
+            parts = self._index.search_within(queries, count, limit, to_row_set(allowed, self.rows), run, report)
             return from_parts(parts, library_of(Q))
 
     def all_knn(
@@ -154,6 +162,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """The k nearest other rows of every row of the tree: quicker than a search for the rows themselves.
 
@@ -169,10 +178,10 @@ class PointTree(Index):
             InvalidArgument, OutOfMemory: as for :meth:`search`.
         """
         count, limit = _integer(k, "k"), _radius(radius)
-        run = self._run(threads, memory_limit, device)
+        run = self._run(threads, memory_limit, device_memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
         with reporting(progress) as report:
-            parts = self._index.all_knn(count, bool(include_self), limit, stays, *run, report)
+            parts = self._index.all_knn(count, bool(include_self), limit, stays, run, report)
         return from_parts(parts, library)
 
     def radius_search(
@@ -186,6 +195,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> RadiusNeighbors:
         """All rows within ``radius`` (inclusive) of each row of ``Q``.
 
@@ -205,10 +215,10 @@ class PointTree(Index):
         """
         limit, most = number(radius, "radius"), _integer(max_neighbors, "max_neighbors")
         queries = self._queries(Q)
-        run = self._run(threads, memory_limit, device, queries)
+        run = self._run(threads, memory_limit, device_memory_limit, device, queries)
         with reporting(progress) as report:
             offsets, indices, distances, statistics = self._index.radius_search(
-                queries, limit, bool(sorted), most, *run, report
+                queries, limit, bool(sorted), most, run, report
             )
         return RadiusNeighbors(plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics))
 
@@ -221,6 +231,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> NDArray[np.int64]:
         """How many rows are within ``radius`` (inclusive) of each row of ``Q``: int64 ``[q]``.
 
@@ -232,9 +243,9 @@ class PointTree(Index):
         """
         limit = number(radius, "radius")
         queries = self._queries(Q)
-        run = self._run(threads, memory_limit, device, queries)
+        run = self._run(threads, memory_limit, device_memory_limit, device, queries)
         with reporting(progress) as report:
-            counts: Any = self._index.count_within(queries, limit, *run, report)
+            counts: Any = self._index.count_within(queries, limit, run, report)
         return plain_int64(counts)
 
     def normals(
@@ -247,6 +258,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Normals:
         """Normals of the surface that the points were measured on, by the least variance of each neighbourhood.
 
@@ -271,11 +283,11 @@ class PointTree(Index):
             towards = np.asarray(viewpoint, dtype=np.float64)
             if towards.ndim != 1:
                 raise InvalidArgument(f"viewpoint: an array of {dimensions(towards.ndim)}; [dim] is needed")
-        run = self._run(threads, memory_limit, device)
+        run = self._run(threads, memory_limit, device_memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
         point = None if towards is None else towards.tolist()
         with reporting(progress) as report:
-            found: tuple[Any, ...] = self._index.normals(count, limit, point, stays, *run, report)
+            found: tuple[Any, ...] = self._index.normals(count, limit, point, stays, run, report)
         if isinstance(found[0], np.ndarray):
             return Normals(*found)
         return Normals(*(in_library(library, part) for part in found))
@@ -290,6 +302,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Outliers:
         """Points whose mean distance to their neighbours is large: statistical outlier removal (Rusu et al. 2008).
 
@@ -306,9 +319,9 @@ class PointTree(Index):
         """
         count, limit = self._neighborhood(k, radius)
         share = number(ratio, "ratio")
-        run = self._run(threads, memory_limit, device)
+        run = self._run(threads, memory_limit, device_memory_limit, device)
         with reporting(progress) as report:
-            flags, *rest = self._index.outliers(count, limit, share, *run, report)
+            flags, *rest = self._index.outliers(count, limit, share, run, report)
         return Outliers(flags.view(np.bool_), *rest)
 
     def density(
@@ -320,6 +333,7 @@ class PointTree(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> NDArray[np.float64]:
         """Points a unit of length, area or volume (of euclidean distances) around each point: float64 ``[rows]``.
 
@@ -332,9 +346,9 @@ class PointTree(Index):
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a manhattan tree.
         """
         count, limit = self._neighborhood(k, radius)
-        run = self._run(threads, memory_limit, device)
+        run = self._run(threads, memory_limit, device_memory_limit, device)
         with reporting(progress) as report:
-            values: Any = self._index.density(count, limit, *run, report)
+            values: Any = self._index.density(count, limit, run, report)
         return np.asarray(values)
 
     @staticmethod

@@ -11,6 +11,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,18 +56,30 @@ void attend(const nb::object& report, const std::vector<Report>& reports) {
 
 }  // namespace
 
-Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const std::string& device) {
+Execution make_execution(const CallLimits& limits) {
+  const auto& [threads, memory_limit, device_memory_limit, device] = limits;
   if (threads < 0 || threads > 4096) {
     throw InvalidArgument(fmt::format("{} threads; use 1 to 4096, or 0 for all cores", threads));
   }
-  if (memory_limit < 0) {
+  for (const auto& [bytes, which] :
+       {std::pair{memory_limit, "memory"}, {device_memory_limit, "device memory"}}) {
+    if (bytes >= 0) continue;
     throw InvalidArgument(fmt::format(
-        "a memory limit of {} bytes; use a positive number of bytes, or 0 for no limit", memory_limit));
+        "a {} limit of {} bytes; use a positive number of bytes, or 0 for no limit", which, bytes));
   }
   Execution execution;
   execution.threads = static_cast<int>(threads);
   execution.memory_limit = static_cast<std::uint64_t>(memory_limit);
   execution.devices = parse_devices(device);
+  execution.device_memory_limit = static_cast<std::uint64_t>(device_memory_limit);
+  if (device_memory_limit > 0 && execution.devices.front().kind == Device::Kind::cpu) {
+    if (device != "auto") {
+      throw InvalidArgument(fmt::format(
+          "a device memory limit of {} bytes, but the device {} is no GPU; name one, or use memory_limit",
+          device_memory_limit, device));
+    }
+    execution.device_memory_limit = 0;  // no GPU was found: none of its memory is taken
+  }
   // The thread that does the work may be another: whose default stream comes first is settled where arrays
   // come in (_gpu.cpp).
   execution.follow_stream = false;

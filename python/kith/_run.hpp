@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include <nanobind/nanobind.h>
 
@@ -12,9 +13,12 @@
 
 namespace kith::python {
 
+/// threads, memory_limit, device_memory_limit, device: what _execution() of _index.py makes.
+using CallLimits = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::string>;
+
 /// Execution of a call from Python's arguments.
 /// @throws InvalidArgument, DeviceError
-Execution make_execution(std::int64_t threads, std::int64_t memory_limit, const std::string& device);
+Execution make_execution(const CallLimits& limits);
 
 /// Whether a call with so many element comparisons is over before anybody could press Ctrl-C. A thread of its
 /// own would then cost more than the work. A GPU does more in that time.

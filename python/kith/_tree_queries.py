@@ -67,8 +67,9 @@ class QueryableTree(PointTree):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> None:
-        self._build(self._type, X, metric, leaf_size, threads, memory_limit, progress, device)
+        self._build(self._type, X, metric, leaf_size, threads, memory_limit, progress, device, device_memory_limit)
 
     @property
     def n(self) -> int:

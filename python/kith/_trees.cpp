@@ -12,6 +12,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
@@ -50,12 +51,11 @@ bool is_quick_on(const Execution& execution, const PointTree& tree, std::int64_t
 }
 
 nb::tuple search_within(const AnyIndex& index, const Rows& queries, std::int64_t k, double radius,
-                        const RowSet* allowed, std::int64_t threads, std::int64_t memory_limit,
-                        const std::string& device, const nb::object& report) {
+                        const RowSet* allowed, const CallLimits& limits, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
   const SearchOptions options{.radius = radius, .allowed = allowed};
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   return search_for(asked, report, is_quick_on(asked, tree, q.rows, k), q, k,
                     {[&](const Execution& execution) { return tree.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
@@ -65,10 +65,9 @@ nb::tuple search_within(const AnyIndex& index, const Rows& queries, std::int64_t
 
 // On the GPU of number `stays` the answer stays there; -1: on none.
 nb::tuple all_knn(const AnyIndex& index, std::int64_t k, bool include_self, double radius, int stays,
-                  std::int64_t threads, std::int64_t memory_limit, const std::string& device,
-                  const nb::object& report) {
+                  const CallLimits& limits, const nb::object& report) {
   const PointTree& tree = tree_of(index);
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   const bool quick = is_quick_on(asked, tree, tree.rows(), k);
   if (asked.devices.front() == Device{Device::Kind::cuda, stays}) {
     if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
@@ -87,17 +86,15 @@ nb::tuple all_knn(const AnyIndex& index, std::int64_t k, bool include_self, doub
 }
 
 nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radius, bool sorted,
-                        std::int64_t max_neighbors, std::int64_t threads, std::int64_t memory_limit,
-                        const std::string& device, const nb::object& report) {
+                        std::int64_t max_neighbors, const CallLimits& limits, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
   RadiusNeighbors found;
-  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, q.rows),
-      [&](const Execution& execution) {
-        Execution following = execution;
-        follow_queries(following, q);
-        found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, following);
-      });
+  run(make_execution(limits), report, is_quick_over(tree, q.rows), [&](const Execution& execution) {
+    Execution following = execution;
+    follow_queries(following, q);
+    found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, following);
+  });
   const std::size_t total = found.indices.size();
   nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
   nb::object distances =
@@ -106,27 +103,26 @@ nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radiu
   return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
 }
 
-nb::object count_within(const AnyIndex& index, const Rows& queries, double radius, std::int64_t threads,
-                        std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+nb::object count_within(const AnyIndex& index, const Rows& queries, double radius, const CallLimits& limits,
+                        const nb::object& report) {
   const PointTree& tree = tree_of(index);
   const DatasetView& q = queries.dataset;
   std::vector<std::int64_t> counts;
-  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, q.rows),
-      [&](const Execution& execution) {
-        Execution following = execution;
-        follow_queries(following, q);
-        counts = tree.count_within(q, radius, following);
-      });
+  run(make_execution(limits), report, is_quick_over(tree, q.rows), [&](const Execution& execution) {
+    Execution following = execution;
+    follow_queries(following, q);
+    counts = tree.count_within(q, radius, following);
+  });
   const std::size_t size = counts.size();
   return own(std::move(counts), {size});
 }
 
 // `stays` as of all_knn.
 nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
-                  const std::optional<std::vector<double>>& viewpoint, int stays, std::int64_t threads,
-                  std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+                  const std::optional<std::vector<double>>& viewpoint, int stays, const CallLimits& limits,
+                  const nb::object& report) {
   const PointTree& tree = tree_of(index);
-  const Execution asked = make_execution(threads, memory_limit, device);
+  const Execution asked = make_execution(limits);
   const bool quick = is_quick_over(tree, tree.rows());
   if (asked.devices.front() == Device{Device::Kind::cuda, stays}) {
     const std::int64_t rows = tree.rows();
@@ -139,14 +135,14 @@ nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
     NormalsView view{nullptr, nullptr, rows, dim, MemorySpace::cuda, stays};
     run(asked, report, quick, [&](const Execution& execution) {
       Execution rest = execution;
-      if (rest.memory_limit > 0) {
-        if (rest.memory_limit <= bytes) {
+      if (rest.device_memory_limit > 0) {
+        if (rest.device_memory_limit <= bytes) {
           throw OutOfMemory(
               fmt::format("the normals of {} rows take {} bytes of the GPU's memory, the limit is "
                           "{}; raise the limit, or use fewer rows",
-                          rows, bytes, rest.memory_limit));
+                          rows, bytes, rest.device_memory_limit));
         }
-        rest.memory_limit -= bytes;
+        rest.device_memory_limit -= bytes;
       }
       memory = cuda::allocate(stays, bytes);
       view.normals = static_cast<double*>(memory.get());
@@ -165,14 +161,13 @@ nb::tuple normals(const AnyIndex& index, std::int64_t k, double radius,
                         own(std::move(found.curvature), {rows}));
 }
 
-nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double ratio, std::int64_t threads,
-                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double ratio,
+                   const CallLimits& limits, const nb::object& report) {
   const PointTree& tree = tree_of(index);
   Outliers found;
-  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
-      [&](const Execution& execution) {
-        found = tree.outliers({k, radius}, ratio, execution);
-      });
+  run(make_execution(limits), report, is_quick_over(tree, tree.rows()), [&](const Execution& execution) {
+    found = tree.outliers({k, radius}, ratio, execution);
+  });
   // The vector packs bits; NumPy has a byte for each.
   std::vector<std::uint8_t> flags(found.outlier.begin(), found.outlier.end());
   const auto rows = static_cast<std::size_t>(tree.rows());
@@ -180,14 +175,13 @@ nb::tuple outliers(const AnyIndex& index, std::int64_t k, double radius, double 
                         found.mean, found.deviation, found.threshold);
 }
 
-nb::object density(const AnyIndex& index, std::int64_t k, double radius, std::int64_t threads,
-                   std::int64_t memory_limit, const std::string& device, const nb::object& report) {
+nb::object density(const AnyIndex& index, std::int64_t k, double radius, const CallLimits& limits,
+                   const nb::object& report) {
   const PointTree& tree = tree_of(index);
   std::vector<double> found;
-  run(make_execution(threads, memory_limit, device), report, is_quick_over(tree, tree.rows()),
-      [&](const Execution& execution) {
-        found = tree.density({k, radius}, execution);
-      });
+  run(make_execution(limits), report, is_quick_over(tree, tree.rows()), [&](const Execution& execution) {
+    found = tree.density({k, radius}, execution);
+  });
   const std::size_t rows = found.size();
   return own(std::move(found), {rows});
 }
@@ -197,26 +191,23 @@ nb::object density(const AnyIndex& index, std::int64_t k, double radius, std::in
 void bind_trees(nb::class_<AnyIndex>& index) {
   index
       .def("search_within", &search_within, nb::arg("queries"), nb::arg("k"), nb::arg("radius"),
-           nb::arg("allowed").none(), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-           nb::arg("report").none(),
+           nb::arg("allowed").none(), nb::arg("limits"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows within a radius of each query.")
       .def("all_knn", &all_knn, nb::arg("k"), nb::arg("include_self"), nb::arg("radius"), nb::arg("stays"),
-           nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
+           nb::arg("limits"), nb::arg("report").none(),
            "(distances, indices, statistics) of the k nearest rows of each row.")
       .def("radius_search", &radius_search, nb::arg("queries"), nb::arg("radius"), nb::arg("sorted"),
-           nb::arg("max_neighbors"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-           nb::arg("report").none(), "(offsets, indices, distances, statistics) of the rows within a radius.")
-      .def("count_within", &count_within, nb::arg("queries"), nb::arg("radius"), nb::arg("threads"),
-           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-           "Numbers of rows within a radius.")
+           nb::arg("max_neighbors"), nb::arg("limits"), nb::arg("report").none(),
+           "(offsets, indices, distances, statistics) of the rows within a radius.")
+      .def("count_within", &count_within, nb::arg("queries"), nb::arg("radius"), nb::arg("limits"),
+           nb::arg("report").none(), "Numbers of rows within a radius.")
       .def("normals", &normals, nb::arg("k"), nb::arg("radius"), nb::arg("viewpoint").none(),
-           nb::arg("stays"), nb::arg("threads"), nb::arg("memory_limit"), nb::arg("device"),
-           nb::arg("report").none(), "(normals, curvature) of every row.")
-      .def("outliers", &outliers, nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("threads"),
-           nb::arg("memory_limit"), nb::arg("device"), nb::arg("report").none(),
-           "(outlier, mean_distance, mean, deviation, threshold) of every row.")
-      .def("density", &density, nb::arg("k"), nb::arg("radius"), nb::arg("threads"), nb::arg("memory_limit"),
-           nb::arg("device"), nb::arg("report").none(), "Rows a unit of volume around every row.")
+           nb::arg("stays"), nb::arg("limits"), nb::arg("report").none(),
+           "(normals, curvature) of every row.")
+      .def("outliers", &outliers, nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("limits"),
+           nb::arg("report").none(), "(outlier, mean_distance, mean, deviation, threshold) of every row.")
+      .def("density", &density, nb::arg("k"), nb::arg("radius"), nb::arg("limits"), nb::arg("report").none(),
+           "Rows a unit of volume around every row.")
       .def_prop_ro(
           "leaf_size", [](const AnyIndex& self) { return tree_of(self).leaf_size(); }, "Most points a leaf.");
 }

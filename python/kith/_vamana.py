@@ -72,7 +72,7 @@ class Vamana(Index):
     ) -> None:
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
-        execution = _execution(threads, memory_limit, self._device)
+        execution = _execution(threads, memory_limit, 0, self._device)
         parameters = (
             name_of(metric, "metric", METRICS),
             _integer(max_degree, "max_degree"),
@@ -81,7 +81,7 @@ class Vamana(Index):
             _integer(seed, "seed"),
         )
         with reporting(progress) as report:
-            self._index = _kith.build_vamana(dataset, *parameters, *execution, report)
+            self._index = _kith.build_vamana(dataset, *parameters, execution, report)
 
     def search(
         self,
@@ -97,6 +97,7 @@ class Vamana(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """Some k rows near each row of ``Q``, mostly the nearest, at their true distances.
 
@@ -117,7 +118,7 @@ class Vamana(Index):
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
-            threads, memory_limit, progress, device: as for :func:`kith.knn`.
+            threads, memory_limit, progress, device, device_memory_limit: as for :func:`kith.knn`.
 
         Raises:
             InvalidArgument: an option outside its limits, list_size beside recall, beam_width or rerank without
@@ -132,11 +133,11 @@ class Vamana(Index):
             _optional(rerank, "rerank"),
             to_row_set(allowed, self.rows),
         )
-        execution = _execution(threads, memory_limit, self._device if device is None else device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
-            parts = self._index.search(queries, count, *options, *execution, report)
+            parts = self._index.search(queries, count, *options, execution, report)
         return from_parts(parts, library_of(Q))
 
     @property

@@ -113,13 +113,14 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const auto n = static_cast<double>(rows);
   const auto d = static_cast<double>(dim);
   const double q = queries > 0 ? static_cast<double>(queries) : n;
-  const double places = static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
+  const double neighbors =
+      static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
   const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
   const Costs& costs = gpu ? on_gpu : on_cpu;
   // Brute force shares its work out among devices, a tree is on the first of them.
   const double shared = gpu ? static_cast<double>(execution.devices.size()) : 1;
-  const double brute_force = brute_force_cost(costs, n, q / shared, places);
-  const double tree = tree_cost(costs, n, d, q, places);
+  const double brute_force = brute_force_cost(costs, n, q / shared, neighbors);
+  const double tree = tree_cost(costs, n, d, q, neighbors);
   const auto estimates = fmt::format("about {} against {}, {}", duration(std::min(tree, brute_force)),
                                      duration(std::max(tree, brute_force)), costs.machine);
   if (brute_force <= tree) {

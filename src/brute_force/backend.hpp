@@ -14,6 +14,8 @@ struct Prepared {
   virtual ~Prepared() = default;
   virtual Filter filter() const noexcept = 0;
   virtual std::uint64_t memory_bytes() const noexcept = 0;
+  /// Of the device that holds most; 0 on the CPU.
+  virtual std::uint64_t device_bytes() const noexcept { return 0; }
 };
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.

@@ -14,6 +14,7 @@
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
+#include "cuda/device_choice.hpp"
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 #include "select_k/allowed_rows.hpp"
@@ -54,6 +55,17 @@ Execution beside_answer(const DatasetView& data, const DatasetView& queries, std
   const std::uint64_t answer = static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) *
                                (sizeof(std::int64_t) + size_of(distance_dtype(data.dtype)));
   left.memory_limit = std::max<std::uint64_t>(1, execution.memory_limit - answer);
+  return left;
+}
+
+// What is left of a GPU's memory for one search beside the index that is made for it.
+Execution beside_index(const BruteForce::State& state, const Execution& execution) {
+  Execution left = execution;
+  if (execution.device_memory_limit > 0) {
+    const std::uint64_t held = state.prepared->device_bytes();
+    left.device_memory_limit =
+        execution.device_memory_limit > held ? execution.device_memory_limit - held : 1;
+  }
   return left;
 }
 
@@ -108,12 +120,8 @@ std::string names(const std::vector<Device>& devices) {
   return text;
 }
 
-// Runs a search on the index's backend after the checks that all of them share. The answer is to lie on the
-// device `answer` (-1: the host).
-template <class Search>
-auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k, int answer,
-                const Execution& asked, Search&& search) {
-  Execution execution = asked;
+// What runs the search must be what the index was built for.
+void check_place(const BruteForce::State& state, const DatasetView& queries, const Execution& execution) {
   (void)brute_force::backend_for(execution);  // refuses what no backend is for
   if (!std::is_permutation(state.devices.begin(), state.devices.end(), execution.devices.begin(),
                            execution.devices.end())) {
@@ -123,6 +131,15 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
                     names(state.devices), names(execution.devices)));
   }
   check_space(queries, "queries", *state.backend);
+}
+
+// Runs a search on the index's backend after the checks that all of them share. The answer is to lie on the
+// device `answer` (-1: the host).
+template <class Search>
+auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k, int answer,
+                const Execution& asked, Search&& search) {
+  Execution execution = asked;
+  check_place(state, queries, execution);
   // A stream belongs to one device: the others can only wait until it is done.
   cuda::follow_elsewhere(execution, {cuda::place_of(queries.space, queries.device), answer});
   return or_out_of_memory(
@@ -219,6 +236,7 @@ Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const E
                              const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, k);
   if (!some_allowed(state_->dataset.view(), options)) return search_state(*state_, queries, k, execution);
+  check_place(*state_, queries, execution);
   return search_some(state_->dataset, state_->parameters, queries, k, *options.allowed, execution,
                      [&](const Execution&) -> const State& { return *state_; });
 }
@@ -309,9 +327,9 @@ Neighbors knn(const DatasetView& dataset, const DatasetView& queries, std::int64
                          return *whole;
                        });
   }
-  return search_state(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
-                                 beside_answer(dataset, queries, k, execution)),
-                      queries, k, execution);
+  const BruteForce::State state = make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows,
+                                             beside_answer(dataset, queries, k, execution));
+  return search_state(state, queries, k, beside_index(state, execution));
 }
 
 SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries, const NeighborsView& out,
@@ -326,17 +344,18 @@ SearchStatistics knn_into(const DatasetView& dataset, const DatasetView& queries
     deliver(found, out);
     return found.statistics;
   }
-  return search_state_into(make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution),
-                           queries, out, execution);
+  const BruteForce::State state =
+      make_state(Dataset::adopt(dataset, nullptr), parameters, queries.rows, execution);
+  return search_state_into(state, queries, out, beside_index(state, execution));
 }
 
 namespace brute_force {
 
 const Backend& backend_for(const Execution& execution) {
 #ifdef KITH_CUDA_ENABLED
-  if (kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
 #else
-  (void)kind_of_devices(execution);  // refuses CUDA
+  (void)cuda::kind_of_devices(execution);  // refuses CUDA
 #endif
   return cpu_backend();
 }

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
-#include "kith/brute_force.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
+#include "kith/filter.hpp"
 #include "kith/metric.hpp"
 
 namespace kith {

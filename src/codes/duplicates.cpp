@@ -28,7 +28,7 @@ struct Hashed {
 constexpr double share_worth_it = 0.05;
 constexpr std::int64_t few_rows = 4096;
 
-// Two looks. By content: of the rows whose hash ends in zeros every copy is seen, which shows how many rows
+// Two samples. By content: of the rows whose hash ends in zeros every copy is seen, which shows how many rows
 // have a twin. By position: a value that fills a share of the rows shows up twice among rows taken at a
 // stride.
 bool worth_grouping(const DatasetView& data, std::size_t row_bytes, const Execution& execution) {

@@ -14,7 +14,7 @@ namespace kith {
 /// Groups of rows with the same bits. A flood of them would tie with any bound and defeat every filter.
 class Duplicates {
  public:
-  /// Looks at a sample first and groups all rows only where enough of them are equal to be worth it.
+  /// Takes a sample first and groups all rows only where enough of them are equal to be worth it.
   static Duplicates find(const DatasetView& data, const Execution& execution);
 
   /// Bytes a row that find() takes at most while it runs, its result included: a hash and a number, and where

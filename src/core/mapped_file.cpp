@@ -21,59 +21,60 @@ namespace {
 
 // Which file lies where, for handlers of SIGBUS: fixed in size, read without a lock. A slot is taken by its
 // `begin`, and says something once `end` is set.
-struct Place {
+struct Mapping {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
   dev_t device = 0;
   ino_t node = 0;
   std::array<char, 1024> name{};
 };
-std::array<Place, 64> places;  // maps beyond them work as well, but nobody knows their names
+std::array<Mapping, 64> mappings;  // maps beyond them work as well, but nobody knows their names
 
-Place* enter(const void* data, std::size_t size, const struct stat& status, const std::string& name) {
+Mapping* enter(const void* data, std::size_t size, const struct stat& status, const std::string& name) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  for (Place& place : places) {
+  for (Mapping& mapping : mappings) {
     std::uintptr_t expected = 0;
-    if (!place.begin.compare_exchange_strong(expected, begin)) continue;
-    const std::size_t kept = std::min(name.size(), place.name.size() - 1);
-    std::memcpy(place.name.data(), name.data() + name.size() - kept, kept);
-    place.name[kept] = '\0';
-    place.device = status.st_dev;
-    place.node = status.st_ino;
-    place.end.store(begin + size);
-    return &place;
+    if (!mapping.begin.compare_exchange_strong(expected, begin)) continue;
+    const std::size_t kept = std::min(name.size(), mapping.name.size() - 1);
+    std::memcpy(mapping.name.data(), name.data() + name.size() - kept, kept);
+    mapping.name[kept] = '\0';
+    mapping.device = status.st_dev;
+    mapping.node = status.st_ino;
+    mapping.end.store(begin + size);
+    return &mapping;
   }
   return nullptr;
 }
 
-void leave(Place& place) {
-  place.end.store(0);
-  place.begin.store(0);
+void leave(Mapping& mapping) {
+  mapping.end.store(0);
+  mapping.begin.store(0);
 }
 
 }  // namespace
 
 const char* mapped_file_at(const void* address) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  for (const Place& place : places) {
-    const std::uintptr_t end = place.end.load();
+  for (const Mapping& mapping : mappings) {
+    const std::uintptr_t end = mapping.end.load();
     // Faults come by whole pages: the last one may reach beyond the file's end.
     constexpr std::uintptr_t page = 4096;
-    if (end != 0 && at >= place.begin.load() && at < (end + page - 1) / page * page) return place.name.data();
+    if (end != 0 && at >= mapping.begin.load() && at < (end + page - 1) / page * page)
+      return mapping.name.data();
   }
   return nullptr;
 }
 
 std::string shortened_mapped_file() {
-  for (const Place& place : places) {
-    const std::uintptr_t end = place.end.load();
+  for (const Mapping& mapping : mappings) {
+    const std::uintptr_t end = mapping.end.load();
     if (end == 0) continue;
     struct stat status {};
-    if (::stat(place.name.data(), &status) != 0 || status.st_dev != place.device ||
-        status.st_ino != place.node) {
+    if (::stat(mapping.name.data(), &status) != 0 || status.st_dev != mapping.device ||
+        status.st_ino != mapping.node) {
       continue;  // replaced, not shortened: the map has the old file
     }
-    if (static_cast<std::uint64_t>(status.st_size) < end - place.begin.load()) return place.name.data();
+    if (static_cast<std::uint64_t>(status.st_size) < end - mapping.begin.load()) return mapping.name.data();
   }
   return {};
 }
@@ -101,7 +102,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   }
   ::close(fd);
   std::shared_ptr<MappedFile> file(new MappedFile(static_cast<const std::byte*>(data), size));
-  if (size > 0) file->place_ = enter(data, size, status, path.string());
+  if (size > 0) file->mapping_ = enter(data, size, status, path.string());
   return file;
 }
 
@@ -113,7 +114,7 @@ void MappedFile::release(const std::byte* first, const std::byte* last) const no
 }
 
 MappedFile::~MappedFile() {
-  if (place_ != nullptr) leave(*static_cast<Place*>(place_));
+  if (mapping_ != nullptr) leave(*static_cast<Mapping*>(mapping_));
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

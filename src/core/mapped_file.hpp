@@ -30,7 +30,7 @@ class MappedFile {
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  void* place_ = nullptr;  ///< where it stands in the list of maps
+  void* mapping_ = nullptr;  ///< where it stands in the list of maps
 };
 
 /// The name of the mapped file that lies at an address, or null. For handlers of SIGBUS, which a read

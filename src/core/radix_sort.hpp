@@ -32,27 +32,27 @@ void radix_sort(AlignedBuffer<Keyed<Key, Value>>& items, int bits, int threads) 
   const std::int64_t blocks = threads == 1 || count < (1 << 15) ? 1 : threads;
   const auto part = [&](std::int64_t b) { return count * b / blocks; };
   AlignedBuffer<Keyed<Key, Value>> other(count);
-  std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(blocks));
+  std::vector<std::vector<std::int64_t>> offsets(static_cast<std::size_t>(blocks));
   for (int shift = 0; shift < bits; shift += digit_bits) {
     const auto digit_of = [&](const Keyed<Key, Value>& item) {
       return static_cast<std::size_t>(item.key >> shift) & (digits - 1);
     };
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      auto& seen = places[static_cast<std::size_t>(b)];
-      seen.assign(digits, 0);
-      for (std::int64_t i = part(b); i < part(b + 1); ++i) ++seen[digit_of(items[i])];
+      auto& counts = offsets[static_cast<std::size_t>(b)];
+      counts.assign(digits, 0);
+      for (std::int64_t i = part(b); i < part(b + 1); ++i) ++counts[digit_of(items[i])];
     });
     std::int64_t at = 0;
     bool constant = false;
     for (std::size_t d = 0; d < digits; ++d) {
       const std::int64_t first = at;
-      for (auto& block : places) at += std::exchange(block[d], at);
+      for (auto& block : offsets) at += std::exchange(block[d], at);
       constant = constant || at - first == count;
     }
     if (constant) continue;
     parallel_for(threads, blocks, [&](std::int64_t b) {
-      auto& place = places[static_cast<std::size_t>(b)];
-      for (std::int64_t i = part(b); i < part(b + 1); ++i) other[place[digit_of(items[i])]++] = items[i];
+      auto& next = offsets[static_cast<std::size_t>(b)];
+      for (std::int64_t i = part(b); i < part(b + 1); ++i) other[next[digit_of(items[i])]++] = items[i];
     });
     std::swap(items, other);
   }
@@ -149,20 +149,20 @@ class SortFromTop {
       if (part.moved) std::copy_n(from, part.count, to);
       return;
     }
-    std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(blocks));
+    std::vector<std::vector<std::int64_t>> offsets(static_cast<std::size_t>(blocks));
     parallel_for(threads_, blocks, [&](std::int64_t b) {
-      auto& seen = places[static_cast<std::size_t>(b)];
-      seen.assign(digit.values, 0);
-      for (std::int64_t i = at(b); i < at(b + 1); ++i) ++seen[digit.of(from[i])];
+      auto& counts = offsets[static_cast<std::size_t>(b)];
+      counts.assign(digit.values, 0);
+      for (std::int64_t i = at(b); i < at(b + 1); ++i) ++counts[digit.of(from[i])];
     });
-    std::int64_t place = 0;
+    std::int64_t end = 0;
     for (std::size_t d = 0; d < digit.values; ++d) {
-      const std::int64_t first = place;
-      for (auto& block : places) place += std::exchange(block[d], place);
-      if (place > first) parts.push_back({part.begin + first, place - first, !part.moved});
+      const std::int64_t first = end;
+      for (auto& block : offsets) end += std::exchange(block[d], end);
+      if (end > first) parts.push_back({part.begin + first, end - first, !part.moved});
     }
     parallel_for(threads_, blocks, [&](std::int64_t b) {
-      auto& next = places[static_cast<std::size_t>(b)];
+      auto& next = offsets[static_cast<std::size_t>(b)];
       for (std::int64_t i = at(b); i < at(b + 1); ++i) to[next[digit.of(from[i])]++] = from[i];
     });
   }

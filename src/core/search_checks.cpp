@@ -5,30 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cuda/devices.hpp"
-#include "cuda/fork.hpp"
-
 namespace kith {
-
-Device::Kind kind_of_devices(const Execution& execution) {
-  if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");
-  const Device::Kind kind = execution.devices.front().kind;
-  for (const Device& device : execution.devices) {
-    if (device.kind != kind) {
-      throw InvalidArgument(
-          "a search runs on the CPU or on CUDA devices, not on both; name one kind of device");
-    }
-  }
-  if (kind == Device::Kind::cuda) {
-#ifdef KITH_CUDA_ENABLED
-    cuda::use_driver();
-#else
-    throw DeviceError(fmt::format("{} cannot be used: {}; use the device cpu",
-                                  name(execution.devices.front()), cuda::absence()));
-#endif
-  }
-  return kind;
-}
 
 void check_k(std::int64_t k) {
   if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));

@@ -15,10 +15,6 @@
 
 namespace kith {
 
-/// What kind of device `execution` names. @throws InvalidArgument for none or for both kinds, DeviceError for
-/// CUDA in a build without it
-Device::Kind kind_of_devices(const Execution& execution);
-
 /// @throws InvalidArgument
 void check_k(std::int64_t k);
 

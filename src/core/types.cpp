@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "kith/brute_force.hpp"
 #include "kith/dtype.hpp"
 #include "kith/error.hpp"
+#include "kith/filter.hpp"
 #include "kith/metric.hpp"
 #include "kith/version.hpp"
 

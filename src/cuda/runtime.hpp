@@ -22,7 +22,7 @@ inline void check(cudaError_t status, const char* call) {
   const std::string text = std::string(call) + ": " + cudaGetErrorString(status);
   if (status == cudaErrorMemoryAllocation) {
     throw OutOfMemory("the GPU has no memory left (" + text +
-                      "); search fewer queries at once, set a lower memory limit, or name more devices");
+                      "); search fewer queries at once, set a device memory limit, or name more devices");
   }
   throw DeviceError("the GPU reported a failure (" + text + ")");
 }

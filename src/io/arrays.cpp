@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "io/format.hpp"
-#include "kith/point_tree.hpp"
+#include "kith/neighbors.hpp"
 
 namespace kith {
 namespace {

@@ -49,7 +49,7 @@ class FrontToBack {
  public:
   explicit FrontToBack(const Source& source) : source_(source), left_(source.bytes.data()) {}
 
-  /// Nothing before `at` is looked at again in this pass. @throws Cancelled
+  /// Nothing before `at` is read again in this pass. @throws Cancelled
   void reached(const void* at) {
     if (static_cast<const std::byte*>(at) - left_ >= step) leave(static_cast<const std::byte*>(at));
   }

@@ -304,8 +304,8 @@ void write_las_rows(AtomicFile& out, const Source& source, std::span<const std::
   const std::uint64_t header_bytes = load<std::uint16_t>(start.data() + 94);
   for (const auto& [minor, at] : {std::pair{3U, std::size_t{227}}, std::pair{4U, std::size_t{235}}}) {
     if (header.minor < minor || header_bytes < at + 8) continue;
-    const auto place = load<std::uint64_t>(start.data() + at);
-    if (place >= end) store(start, at, place - removed);
+    const auto offset = load<std::uint64_t>(start.data() + at);
+    if (offset >= end) store(start, at, offset - removed);
   }
   out.write(start.data(), start.size());
   FrontToBack copying(source);

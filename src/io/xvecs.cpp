@@ -37,7 +37,7 @@ Layout layout(const Source& source, std::uint64_t element, const char* format) {
   return result;
 }
 
-// Only the rows asked for are looked at: a slice of a huge file stays cheap.
+// Only the rows asked for are read: a slice of a huge file stays cheap.
 void check_rows(const Source& source, const Layout& shape, RowRange range) {
   for (std::int64_t i = range.first; i < range.first + range.count; ++i) {
     const auto dim =

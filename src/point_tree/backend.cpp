@@ -1,11 +1,11 @@
 #include "point_tree/backend.hpp"
 
-#include "core/search_checks.hpp"
+#include "cuda/device_choice.hpp"
 
 namespace kith::point_tree {
 
 const DeviceBackend* backend_of(const Execution& execution) {
-  if (kind_of_devices(execution) == Device::Kind::cpu) return nullptr;
+  if (cuda::kind_of_devices(execution) == Device::Kind::cpu) return nullptr;
 #ifdef KITH_CUDA_ENABLED
   return &cuda_backend();
 #else

@@ -8,6 +8,7 @@
 
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
+#include "cuda/device_choice.hpp"
 #include "cuda/devices.hpp"
 #include "kith/error.hpp"
 #include "kith/point_tree.hpp"
@@ -51,7 +52,7 @@ void check_space(const DatasetView& rows, const Execution& execution, std::strin
 }  // namespace
 
 void check_devices(const Execution& execution) {
-  if (kind_of_devices(execution) == Device::Kind::cpu) return;
+  if (cuda::kind_of_devices(execution) == Device::Kind::cpu) return;
   const auto known = cuda::devices();
   for (const Device& device : execution.devices) {
     const auto found = std::find_if(known.begin(), known.end(),

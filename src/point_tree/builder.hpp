@@ -156,10 +156,10 @@ class Growth {
   const Write& write_;
 };
 
-/// Calls place(i, j) for every finite row i, the j-th of them, by blocks in parallel. @throws Cancelled
-template <class T, class Place>
+/// Calls use(i, j) for every finite row i, the j-th of them, by blocks in parallel. @throws Cancelled
+template <class T, class Use>
 void for_each_point(const Points<T>& points, std::int64_t rows, int threads, StopRequest& stop,
-                    const Place& place) {
+                    const Use& use) {
   constexpr std::int64_t block = 1 << 16;
   parallel_for(threads, (rows + block - 1) / block, [&](std::int64_t b) {
     stop.check();
@@ -170,7 +170,7 @@ void for_each_point(const Points<T>& points, std::int64_t rows, int threads, Sto
       if (out != points.left_out.end() && *out == i) {
         ++out;
       } else {
-        place(i, to++);
+        use(i, to++);
       }
     }
   });

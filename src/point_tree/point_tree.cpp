@@ -44,11 +44,26 @@ void check_space(MemorySpace space, int device, const char* what, const Executio
   }
 }
 
+// What a device memory limit leaves beside the copy of the tree, where the call is what brings it there.
+std::uint64_t beside_tree(const Tree& tree, const Execution& execution) {
+  const std::uint64_t limit = execution.device_memory_limit;
+  const Device& device = execution.devices.front();
+  if (limit == 0 || tree.lies_on(device.ordinal)) return limit;
+  if (tree.bytes() >= limit) {
+    throw OutOfMemory(
+        fmt::format("a copy of the index {} of {} rows takes {} bytes of the memory of {}, the device memory "
+                    "limit is {}; raise the limit, or search on the CPU",
+                    tree.index, tree.rows, tree.bytes(), name(device), limit));
+  }
+  return limit - tree.bytes();
+}
+
 // A search on one device: of several the first does the work. What is given in GPU memory lies there.
-Execution on_one_device(const Execution& asked) {
+Execution on_one_device(const Tree& tree, const Execution& asked) {
   point_tree::check_devices(asked);
   Execution execution = asked;
   execution.devices.resize(1);
+  execution.device_memory_limit = beside_tree(tree, execution);
   cuda::follow_elsewhere(execution, {});
   return execution;
 }
@@ -105,7 +120,7 @@ double radius_of(const Tree& tree, const SearchOptions& options) {
 
 Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Execution& asked,
                             double radius) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_queries(*tree_, queries, execution);
   check_k(k);
   check_radius(radius);
@@ -114,7 +129,7 @@ Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Ex
 
 SearchStatistics PointTree::search_into(const DatasetView& queries, const NeighborsView& out,
                                         const Execution& asked, double radius) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_queries(*tree_, queries, execution);
   check_answer(queries.rows, out, radius, execution);
   return point_tree::neighbors_or_out_of_memory(queries.rows, [&] {
@@ -147,7 +162,7 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
 }
 
 Neighbors PointTree::all_knn(std::int64_t k, bool include_self, const Execution& asked, double radius) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_k(k);
   check_radius(radius);
   return point_tree::nearest(*tree_, {nullptr, include_self}, k, radius, execution, "all-knn");
@@ -155,7 +170,7 @@ Neighbors PointTree::all_knn(std::int64_t k, bool include_self, const Execution&
 
 SearchStatistics PointTree::all_knn_into(const NeighborsView& out, bool include_self, const Execution& asked,
                                          double radius) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_answer(tree_->rows, out, radius, execution);
   return point_tree::neighbors_or_out_of_memory(tree_->rows, [&] {
     return point_tree::nearest_into(*tree_, {nullptr, include_self}, radius, out, execution, "all-knn");
@@ -164,7 +179,7 @@ SearchStatistics PointTree::all_knn_into(const NeighborsView& out, bool include_
 
 RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radius,
                                          const RadiusOptions& options, const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_queries(*tree_, queries, execution);
   check_radius(radius);
   if (options.max_neighbors < 0) {
@@ -176,7 +191,7 @@ RadiusNeighbors PointTree::radius_search(const DatasetView& queries, double radi
 
 std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, double radius,
                                                   const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_queries(*tree_, queries, execution);
   check_radius(radius);
   return point_tree::count(*tree_, queries, radius, execution);
@@ -185,7 +200,7 @@ std::vector<std::int64_t> PointTree::count_within(const DatasetView& queries, do
 Normals PointTree::normals(const Neighborhood& neighborhood,
                            const std::optional<std::vector<double>>& viewpoint,
                            const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_normals(*tree_, neighborhood, viewpoint);
   return point_tree::neighbors_or_out_of_memory(tree_->rows, [&] {
     return point_tree::normals(*tree_, neighborhood, viewpoint ? viewpoint->data() : nullptr, execution);
@@ -195,7 +210,7 @@ Normals PointTree::normals(const Neighborhood& neighborhood,
 void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighborhood,
                              const std::optional<std::vector<double>>& viewpoint,
                              const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_normals(*tree_, neighborhood, viewpoint);
   if (out.rows != tree_->rows || out.dim != tree_->dim) {
     throw InvalidArgument(
@@ -213,7 +228,7 @@ void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighbo
 }
 
 Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio, const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_neighborhood(neighborhood);
   if (!(ratio >= 0) || ratio == infinity) {
     throw InvalidArgument(fmt::format("a ratio of {} standard deviations; use a number of 0 or more", ratio));
@@ -223,7 +238,7 @@ Outliers PointTree::outliers(const Neighborhood& neighborhood, double ratio, con
 }
 
 std::vector<double> PointTree::density(const Neighborhood& neighborhood, const Execution& asked) const {
-  const Execution execution = on_one_device(asked);
+  const Execution execution = on_one_device(*tree_, asked);
   check_neighborhood(neighborhood);
   if (tree_->metric == Metric::manhattan) {
     throw InvalidArgument(

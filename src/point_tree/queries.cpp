@@ -23,6 +23,7 @@ constexpr std::int64_t short_lists = 16 << 20;
 Execution on_cpu(const Execution& execution) {
   Execution cpu = execution;
   cpu.devices = {Device{}};
+  cpu.device_memory_limit = 0;
   cpu.stream = nullptr;
   cpu.follow_stream = false;
   return cpu;

@@ -13,6 +13,11 @@ std::uint64_t Tree::bytes() const noexcept {
          infinite_values.size_bytes();
 }
 
+bool Tree::lies_on(int device) const {
+  const std::scoped_lock lock(residence->mutex);
+  return residence->devices.contains(device);
+}
+
 const Tree& on_host(const Tree& tree) {
   if (tree.points == 0 || !tree.node_data.empty()) return tree;
   Residence& residence = *tree.residence;

@@ -61,6 +61,8 @@ struct Tree {
   bool is_double() const noexcept { return dtype == Dtype::f64; }
   /// Of one copy of the arrays.
   std::uint64_t bytes() const noexcept;
+  /// Whether a CUDA device holds a copy. Thread-safe.
+  bool lies_on(int device) const;
 
   template <class T, class Id>
   TreeView<T, Id> view() const noexcept {

@@ -36,7 +36,7 @@ inline constexpr std::int64_t largest_task = 1 << 17;
 /// cache, and those of one query.
 inline constexpr std::int64_t collected_together = 1 << 16;
 
-/// Coordinates that a walk looks at between two questions whether the caller wants to stop: below a
+/// Coordinates that a walk reads between two questions whether the caller wants to stop: below a
 /// millisecond.
 inline constexpr std::int64_t values_between_polls = 1 << 18;
 
@@ -57,7 +57,7 @@ inline constexpr std::int64_t smallest_shared_node = 1 << 16;
 /// Fewer queries than this are searched in the order they come in.
 inline constexpr std::int64_t unsorted_queries = 64;
 
-/// Runs of queries that are looked at before they are sorted, and how long these are; in a smaller tree any
+/// Runs of queries that are sampled before they are sorted, and how long these are; in a smaller tree any
 /// query is near any other.
 inline constexpr std::int64_t sampled_runs = 32;
 inline constexpr std::int64_t sampled_run = 16;

@@ -13,7 +13,7 @@ inline constexpr std::int64_t targets_a_task = 64;
 /// Steps of a walk between two questions whether the caller wants to stop: some milliseconds.
 inline constexpr std::int64_t steps_between_polls = 256;
 
-/// Rows already looked at that a walk remembers: entries of 4 bytes, in the first-level cache. What it
+/// Visited rows that a walk remembers: entries of 4 bytes, in the first-level cache. What it
 /// forgets it evaluates again, with the same outcome.
 inline constexpr std::int64_t smallest_table = 1024;
 inline constexpr std::int64_t largest_table = 8192;

@@ -10,6 +10,7 @@
 #include "core/int128.hpp"
 #include "core/large_vector.hpp"
 #include "core/search_checks.hpp"
+#include "cuda/device_choice.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "recall/calibrate.hpp"
@@ -320,7 +321,7 @@ std::uint64_t Vamana::graph_hash() const noexcept {
 namespace vamana {
 
 const Backend& backend_for(const Execution& execution) {
-  if (kind_of_devices(execution) == Device::Kind::cuda) {
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) {
     throw DeviceError(fmt::format(
         "the index vamana has no backend for {} yet; use the device cpu, or the index brute_force",
         name(execution.devices.front())));

@@ -202,10 +202,14 @@ def test_memory_limit(kith, data):
         outcome = kith("knn", "base.npy", "queries.npy", "-o", "r", "--memory-limit", size, code=3)
         assert "--memory-limit" in outcome.err and "raise it" in outcome.err
     assert files_of(__import__("pathlib").Path(".")) == ["base.npy", "queries.npy"]
-    for size in ["none", "0", "4GiB", "1.5G", "2GB", "500MiB", "1T"]:
+    for size in ["none", "0", "4GiB", "1.5G", "2GB", "500MiB", "1T", "50%", "100%", "12.5 %"]:
         kith("knn", "base.npy", "queries.npy", "-o", "r", "--memory-limit", size)
-    for size in ["x", "-1", "4Q", "4GiX", "", "1e3"]:
+    for size in ["x", "-1", "4Q", "4GiX", "", "1e3", "%", "50%%"]:
         assert "is not a size" in kith("knn", "base.npy", "queries.npy", "--memory-limit", size, code=1).err
+    for share in ["0%", "101%"]:
+        assert "is not a share" in kith("knn", "base.npy", "queries.npy", "--memory-limit", share, code=1).err
+    tiny = kith("knn", "base.npy", "queries.npy", "-o", "r", "--memory-limit", "0.0000000001%", code=3)
+    assert "--memory-limit is" in tiny.err
 
 
 def test_answers_beyond_the_machine_are_refused(kith, data):

@@ -820,6 +820,42 @@ CASES = [
 ]
 
 
+@pytest.mark.covers("all-knn", "--device-memory-limit")
+@pytest.mark.covers("radius", "--device-memory-limit")
+@pytest.mark.covers("normals", "--device-memory-limit")
+@pytest.mark.covers("outliers", "--device-memory-limit")
+@pytest.mark.covers("knn", "--device-memory-limit")
+@pytest.mark.covers("build", "--device-memory-limit")
+@pytest.mark.covers("search", "--device-memory-limit")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["all-knn", "p.npy"],
+        ["radius", "p.npy", "p.npy", "-r", "1"],
+        ["normals", "p.npy", "-o", "n.npy"],
+        ["outliers", "p.npy"],
+        ["knn", "p.npy", "p.npy"],
+        ["build", "p.npy", "-o", "i.kith"],
+        ["search", "t.kith", "p.npy"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_limit_on_gpu_memory(kith, folder, command):
+    np.save("p.npy", np.random.default_rng(3).random((200, 3)).astype(np.float32))
+    kith("build", "p.npy", "-o", "t.kith", "--index", "kd_tree", "-q")
+    for size in ["2GiB", "50%"]:
+        error = kith(*command, "--device-memory-limit", size, code=1).err
+        assert f"--device-memory-limit {size}" in error and "--device cpu" in error and "--memory-limit" in error
+    for size, words in [("x", "is not a size"), ("-1", "is not a size"), ("0%", "is not a share")]:
+        assert words in kith(*command, "--device-memory-limit", size, code=1).err
+    kith(*command, "--device-memory-limit", "none")
+    kith(*command, "--device", "auto", "--device-memory-limit", "50%")  # of a GPU, where there is one
+    listed = kith("devices", "--json").json["devices"]
+    if any(entry["device"] != "cpu" and entry["usable"] for entry in listed):
+        error = kith(*command, "--device", "cuda", "--device-memory-limit", "900", code=3).err
+        assert "GPU memory" in error or "memory of cuda:0" in error
+
+
 @pytest.mark.covers("all-knn", "--device", "--threads", "--memory-limit")
 @pytest.mark.covers("radius", "--device", "--threads", "--memory-limit")
 @pytest.mark.covers("normals", "--device", "--threads", "--memory-limit")
@@ -947,5 +983,5 @@ def test_a_gpu_gives_the_same_files(kith, folder, index):
         assert open(f"cpu/{name}", "rb").read() == open(f"cuda/{name}", "rb").read(), name
     for part in ["indices", "distances"]:
         assert open(f"cpu/s-cpu.{part}.npy", "rb").read() == open(f"cuda/s-cuda.{part}.npy", "rb").read()
-    error = kith("normals", "p.npy", "-o", "n.npy", "--device", "cuda", "--memory-limit", "100kB", code=3).err
+    error = kith("normals", "p.npy", "-o", "n.npy", "--device", "cuda", "--device-memory-limit", "100kB", code=3).err
     assert "GPU memory" in error and "100000" in error

@@ -134,7 +134,8 @@ TEST_P(Invariance, MemoryLimit) {
       for (const std::uint64_t limit :
            {1ULL, 1ULL << 12U, 1ULL << 16U, 1ULL << 20U, 1ULL << 26U, 1ULL << 40U}) {
         Execution execution = execution_for(GetParam(), 2);
-        execution.memory_limit = limit;
+        (execution.devices.front().kind == Device::Kind::cuda ? execution.device_memory_limit
+                                                              : execution.memory_limit) = limit;
         try {
           const Neighbors result = index.search(queries.view(), 12, execution);
           answered = true;

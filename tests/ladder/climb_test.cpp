@@ -135,7 +135,7 @@ TEST(Climbing, RunsWhatCanRunAndSaysWhyTheRestDidNot) {
   EXPECT_EQ(out.largest, 2047);
   ASSERT_EQ(out.steps.size(), rungs().size());
   for (const Step& step : out.steps) {
-    const bool ran = step.rung->place == Place::cpu;
+    const bool ran = step.rung->hardware == Hardware::cpu;
     EXPECT_EQ(step.skipped.empty(), ran) << step.rung->id;
     EXPECT_EQ(std::isfinite(step.ms), ran) << step.rung->id;
     EXPECT_EQ(step.wrong, 0) << step.rung->id;

@@ -81,7 +81,7 @@ const Rung& rung_of(int number) {
 }
 
 bool can_run(const Rung& rung) {
-  return rung.search != nullptr && (rung.place == Place::cpu || !usable_gpus().empty());
+  return rung.search != nullptr && (rung.hardware == Hardware::cpu || !usable_gpus().empty());
 }
 
 Run new_run() {
@@ -127,7 +127,7 @@ TEST_P(Rungs, GiveTheOneAnswer) {
     const Answer answer = rung.search(instance.problem(), run);
     expect_same(answer, instance.truth(), std::string(rung.id) + " at " + data.name());
     EXPECT_EQ(run.times.size(), 1U);
-    EXPECT_EQ(run.devices > 0, rung.place != Place::cpu);
+    EXPECT_EQ(run.devices > 0, rung.hardware != Hardware::cpu);
     ++ran;
   }
   EXPECT_GE(ran, 10);

@@ -533,9 +533,9 @@ def test_trees_on_a_gpu_keep_to_their_memory(cloud):
     X, Q = cloud
     tree = kith.KdTree(X, device="cuda")
     for call in (
-        lambda: kith.KdTree(X, device="cuda", memory_limit=1000),
-        lambda: tree.search(Q, 5, memory_limit=1000),
-        lambda: tree.normals(5, memory_limit=1000),
+        lambda: kith.KdTree(X, device="cuda", device_memory_limit=1000),
+        lambda: tree.search(Q, 5, device_memory_limit=1000),
+        lambda: tree.normals(5, device_memory_limit=1000),
     ):
         with pytest.raises(kith.OutOfMemory, match="1000"):
             call()

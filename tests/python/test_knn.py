@@ -212,6 +212,8 @@ def test_k_may_be_any_integer_and_nothing_else():
         ({"threads": -1}, "-1 threads"),
         ({"threads": 5000}, "5000 threads"),
         ({"memory_limit": -1}, "limit of -1 bytes"),
+        ({"device_memory_limit": -1}, "device memory limit of -1 bytes"),
+        ({"device_memory_limit": 2**20}, "the device cpu is no GPU"),
         ({"device": "gpu"}, "'gpu'"),
     ],
 )

@@ -57,13 +57,13 @@ class Surplus {
     const Codes codes = encode(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
     std::int64_t kept = 0;
-    std::int64_t looked = 0;
+    std::int64_t compared = 0;
     for (std::size_t q = 0; q < queries_.size(); ++q) {
       if (filter.add(queries_[q].data()) == QueryCode::Kind::regular) {
         filter.set_bound(filter.size() - 1, bounds_[q]);
       } else {
         kept += codes.rows;
-        looked += codes.rows;
+        compared += codes.rows;
       }
     }
     const TileFunction kernel = filter_kernel(space.choice);
@@ -73,12 +73,12 @@ class Surplus {
       const std::uint64_t valid = codes.valid[static_cast<std::size_t>(t)];
       for (const std::uint64_t mask : masks) {
         kept += std::popcount(mask & valid);
-        looked += std::popcount(valid);
+        compared += std::popcount(valid);
       }
     }
     const auto special = static_cast<std::int64_t>(codes.special.size()) * filter.size();
     return static_cast<double>(kept + special) /
-           static_cast<double>(std::max<std::int64_t>(1, looked + special));
+           static_cast<double>(std::max<std::int64_t>(1, compared + special));
   }
 
  private:

@@ -4,7 +4,7 @@
 // holds one value of 16 rows. Layouts, contiguous within a tile:
 //   int8        [step][panel][16 rows][4 values]   one step is four values of a row, as uint8
 //   fp16, fp32  [value][panel][16 rows]
-// A kernel looks at one tile and many queries and leaves a 64-bit mask per query; a set bit means that
+// A kernel compares one tile with many queries and leaves a 64-bit mask per query; a set bit means that
 // the bound cannot rule the row out. Plain data only: the files of each instruction set include this.
 #pragma once
 

@@ -20,4 +20,9 @@ struct CpuPrepared final : Prepared {
 CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                        std::int64_t expected_queries, const Execution& execution);
 
+/// Codes the rows and groups equal ones where the memory limit leaves room; see Backend::prepare.
+std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
+                                               const BruteForceParameters& parameters,
+                                               std::int64_t expected_queries, const Execution& execution);
+
 }  // namespace kith::brute_force

@@ -165,6 +165,16 @@ std::uint64_t CudaPrepared::memory_bytes() const noexcept {
   return sum;
 }
 
+std::uint64_t CudaPrepared::device_bytes() const noexcept {
+  std::uint64_t most = 0;
+  for (const int device : devices) {
+    std::uint64_t sum = 0;
+    for (const auto& part : parts) sum += part->device == device ? part->bytes() : 0;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 void CudaPrepared::code_anew(const CudaChoice& other) {
   choice = other;
   cuda::for_each_device(parts.size(), [&](std::size_t i) { parts[i]->code_anew(other); });
@@ -308,7 +318,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     std::size_t all = 0;
     KITH_CUDA(cudaMemGetInfo(&available, &all));
     std::uint64_t budget = available - available / 16;
-    if (execution.memory_limit > 0) budget = std::min<std::uint64_t>(budget, execution.memory_limit);
+    if (execution.device_memory_limit > 0) budget = std::min(budget, execution.device_memory_limit);
     p.budget = p.budget == 0 ? budget : std::min(p.budget, budget);
   }
   const auto count = static_cast<std::int64_t>(p.devices.size());
@@ -348,6 +358,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     }
     const std::int64_t useful = std::max<std::int64_t>(code_tile_rows, (std::int64_t{256} << 20) / row_bytes);
     p.stream_rows = std::min(fit, useful) / code_tile_rows * code_tile_rows;
+    p.stream_bytes = 2 * static_cast<std::uint64_t>(p.stream_rows) * each;
     return prepared;
   }
 

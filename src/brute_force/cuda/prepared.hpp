@@ -158,11 +158,13 @@ struct CudaPrepared final : Prepared {
   std::vector<int> devices;
   std::vector<std::unique_ptr<Part>> parts;
   RegisteredMemory registered;
-  std::int64_t stream_rows = 0;  ///< streamed: rows of a piece
-  std::uint64_t budget = 0;      ///< bytes a device may be asked for
+  std::int64_t stream_rows = 0;    ///< streamed: rows of a piece
+  std::uint64_t stream_bytes = 0;  ///< streamed: what a search takes for its pieces, of each device
+  std::uint64_t budget = 0;        ///< bytes a device may be asked for
 
   Filter filter() const noexcept override { return choice.filter; }
   std::uint64_t memory_bytes() const noexcept override;
+  std::uint64_t device_bytes() const noexcept override;
   /// Codes the rows of all parts by another choice, of the same mean and unit.
   void code_anew(const CudaChoice& other);
 };

@@ -1,13 +1,17 @@
 // A search over all parts: each on its device, queries in and answers out.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "brute_force/cuda/answers.hpp"
 #include "brute_force/cuda/prepared.hpp"
 #include "core/parallel.hpp"
 #include "cuda/fan_out.hpp"
+#include "kith/error.hpp"
 
 namespace kith::brute_force {
 
@@ -146,6 +150,59 @@ void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView
   }
 }
 
+// Copies of an answer that the device with most of them holds at once.
+std::uint64_t answers_held(const CudaPrepared& p, const NeighborsView& out) {
+  const std::uint64_t devices = p.devices.size();
+  if (p.mode == CudaPrepared::Mode::streamed) return 3 + devices + 2;
+  if (!p.replicated && p.parts.size() > 1) return 2 * p.parts.size() + 1;
+  return out.space == MemorySpace::cuda && out.device == p.devices.front() ? 0 : 1;
+}
+
+template <class R>
+NeighborsView slice(const NeighborsView& out, std::int64_t first, std::int64_t count) {
+  NeighborsView some = out;
+  some.indices += first * out.k;
+  some.distances = static_cast<R*>(out.distances) + first * out.k;
+  some.queries = count;
+  return some;
+}
+
+// A search that keeps to a device memory limit: as many queries at a time as half of what the limit leaves
+// holds with their answers; the other half is for what the filter keeps.
+template <class R>
+void search_within_limit(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+                         const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+  constexpr std::int64_t endless = std::int64_t{1} << 50;  // products with it still fit 64 bits
+  const auto k = static_cast<std::uint64_t>(std::min(out.k, endless));
+  const std::uint64_t each = answers_held(p, out) * k * (sizeof(std::int64_t) + sizeof(R)) +
+                             static_cast<std::uint64_t>(queries.dim) * size_of(queries.dtype) + sizeof(R);
+  if (execution.device_memory_limit < p.stream_bytes + 2 * each) {
+    throw OutOfMemory(
+        fmt::format("a search for {} neighbours needs at least {} bytes of GPU memory, the device memory "
+                    "limit is {}; raise the limit or ask for fewer neighbours",
+                    out.k, p.stream_bytes + 2 * each, execution.device_memory_limit));
+  }
+  const std::uint64_t half = (execution.device_memory_limit - p.stream_bytes) / 2;
+  const auto at_once =
+      static_cast<std::int64_t>(std::min(half / each, static_cast<std::uint64_t>(queries.rows)));
+  const std::int64_t slices = (queries.rows + at_once - 1) / at_once;
+  for (std::int64_t i = 0; i < slices; ++i) {
+    const std::int64_t first = i * at_once;
+    const std::int64_t count = std::min(at_once, queries.rows - first);
+    Execution part = execution;
+    part.device_memory_limit = half;
+    if (p.mode == CudaPrepared::Mode::streamed && execution.progress) {  // all rows pass once a slice
+      part.progress = [&](const Progress& rows) {
+        execution.progress({rows.stage, i * rows.total + rows.done, slices * rows.total});
+      };
+    }
+    SearchStatistics one = statistics;
+    search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, one);
+    if (i > 0) one.nan_rows = statistics.nan_rows;  // the same rows again
+    statistics = one;
+  }
+}
+
 }  // namespace
 
 SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
@@ -163,10 +220,17 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
     if (p.replicated) break;
   }
   if (queries.rows > 0) {
+    const auto search = [&]<class R>() {
+      if (execution.device_memory_limit == 0) {
+        search_as<R>(p, data, queries, out, execution, s);
+      } else {
+        search_within_limit<R>(p, data, queries, out, execution, s);
+      }
+    };
     if (data.dtype == Dtype::f64) {
-      search_as<double>(p, data, queries, out, execution, s);
+      search.template operator()<double>();
     } else {
-      search_as<float>(p, data, queries, out, execution, s);
+      search.template operator()<float>();
     }
   }
   if (!streamed || queries.rows == 0) progress.finish();

@@ -351,7 +351,8 @@ template <class R>
 void search_with_room(Part& part, Workspace& w, const Asked<R>& asked, const Execution& execution,
                       std::uint64_t budget, std::int64_t room, SearchStatistics& statistics) {
   const std::int64_t list_k = std::clamp<std::int64_t>(asked.k, 1, std::max<std::int64_t>(1, part.rows));
-  const Plan plan = make_plan(part, asked.count, list_k, sizeof(R), budget, execution.memory_limit, room);
+  const Plan plan =
+      make_plan(part, asked.count, list_k, sizeof(R), budget, execution.device_memory_limit, room);
   const bool last =
       plan.room >= std::min(part.rows, tuning::most_room) || plan.room <= room / tuning::room_growth;
   const auto row_bytes = static_cast<std::int64_t>(size_of(part.space.dtype)) * part.space.dim;
@@ -399,7 +400,7 @@ MeasuredSearch measure_search(Part& part, Workspace& w, const void* queries, std
                               std::int64_t count, std::int64_t k, const Execution& execution,
                               std::uint64_t budget) {
   const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, part.rows));
-  Plan plan = make_plan(part, count, list_k, sizeof(R), budget, execution.memory_limit, 0);
+  Plan plan = make_plan(part, count, list_k, sizeof(R), budget, execution.device_memory_limit, 0);
   plan.one_pass = false;
   const cuda::Buffer<std::int64_t> indices(count * k, w.stream);
   const cuda::Buffer<R> distances(count * k, w.stream);

@@ -51,9 +51,9 @@ class Builder : Store<T, Id, D> {
   using Base::value;
   using Base::visit;
   using Base::write_leaf;
-  using typename Base::Place;
   using typename Base::R;
   using typename Base::Range;
+  using typename Base::Storage;
   using Ranges = std::vector<Range>;
 
  public:
@@ -71,7 +71,7 @@ class Builder : Store<T, Id, D> {
       StopRequest stop(execution_);
       for_each_point(points_, rows.rows, threads_, stop,
                      [&](std::int64_t i, std::int64_t to) { put(to, record(i)); });
-      all.place = Place::arrays;
+      all.storage = Storage::arrays;
     }
     ProgressCounter progress(execution_, "build", points_.count);
     progress_ = &progress;
@@ -220,14 +220,14 @@ class Builder : Store<T, Id, D> {
     std::vector<R> sample;
     sample.reserve(static_cast<std::size_t>(samples));
     visit(range, [&](const auto& at) {
-      // One at a pseudo-random place in each of as many equal parts: blind to periods in the data.
+      // One at a pseudo-random offset in each of as many equal parts: blind to periods in the data.
       const std::int64_t part = range.count / samples;
       std::uint64_t random = 0x9E3779B97F4A7C15ULL;
       for (std::int64_t i = 0; i < samples; ++i) {
         random = random * 6364136223846793005ULL + 1442695040888963407ULL;  // Knuth's MMIX
-        const auto place =
+        const auto offset =
             static_cast<std::int64_t>((random >> 40U) * static_cast<std::uint64_t>(part) >> 24U);
-        sample.push_back(at(part * i + place));
+        sample.push_back(at(part * i + offset));
       }
     });
     if (spread_of(sample.data(), samples).point) return false;
@@ -291,7 +291,7 @@ class Builder : Store<T, Id, D> {
       }
     }
     visit(range, [&](const auto& at) {
-      if (moved.place == Place::arrays) {
+      if (moved.storage == Storage::arrays) {
         for (std::int64_t i = first; i < last; ++i) this->put(moved.begin + next[part[i]]++, at(i));
       } else {
         for (std::int64_t i = first; i < last; ++i) moved.records[next[part[i]]++] = at(i);
@@ -311,13 +311,13 @@ class Builder : Store<T, Id, D> {
       sift_block(range, first_of(b), first_of(b + 1), sieve, counts[static_cast<std::size_t>(b)]);
       progress_->advance(0);
     });
-    std::int64_t place = 0;
+    std::int64_t end = 0;
     std::int64_t most = 0;
     std::array<std::int64_t, most_parts + 1> begins{};
     for (std::size_t c = 0; c < parts; ++c) {
-      for (auto& block : counts) place += std::exchange(block[c], place);
-      begins[c + 1] = place;
-      most = std::max(most, place - begins[c]);
+      for (auto& block : counts) end += std::exchange(block[c], end);
+      begins[c + 1] = end;
+      most = std::max(most, end - begins[c]);
     }
     if (most > range.count / 4 * 3) return false;
     const Range moved = place_for(range, together);

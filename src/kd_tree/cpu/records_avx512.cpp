@@ -12,26 +12,6 @@ namespace {
 
 constexpr std::int64_t bytes = 16;  // a record
 
-// By a mask of four records: its records first, then the others, as pairs of eight-byte lanes.
-struct Orders {
-  alignas(64) long long lanes[16][8];
-};
-constexpr Orders make_orders() {
-  Orders orders{};
-  for (unsigned mask = 0; mask < 16; ++mask) {
-    int at = 0;
-    for (int wanted = 1; wanted >= 0; --wanted) {
-      for (int record = 0; record < 4; ++record) {
-        if (static_cast<int>(mask >> static_cast<unsigned>(record) & 1U) != wanted) continue;
-        orders.lanes[mask][at++] = 2 * record;
-        orders.lanes[mask][at++] = 2 * record + 1;
-      }
-    }
-  }
-  return orders;
-}
-constexpr Orders orders = make_orders();
-
 inline __mmask16 first16(std::int64_t count) {
   const unsigned some = count <= 0 ? 0U : (1U << static_cast<unsigned>(count & 15)) - 1U;
   return static_cast<__mmask16>(count >= 16 ? 0xFFFFU : some);
@@ -105,210 +85,7 @@ void box(const void* records, std::int64_t count, float* lower, float* upper) {
   store_largest(upper, _mm512_max_ps(high[0], high[1]));
 }
 
-// The keys of records along an axis, sixteen a register; infinite behind the last.
-class Keys {
- public:
-  Keys(const unsigned char* items, std::int64_t count, std::int64_t axis) : count_(count) {
-    const __m512i lanes =
-        _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(axis)),
-                         _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0));
-    for (std::int64_t i = 0; i < count; i += 16) {
-      __m512i four[4];
-      for (int f = 0; f < 4; ++f) {
-        const std::int64_t left = count - i - 4 * f;
-        four[f] = left >= 4  ? _mm512_loadu_si512(items + (i + 4 * f) * bytes)
-                  : left > 0 ? load4(items + (i + 4 * f) * bytes, left)
-                             : _mm512_setzero_si512();
-      }
-      const __m512i low = _mm512_permutex2var_epi32(four[0], lanes, four[1]);
-      const __m512i high = _mm512_permutex2var_epi32(four[2], lanes, four[3]);
-      const __m512 all = _mm512_castsi512_ps(_mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1));
-      _mm512_store_ps(keys_ + i,
-                      _mm512_mask_mov_ps(_mm512_set1_ps(__builtin_inff()), first16(count - i), all));
-    }
-  }
-
-  __m512 at(std::int64_t i) const { return _mm512_load_ps(keys_ + i); }
-
-  std::int64_t below(float pivot) const { return count_where<_CMP_LT_OQ>(pivot); }
-  std::int64_t equal(float value) const { return count_where<_CMP_EQ_OQ>(value); }
-
-  // The least of the keys above a value.
-  float least_above(float value) const {
-    __m512 least = _mm512_set1_ps(__builtin_inff());
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      const __mmask16 above = _mm512_cmp_ps_mask(at(i), _mm512_set1_ps(value), _CMP_GT_OQ);
-      least = _mm512_mask_min_ps(least, above, least, at(i));
-    }
-    return _mm512_reduce_min_ps(least);
-  }
-
-  // A key in [low, high), which some are.
-  float any_between(float low, float high) const {
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      const __mmask16 in = between(i, low, high);
-      if (in != 0) return keys_[i + __builtin_ctz(in)];
-    }
-    return low;
-  }
-
-  // The keys in [low, high), at most 16, infinite behind the last.
-  __m512 take_between(float low, float high) const {
-    alignas(64) float taken[32];
-    std::int64_t count = 0;
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      const __mmask16 in = between(i, low, high);
-      _mm512_storeu_ps(taken + count, _mm512_maskz_compress_ps(in, at(i)));
-      count += __builtin_popcount(in);
-    }
-    return _mm512_mask_loadu_ps(_mm512_set1_ps(__builtin_inff()), first16(count), taken);
-  }
-
- private:
-  template <int comparison>
-  std::int64_t count_where(float value) const {
-    const __m512 other = _mm512_set1_ps(value);
-    unsigned found = 0;
-    for (std::int64_t i = 0; i < count_; i += 16) {
-      found += static_cast<unsigned>(__builtin_popcount(_mm512_cmp_ps_mask(at(i), other, comparison)));
-    }
-    return found;
-  }
-
-  __mmask16 between(std::int64_t i, float low, float high) const {
-    const __mmask16 above = _mm512_cmp_ps_mask(at(i), _mm512_set1_ps(low), _CMP_GE_OQ);
-    return _mm512_mask_cmp_ps_mask(above, at(i), _mm512_set1_ps(high), _CMP_LT_OQ);
-  }
-
-  std::int64_t count_;
-  alignas(64) float keys_[most_selected];
-};
-
-// What divides: below it `below` keys, and it is the nth.
-struct Divider {
-  float value;
-  std::int64_t below;
-};
-
-// The nth of 16 keys, and how many are below it: each key's rank is the number of those below it.
-inline Divider nth_of_sixteen(__m512 keys, std::int64_t nth) {
-  __m512i rank = _mm512_setzero_si512();
-  const __m512i one = _mm512_set1_epi32(1);
-  for (int i = 0; i < 16; ++i) {
-    const __m512 key = _mm512_permutexvar_ps(_mm512_set1_epi32(i), keys);
-    rank = _mm512_mask_add_epi32(rank, _mm512_cmp_ps_mask(key, keys, _CMP_LT_OQ), rank, one);
-  }
-  // Of the keys whose rank is at most nth the largest.
-  const __m512i wanted = _mm512_set1_epi32(static_cast<int>(nth));
-  const int best = _mm512_mask_reduce_max_epi32(_mm512_cmple_epi32_mask(rank, wanted), rank);
-  const __mmask16 there = _mm512_cmpeq_epi32_mask(rank, _mm512_set1_epi32(best));
-  return {_mm512_cvtss_f32(_mm512_maskz_compress_ps(there, keys)), best};
-}
-
-// Narrows [low, high) around the nth key by counting what is below a guess, until 16 keys are left. First
-// guesses are as if keys were spread evenly between the bounds; where they are not, or are equal, one of the
-// keys is the guess.
-bool find_divider(const Keys& keys, std::int64_t nth, std::int64_t count, float low, float high,
-                  Divider& found) {
-  std::int64_t below_low = 0;
-  std::int64_t below_high = count;
-  bool open = true;  // keys equal to `high` are still among those that are left
-  for (int round = 0; below_high - below_low > 16; ++round) {
-    float guess = low;
-    if (round < 6) {
-      const float share =
-          (static_cast<float>(nth - below_low) + 0.5F) / static_cast<float>(below_high - below_low);
-      guess = low + (high - low) * share;
-    }
-    if (!(guess > low && guess < high)) {
-      if (round >= 64) return false;
-      guess = keys.any_between(low, open ? __builtin_inff() : high);
-      const std::int64_t below = keys.below(guess);
-      const std::int64_t equal = keys.equal(guess);
-      if (below <= nth && nth < below + equal) {
-        found = {guess, below};
-        return true;
-      }
-      if (below > nth) {
-        high = guess;
-        below_high = below;
-        open = false;
-      } else {
-        low = keys.least_above(guess);
-        below_low = below + equal;
-      }
-      continue;
-    }
-    const std::int64_t below = keys.below(guess);
-    const bool left = below > nth;
-    high = left ? guess : high;
-    below_high = left ? below : below_high;
-    open = open && !left;
-    low = left ? low : guess;
-    below_low = left ? below_low : below;
-  }
-  found = nth_of_sixteen(keys.take_between(low, open ? __builtin_inff() : high), nth - below_low);
-  found.below += below_low;
-  return true;
-}
-
-// Those below the divider, and as many of its equals as there is room for, go to the front of where they came
-// from, the rest aside and then behind them. A record takes part in one permutation (vectorised quicksort:
-// Bramas, "A Novel Hybrid Quicksort Algorithm Vectorized using AVX-512", 2017).
-void partition(unsigned char* items, std::int64_t count, const Keys& keys, const Divider& divider,
-               std::int64_t nth) {
-  alignas(64) unsigned char aside[(most_selected + 16) * bytes];
-  const __m512 value = _mm512_set1_ps(divider.value);
-  auto equals = static_cast<unsigned>(nth - divider.below);
-  unsigned char* front = items;
-  unsigned char* behind = aside;
-  const auto move = [&](const unsigned char* from, unsigned first) {
-    const __m512i four = _mm512_loadu_si512(from);
-    const unsigned rest = first ^ 15U;
-    _mm512_storeu_si512(front, _mm512_permutexvar_epi64(_mm512_load_si512(orders.lanes[first]), four));
-    _mm512_storeu_si512(behind, _mm512_permutexvar_epi64(_mm512_load_si512(orders.lanes[rest]), four));
-    const auto moved = static_cast<std::int64_t>(__builtin_popcount(first)) * bytes;
-    front += moved;
-    behind += 4 * bytes - moved;
-  };
-  for (std::int64_t i = 0; i < count; i += 16) {
-    const __m512 key = keys.at(i);
-    const unsigned less = _mm512_cmp_ps_mask(key, value, _CMP_LT_OQ);
-    const unsigned equal = _mm512_cmp_ps_mask(key, value, _CMP_EQ_OQ);
-    const unsigned taken = _pdep_u32(_bzhi_u32(0xFFFFU, equals < 16U ? equals : 16U), equal);
-    equals -= static_cast<unsigned>(__builtin_popcount(taken));
-    const unsigned first = less | taken;
-    const unsigned char* from = items + i * bytes;
-    if (count - i >= 16) {
-      move(from, first & 15U);
-      move(from + 4 * bytes, first >> 4U & 15U);
-      move(from + 8 * bytes, first >> 8U & 15U);
-      move(from + 12 * bytes, first >> 12U);
-      continue;
-    }
-    // One by one: nothing is written past the last.
-    for (std::int64_t j = 0; j < count - i; ++j) {
-      const __m128i one = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j * bytes));
-      const bool to_front = (first >> static_cast<unsigned>(j) & 1U) != 0;
-      unsigned char* to = to_front ? front : behind;
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), one);
-      front += to_front ? bytes : 0;
-      behind += to_front ? 0 : bytes;
-    }
-  }
-  __builtin_memcpy(front, aside, static_cast<std::size_t>(behind - aside));
-}
-
-bool select(void* records, std::int64_t nth, std::int64_t count, std::int64_t axis, float low, float high,
-            float* value) {
-  auto* items = static_cast<unsigned char*>(records);
-  const Keys keys(items, count, axis);
-  Divider divider;
-  if (!find_divider(keys, nth, count, low, high, divider)) return false;
-  partition(items, count, keys, divider, nth);
-  *value = divider.value;
-  return true;
-}
+#include "kd_tree/cpu/select_avx512.inc"
 
 // The parts of sixteen points: a comparison a level, its axis and value looked up by the node that a point
 // has come to.
@@ -394,7 +171,7 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
   constexpr std::int64_t stride = from_records ? 4 : 3;
   constexpr std::int64_t to_stride = to_records ? 4 : 3;
   const auto one = [&](std::int64_t i) {
-    const std::int64_t place = next[parts[i]]++;
+    const std::int64_t target_index = next[parts[i]]++;
     __m128i record;
     if constexpr (from_records) {
       record = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.values + i * stride));
@@ -406,12 +183,12 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
       }
     }
     if constexpr (to_records) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to.values + place * to_stride), record);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to.values + target_index * to_stride), record);
     } else {
-      _mm_mask_storeu_epi32(to.values + place * to_stride, 7, record);
-      to.rows[place] = numbered       ? static_cast<std::uint32_t>(from.first_row + i)
-                       : from_records ? static_cast<std::uint32_t>(_mm_extract_epi32(record, 3))
-                                      : from.rows[i];
+      _mm_mask_storeu_epi32(to.values + target_index * to_stride, 7, record);
+      to.rows[target_index] = numbered       ? static_cast<std::uint32_t>(from.first_row + i)
+                              : from_records ? static_cast<std::uint32_t>(_mm_extract_epi32(record, 3))
+                                             : from.rows[i];
     }
   };
   std::int64_t i = 0;
@@ -421,10 +198,10 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
       for (std::int64_t j = 0; j < 16; ++j) one(i + j);
       continue;
     }
-    const std::int64_t place = next[parts[i]];
-    next[parts[i]] = place + 16;
+    const std::int64_t target_index = next[parts[i]];
+    next[parts[i]] = target_index + 16;
     const float* values = from.values + i * stride;
-    float* target = to.values + place * to_stride;
+    float* target = to.values + target_index * to_stride;
     if constexpr (from_records == to_records) {
       __builtin_memcpy(target, values, 16 * stride * sizeof(float));
     }
@@ -443,13 +220,13 @@ void deal_as(const PointsFrom& from, std::int64_t count, const unsigned char* pa
           _mm512_storeu_si512(target + 16 * f, _mm512_permutex2var_epi32(four, spread, all_rows));
         }
       } else {
-        _mm512_storeu_si512(to.rows + place, rows);
+        _mm512_storeu_si512(to.rows + target_index, rows);
       }
     } else if constexpr (!to_records) {
       for (std::int64_t j = 0; j < 16; ++j) {
         const __m128i record = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values + 4 * j));
         _mm_mask_storeu_epi32(target + 3 * j, 7, record);
-        to.rows[place + j] = static_cast<std::uint32_t>(_mm_extract_epi32(record, 3));
+        to.rows[target_index + j] = static_cast<std::uint32_t>(_mm_extract_epi32(record, 3));
       }
     }
   }

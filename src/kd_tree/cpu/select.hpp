@@ -31,18 +31,18 @@ void nth_element(R* items, std::int64_t nth, std::int64_t count, const Key& key)
                        [&](const R& a, const R& b) { return key(a) < key(b); });
       return;
     }
-    // The pivot is a median of nine near the place that is looked for.
+    // The pivot is a median of nine near the wanted rank.
     decltype(key(items[0])) sample[9];
     for (std::int64_t i = 0; i < 9; ++i) sample[i] = key(items[(2 * i + 1) * count / 18]);
-    const auto place = std::clamp<std::int64_t>(nth * 9 / count, 1, 7);
-    std::nth_element(sample, sample + place, sample + 9);
-    const auto pivot = sample[place];
+    const auto rank = std::clamp<std::int64_t>(nth * 9 / count, 1, 7);
+    std::nth_element(sample, sample + rank, sample + 9);
+    const auto pivot = sample[rank];
     const std::int64_t less = partition(items, count, [&](const R& item) { return key(item) < pivot; });
     if (nth < less) {
       count = less;
       continue;
     }
-    if (less > 0) {  // equal ones are looked for when nothing else is left of the pivot
+    if (less > 0) {  // equal ones are moved when nothing else is left of the pivot
       items += less;
       nth -= less;
       count -= less;

@@ -62,17 +62,17 @@ class Store {
 
   // Where the points of a range lie: still in the caller's rows; in the tree's arrays, point by point; or as
   // records.
-  enum class Place : std::uint8_t { rows, arrays, records };
+  enum class Storage : std::uint8_t { rows, arrays, records };
   struct Range {
     std::int64_t begin;
     std::int64_t count;
-    Place place = Place::rows;
+    Storage storage = Storage::rows;
     R* records = nullptr;
     R* other = nullptr;  // where records can be moved to; null: nowhere yet
     bool identical = false;
 
     Range part(std::int64_t first, std::int64_t size) const {
-      return {begin + first, size, place, records == nullptr ? nullptr : records + first,
+      return {begin + first, size, storage, records == nullptr ? nullptr : records + first,
               other == nullptr ? nullptr : other + first};
     }
   };
@@ -110,16 +110,16 @@ class Store {
   // Calls use(at), at(i) being the record of the range's i-th point.
   template <class Use>
   void visit(const Range& range, const Use& use) {
-    switch (range.place) {
-      case Place::rows: return use([&](std::int64_t i) { return record(range.begin + i); });
-      case Place::arrays: return use([&](std::int64_t i) { return taken(range.begin + i); });
-      case Place::records: return use([&](std::int64_t i) { return range.records[i]; });
+    switch (range.storage) {
+      case Storage::rows: return use([&](std::int64_t i) { return record(range.begin + i); });
+      case Storage::arrays: return use([&](std::int64_t i) { return taken(range.begin + i); });
+      case Storage::records: return use([&](std::int64_t i) { return range.records[i]; });
     }
   }
 
   // The same range as records. A thread has its own: it finishes what it begins.
   Range hold(const Range& range, bool together) {
-    if (range.place == Place::records) return range;
+    if (range.storage == Storage::records) return range;
     Range held = range;
     make_room(held, together);
     visit(range, [&](const auto& at) {
@@ -130,7 +130,7 @@ class Store {
 
   // Makes `range` one of records, without values.
   void make_room(Range& range, bool together) {
-    range.place = Place::records;
+    range.storage = Storage::records;
     if (together) {
       if (records_.empty()) records_ = AlignedBuffer<R>(points_.count);
       range.records = records_.data() + range.begin;
@@ -175,10 +175,10 @@ class Store {
   // The same range at a place that its points can be moved to.
   Range place_for(const Range& range, bool together) {
     Range moved = range;
-    if (together && range.place != Place::arrays) {
-      moved.place = Place::arrays;
+    if (together && range.storage != Storage::arrays) {
+      moved.storage = Storage::arrays;
       moved.records = moved.other = nullptr;
-    } else if (range.place != Place::records) {
+    } else if (range.storage != Storage::records) {
       make_room(moved, together);
     } else if (range.other != nullptr) {
       std::swap(moved.records, moved.other);
@@ -214,18 +214,18 @@ class Store {
   }
 
   // Whether kernels can read its points.
-  bool packed(const Range& range) const { return range.place != Place::rows || points_.stride == dim_; }
+  bool packed(const Range& range) const { return range.storage != Storage::rows || points_.stride == dim_; }
 
   PointsFrom points_from(const Range& range) {
-    switch (range.place) {
-      case Place::rows: return {points_.row(range.begin), dim_, nullptr, range.begin};
-      case Place::arrays:
+    switch (range.storage) {
+      case Storage::rows: return {points_.row(range.begin), dim_, nullptr, range.begin};
+      case Storage::arrays:
         return {arrays_.coordinates() + range.begin * dim_, dim_, arrays_.row_numbers() + range.begin, 0};
       default: return {range.records->x, 4, nullptr, 0};
     }
   }
   PointsTo points_to(const Range& range) {
-    if (range.place == Place::records) return {range.records->x, 4, nullptr};
+    if (range.storage == Storage::records) return {range.records->x, 4, nullptr};
     return {arrays_.coordinates() + range.begin * dim_, dim_, arrays_.row_numbers() + range.begin};
   }
 

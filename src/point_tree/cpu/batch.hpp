@@ -23,6 +23,7 @@
 #include "point_tree/cpu/leaves.hpp"
 #include "point_tree/cpu/query_order.hpp"
 #include "point_tree/cpu/search.hpp"
+#include "point_tree/cpu/task_scratch.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::point_tree {
@@ -118,45 +119,11 @@ class Batch {
   }
 
  private:
-  // Scratch memory of one task.
-  struct Scratch {
+  // Memory of a task that walks, and whose it is; memory of queries answered without a walk has no batch.
+  struct Scratch : TaskScratch<T> {
+    Scratch() : TaskScratch<T>(nullptr) {}
+    explicit Scratch(const Batch* of) : TaskScratch<T>(of->budget_), batch(of) {}
     const Batch* batch = nullptr;
-    ProgressCounter* progress = nullptr;
-    std::int64_t taken = 0;  // queries whose entries have been taken
-    std::vector<T> values;
-    std::vector<std::int64_t> numbers;
-    std::vector<Pending<T>> stack;
-    AlignedBuffer<T> boxes;
-    std::vector<std::int64_t> group_ends;
-    std::vector<std::int64_t> rows;
-    std::vector<T> distances;
-    std::vector<Entry<T>> entries, with_infinite;
-    std::vector<std::int64_t> ends, counts;
-
-    Scratch() = default;
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    ~Scratch() {
-      if (batch != nullptr && batch->budget_ != nullptr) batch->budget_->give_back(bytes(entries.size()));
-    }
-
-    static std::int64_t bytes(std::size_t count) {
-      return static_cast<std::int64_t>(count * sizeof(Entry<T>));
-    }
-    // Both the old and the new ones are there while they are moved.
-    void grow() {
-      const std::size_t larger = std::max<std::size_t>(1024, 2 * entries.size());
-      if (batch->budget_ == nullptr) return entries.resize(larger);
-      const std::int64_t before = bytes(entries.size());
-      if (!batch->budget_->take(bytes(larger))) throw OverBudget();
-      try {
-        entries.resize(larger);
-      } catch (...) {
-        batch->budget_->give_back(bytes(larger));
-        throw;
-      }
-      batch->budget_->give_back(before);
-    }
   };
 
   void gather(std::int64_t first, std::int64_t count, Scratch& scratch) const {
@@ -194,8 +161,7 @@ class Batch {
   }
 
   void walk(std::int64_t first, std::int64_t count, ProgressCounter& progress) {
-    Scratch scratch;
-    scratch.batch = this;
+    Scratch scratch(this);
     scratch.progress = &progress;
     gather(first, count, scratch);
     scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 2)));

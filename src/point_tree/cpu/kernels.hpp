@@ -12,16 +12,16 @@
 namespace kith::point_tree {
 
 /// A child of a node.
-struct Place {
+struct Child {
   const NodeLinks* links;  ///< the node's
-  std::int32_t child;
+  std::int32_t slot;       ///< which of its children
 };
 
 /// A child that waits to be visited.
 template <class T>
 struct Pending {
   T low;
-  Place at;
+  Child at;
 };
 
 enum class Kind : std::uint8_t { nearest, collect, count };

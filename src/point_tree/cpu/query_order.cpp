@@ -58,7 +58,7 @@ bool follow_each_other(const TreeView<T, Id>& tree, const DatasetView& queries) 
   return moves <= runs * (run - 1) / 4;
 }
 
-// A place on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve
+// Codes on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve
 // well.
 class Curve {
  public:
@@ -77,7 +77,7 @@ class Curve {
     }
   }
   template <class T>
-  std::uint32_t place(const T* values) const {
+  std::uint32_t code_of(const T* values) const {
     std::uint32_t code = 0;
     for (std::size_t a = 0; a < lower_.size(); ++a) {
       const double at = (static_cast<double>(values[widest_[a]]) - lower_[a]) * scale_[a];
@@ -89,7 +89,7 @@ class Curve {
   }
 
  private:
-  // The bits of a cell's number, each as many places from the next as there are axes.
+  // The bits of a cell's number, each as far from the next as there are axes.
   std::uint32_t spread(std::uint32_t v) const {
     if (axes_ == 3) {
       v = (v | v << 16U) & 0x030000FFU;
@@ -186,7 +186,7 @@ class Ordering {
     const Curve curve(tree_);
     AlignedBuffer<Keyed<Key, Value>> items(count);
     for_queries([&](std::int64_t i, const T* values, bool finite) {
-      items[i] = {finite ? Key{curve.place(values)} : Key{1} << 31U, static_cast<Value>(i)};
+      items[i] = {finite ? Key{curve.code_of(values)} : Key{1} << 31U, static_cast<Value>(i)};
     });
     radix_sort(items, 32, threads_);  // the finite ones first
     out_.order = AlignedBuffer<std::int64_t>(out_.walking);

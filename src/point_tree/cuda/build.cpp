@@ -54,7 +54,7 @@ class Builder {
         execution_(execution),
         tree_(std::make_shared<DeviceTree>(device)),
         stream_(tree_->stream),
-        ledger_(execution.memory_limit) {}
+        ledger_(execution.device_memory_limit) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
   /// Whoever stops half-way has not stopped the device from reading the caller's rows.

@@ -149,7 +149,7 @@ class NearestSearch {
 
   // What may be taken: the limit, or what the device has.
   std::uint64_t memory_limit() const {
-    if (execution_.memory_limit > 0) return execution_.memory_limit;
+    if (execution_.device_memory_limit > 0) return execution_.device_memory_limit;
     // Asked only where it may matter: the question takes longer than a small search.
     const std::uint64_t much = std::uint64_t{1} << 30U;
     const auto rough = static_cast<std::uint64_t>(count_) *

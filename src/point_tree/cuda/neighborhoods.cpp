@@ -30,7 +30,7 @@ std::uint64_t bytes_of(std::int64_t count) {
 
 // What may be taken on the current device beside what is there: the caller's limit, or what is free.
 std::uint64_t memory_for(const Execution& execution) {
-  if (execution.memory_limit > 0) return execution.memory_limit;
+  if (execution.device_memory_limit > 0) return execution.device_memory_limit;
   std::size_t free = 0;
   std::size_t total = 0;
   KITH_CUDA(cudaMemGetInfo(&free, &total));
@@ -150,8 +150,9 @@ class Neighborhoods {
   // What the search may take beside what is held.
   Execution rest() const {
     Execution execution = execution_;
-    if (execution.memory_limit > 0) {
-      execution.memory_limit = execution.memory_limit > held_ ? execution.memory_limit - held_ : 1;
+    if (execution.device_memory_limit > 0) {
+      execution.device_memory_limit =
+          execution.device_memory_limit > held_ ? execution.device_memory_limit - held_ : 1;
     }
     return execution;
   }
@@ -332,7 +333,7 @@ void reduce(const Tree& tree, const Neighborhood& how, bool normals, std::uint64
     Execution quiet = execution;
     quiet.progress = nullptr;
     // What is free has no room for the results any more.
-    const std::uint64_t still = execution.memory_limit > 0 ? kept : kept - taken;
+    const std::uint64_t still = execution.device_memory_limit > 0 ? kept : kept - taken;
     visit_distances(tree, [&]<class T>() {
       Neighborhoods<T> lists(tree, how, normals, normals, still, quiet, &left);
       lists.for_each(stage, [&](const Lists<T>& some) { use_lists(some, lists.table(), lists.stream()); });

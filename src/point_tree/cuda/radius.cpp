@@ -41,7 +41,7 @@ class RadiusSearch {
     w_ = &**workspace_;
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
-    limit_ = execution_.memory_limit;
+    limit_ = execution_.device_memory_limit;
     if (limit_ == 0) {
       std::size_t free = 0;
       std::size_t total = 0;
@@ -233,6 +233,7 @@ RadiusNeighbors within_on_device(const Tree& tree, const DatasetView& queries, d
     out.offsets.assign(static_cast<std::size_t>(queries.rows) + 1, 0);
     search.count(out.offsets.data() + 1);
     std::partial_sum(out.offsets.begin(), out.offsets.end(), out.offsets.begin());
+    check_memory(out.offsets.back(), cell_bytes(tree), "the answer", queries.rows, execution);
     const auto total = static_cast<std::size_t>(out.offsets.back());
     out.indices.resize(total);
     std::vector<T> distances(total);

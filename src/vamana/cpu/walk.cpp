@@ -29,7 +29,7 @@ void Walk::offer(Key key) {
   next_ = std::min(next_, static_cast<std::size_t>(at - begin));
 }
 
-void Walk::look_at(const std::uint8_t* query, Counters& counters) {
+void Walk::evaluate_found(const std::uint8_t* query, Counters& counters) {
   kernels_.gathered(graph_.codes, graph_.code_bytes, query, found_.data(),
                     static_cast<std::int64_t>(found_count_), estimates_.data());
   counters.distances += static_cast<std::int64_t>(found_count_);
@@ -52,7 +52,7 @@ std::span<const Key> Walk::run(const std::uint8_t* query, std::int64_t list_size
   }
   size_ = next_ = 0;
   gather(graph_.entries.data(), static_cast<std::int64_t>(graph_.entries.size()), left_out);
-  look_at(query, counters);
+  evaluate_found(query, counters);
 
   std::int64_t polled = 0;
   while (true) {
@@ -79,7 +79,7 @@ std::span<const Key> Walk::run(const std::uint8_t* query, std::int64_t list_size
       for (std::int64_t j = 0; j < graph_.stride; j += 16) __builtin_prefetch(edges + j);
       break;
     }
-    look_at(query, counters);
+    evaluate_found(query, counters);
     polled += beam;
     if (polled >= tuning::steps_between_polls) {
       stop.check();

@@ -2,7 +2,7 @@
 //
 // What it finds is a function of graph, codes, entries, list size, beam width and query alone. The list holds
 // the smallest pairs (estimate, node) met so far; a node that was dropped cannot come back, for the list only
-// improves, and one in the list is met again by its number. So the table of nodes already looked at saves
+// improves, and one in the list is met again by its number. So the table of nodes already visited saves
 // work and decides nothing: it may forget, and its size does not matter.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace kith::vamana {
 
-/// (estimate, node, looked around), in this order of significance, in one number. Estimates have 31 bits.
+/// (estimate, node, expanded), in this order of significance, in one number. Estimates have 31 bits.
 using Key = std::uint64_t;
 constexpr Key make_key(std::int32_t estimate, std::uint32_t node) {
   return static_cast<Key>(static_cast<std::uint32_t>(estimate)) << 33U | static_cast<Key>(node) << 1U;
@@ -45,7 +45,7 @@ struct WalkedGraph {
 class Walk {
  public:
   struct Counters {
-    std::int64_t hops = 0;       ///< nodes whose neighbours were looked at
+    std::int64_t hops = 0;       ///< nodes expanded
     std::int64_t distances = 0;  ///< estimates evaluated
   };
 
@@ -65,16 +65,16 @@ class Walk {
  private:
   static std::int64_t table_size(std::int64_t list_size);
   void offer(Key key);
-  void look_at(const std::uint8_t* query, Counters& counters);
+  void evaluate_found(const std::uint8_t* query, Counters& counters);
 
-  // Takes a node's neighbours that were not looked at yet.
+  // Takes the neighbours of a node that were not visited yet.
   void gather(const std::uint32_t* neighbors, std::int64_t count, std::uint32_t left_out) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t node = neighbors[i];
       if (node == no_node) return;
-      std::uint32_t& place = table_[(node * 0x9E3779B1U) >> shift_];
-      if (place == node || node == left_out) continue;
-      place = node;
+      std::uint32_t& visited = table_[(node * 0x9E3779B1U) >> shift_];
+      if (visited == node || node == left_out) continue;
+      visited = node;
       found_[found_count_++] = node;
     }
   }

@@ -40,11 +40,11 @@ int gpus() {
   return usable;
 }
 
-Execution on(const std::vector<int>& ordinals, std::uint64_t memory_limit = 0) {
+Execution on(const std::vector<int>& ordinals, std::uint64_t device_memory_limit = 0) {
   Execution execution;
   execution.devices.clear();
   for (const int ordinal : ordinals) execution.devices.push_back({Device::Kind::cuda, ordinal});
-  execution.memory_limit = memory_limit;
+  execution.device_memory_limit = device_memory_limit;
   return execution;
 }
 

@@ -44,11 +44,11 @@ int gpus() {
   return count;
 }
 
-Execution on(std::vector<int> ordinals, std::uint64_t memory_limit = 0) {
+Execution on(std::vector<int> ordinals, std::uint64_t device_memory_limit = 0) {
   Execution execution;
   execution.devices.clear();
   for (const int ordinal : ordinals) execution.devices.push_back({Device::Kind::cuda, ordinal});
-  execution.memory_limit = memory_limit;
+  execution.device_memory_limit = device_memory_limit;
   return execution;
 }
 
@@ -306,6 +306,27 @@ TEST_F(Cuda, RowsOnTheDeviceAreNotCopied) {
   EXPECT_LT(there.memory_bytes(), rows.memory.size());
   EXPECT_GE(here.memory_bytes(), rows.memory.size());
   EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { there.save("nowhere.kith"); }), "GPU memory"));
+}
+
+// Limits that the answer does not fit as a whole: the queries are searched part by part. One that half a
+// query needs is refused.
+TEST_F(Cuda, AnswersAreCutToTheLimit) {
+  constexpr std::int64_t n = 3000;
+  constexpr std::int64_t k = 1000;
+  const Rows rows(make("sorted", n, 8, 11), 8, Dtype::f32);
+  const Neighbors expected = knn(rows.host, rows.host, k);
+  constexpr std::uint64_t answer = n * k * 12;
+  for (const std::uint64_t limit : {answer / 4, answer / 20}) {
+    expect_same(expected, knn(rows.host, rows.host, k, {}, on({0}, limit)), "one search");
+    const BruteForce index = BruteForce::build(rows.host, {}, on({0}));
+    const Neighbors found = index.search(rows.host, k, on({0}, limit));
+    expect_same(expected, found, "an index");
+    EXPECT_EQ(found.statistics.pairs, n * n);
+    EXPECT_EQ(found.statistics.nan_rows, 0);
+  }
+  const BruteForce index = BruteForce::build(rows.host, {}, on({0}));
+  const std::string message = message_of<OutOfMemory>([&] { index.search(rows.host, k, on({0}, 20'000)); });
+  EXPECT_TRUE(contains(message, "device memory limit is 20000")) << message;
 }
 
 // The limit leaves room for the codes alone, then not even for them: what is held says which it was.

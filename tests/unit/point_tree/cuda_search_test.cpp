@@ -35,10 +35,10 @@ using test::DeviceMemory;
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
 
-Execution on_gpu(std::uint64_t memory_limit = 0) {
+Execution on_gpu(std::uint64_t device_memory_limit = 0) {
   Execution execution;
   execution.devices = {{Device::Kind::cuda, 0}};
-  execution.memory_limit = memory_limit;
+  execution.device_memory_limit = device_memory_limit;
   return execution;
 }
 

@@ -544,12 +544,25 @@ TEST_F(CudaTrees, TheMemoryLimitHolds) {
   Random random(37);
   const Rows rows(uniform(100000, 3, random), Dtype::f32);
   Execution execution = on_gpu();
-  execution.memory_limit = 2'000'000;
+  execution.device_memory_limit = 2'000'000;
   EXPECT_THROW((void)KdTree::build(rows.view(), {}, execution), OutOfMemory);
   EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { (void)KdTree::build(rows.view(), {}, execution); }),
                        "the limit is 2000000"));
-  execution.memory_limit = 100000 * 76 + (1 << 20);  // 64 bytes a point, and the rows themselves
+  execution.device_memory_limit = 100000 * 76 + (1 << 20);  // 64 bytes a point, and the rows themselves
   EXPECT_NO_THROW((void)KdTree::build(rows.view(), {}, execution));
+}
+
+TEST_F(CudaTrees, ACopyCountsTowardsTheLimitOfTheSearchThatMakesIt) {
+  Random random(41);
+  const Rows rows(uniform(100000, 3, random), Dtype::f32);
+  const KdTree tree = KdTree::build(rows.view());
+  Execution execution = on_gpu();
+  execution.device_memory_limit = tree.memory_bytes();
+  EXPECT_TRUE(
+      contains(message_of<OutOfMemory>([&] { (void)tree.count_within(rows.view(), 0.01, execution); }),
+               "a copy of the index kd_tree"));
+  (void)tree.count_within(rows.view(), 0.01, on_gpu());  // now it is there
+  EXPECT_NO_THROW((void)tree.count_within(rows.view(), 0.01, execution));
 }
 
 TEST_F(CudaTrees, ATreeIsAtMostTwiceItsPoints) {

@@ -27,10 +27,10 @@ using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-Execution on_gpu(std::uint64_t memory_limit = 0) {
+Execution on_gpu(std::uint64_t device_memory_limit = 0) {
   Execution execution;
   execution.devices = {Device{Device::Kind::cuda, 0}};
-  execution.memory_limit = memory_limit;
+  execution.device_memory_limit = device_memory_limit;
   return execution;
 }
 

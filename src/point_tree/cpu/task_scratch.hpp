@@ -1,0 +1,57 @@
+// Scratch memory of one task of a search.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "core/memory_budget.hpp"
+#include "core/parallel.hpp"
+#include "point_tree/cpu/kernels.hpp"
+
+namespace kith::point_tree {
+
+/// What a task walks with, and what it has found so far; the entries of a budget where there is one.
+template <class T>
+struct TaskScratch {
+  MemoryBudget* budget;
+  ProgressCounter* progress = nullptr;
+  std::int64_t taken = 0;  ///< queries whose entries have been taken
+  std::vector<T> values;
+  std::vector<std::int64_t> numbers;
+  std::vector<Pending<T>> stack;
+  AlignedBuffer<T> boxes;
+  std::vector<std::int64_t> group_ends;
+  std::vector<std::int64_t> rows;
+  std::vector<T> distances;
+  std::vector<Entry<T>> entries, with_infinite;
+  std::vector<std::int64_t> ends, counts;
+
+  explicit TaskScratch(MemoryBudget* of) : budget(of) {}
+  TaskScratch(const TaskScratch&) = delete;
+  TaskScratch& operator=(const TaskScratch&) = delete;
+  ~TaskScratch() {
+    if (budget != nullptr) budget->give_back(bytes(entries.size()));
+  }
+
+  static std::int64_t bytes(std::size_t count) { return static_cast<std::int64_t>(count * sizeof(Entry<T>)); }
+
+  /// More room for entries. Both the old and the new ones are there while they are moved.
+  /// @throws OverBudget
+  void grow() {
+    const std::size_t larger = std::max<std::size_t>(1024, 2 * entries.size());
+    if (budget == nullptr) return entries.resize(larger);
+    const std::int64_t before = bytes(entries.size());
+    if (!budget->take(bytes(larger))) throw OverBudget();
+    try {
+      entries.resize(larger);
+    } catch (...) {
+      budget->give_back(bytes(larger));
+      throw;
+    }
+    budget->give_back(before);
+  }
+};
+
+}  // namespace kith::point_tree
