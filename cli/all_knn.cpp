@@ -66,7 +66,7 @@ void add_all_knn(CLI::App& app, Common& common) {
   command
       .add_flag(
           "--include-self", options->include_self,
-          "Let a row count among its own neighbours; it comes first, unless an equal row has a lower number")
+          "Count a row among its own neighbours; it comes first, unless an equal row has a lower number")
       ->group("Search");
   add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
   add_tree_index_options(command, common, options->index);
@@ -77,10 +77,10 @@ void add_all_knn(CLI::App& app, Common& common) {
   About& about = common.about(command);
   about.details = {
       "The answer has a line for each row, in the order of the file: the same rows and the same bits as kith "
-      "knn POINTS POINTS gives, without the row itself. Rows with a NaN have no neighbours and are nobody's; "
-      "where fewer than K rows are found, the line is filled up with row -1 at an infinite distance.",
-      "Trees know euclidean, sqeuclidean and manhattan. For cosine and inner_product use kith knn with the "
-      "file given twice."};
+      "knn POINTS POINTS gives, without the row itself. Rows with a NaN neither have neighbours nor are any; "
+      "where fewer than K rows are found, the rest of the line is row -1 at an infinite distance.",
+      "Trees support euclidean, sqeuclidean and manhattan. For cosine and inner_product use kith knn with "
+      "the file given twice."};
   about.examples = {
       {"kith all-knn scan.las -k 8 -o graph", "Writes graph.indices.npy and graph.distances.npy, in metres."},
       {"kith all-knn scan.ply -k 30 --radius 0.5 -o near",

@@ -169,7 +169,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
 void add_bench(CLI::App& app, Common& common) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App& command =
-      add_command(app, common, "bench", "Time searches, alone or in turns with other libraries",
+      add_command(app, common, "bench", "Time searches, alone or alternating with other libraries",
                   [options, &common] { run(*options, common, published_command_line()); });
   common.file(command.add_option("BASE", options->base, "File of the rows that are searched"));
   common.file(command.add_option("QUERIES", options->queries, "File of the queries"));
@@ -194,9 +194,7 @@ void add_bench(CLI::App& app, Common& common) {
       ->delimiter(',')
       ->default_str("0")
       ->group("Search");
-  command
-      .add_option("--repeats", options->repeats,
-                  "Timed runs of each combination, after one that is not timed")
+  command.add_option("--repeats", options->repeats, "Timed runs of each combination, after an untimed one")
       ->type_name("N")
       ->capture_default_str()
       ->group("Search");
@@ -212,9 +210,8 @@ void add_bench(CLI::App& app, Common& common) {
 
   CLI::Option* generate =
       command
-          .add_option(
-              "--generate", options->generate,
-              "Make the data instead: uniform, gaussian, clusters, low_intrinsic_dimension, terrain_scan")
+          .add_option("--generate", options->generate,
+                      "Generate the data: uniform, gaussian, clusters, low_intrinsic_dimension, terrain_scan")
           ->type_name("KIND")
           ->group("Generated data");
   const auto of_generate = [&](CLI::Option* option, const char* type) {
@@ -231,17 +228,17 @@ void add_bench(CLI::App& app, Common& common) {
 
   add_input_format_option(command, common, options->input_format, {"BASE", "QUERIES"}, dataset_formats());
   command
-      .add_option("--peers", options->peers,
-                  "Libraries to run in turns with Kith: faiss, sklearn, numpy, scipy")
+      .add_option("--peers", options->peers, "Libraries to alternate with Kith: faiss, sklearn, numpy, scipy")
       ->type_name("NAME,...")
       ->delimiter(',')
       ->group("Comparison");
-  common.file(command
-                  .add_option("--peers-python", options->python,
-                              "Python that has them; default: venv-peers of the build folder, else python3")
-                  ->type_name("PROGRAM")
-                  ->envname("KITH_PEERS_PYTHON")
-                  ->group("Comparison"));
+  common.file(
+      command
+          .add_option("--peers-python", options->python,
+                      "Python with these libraries; default: venv-peers of the build folder, else python3")
+          ->type_name("PROGRAM")
+          ->envname("KITH_PEERS_PYTHON")
+          ->group("Comparison"));
   common.file(command
                   .add_option("--peers-runner", options->runner,
                               "benchmarks/peers/run.py; default: that of the source tree around the program")
@@ -270,7 +267,7 @@ void add_bench(CLI::App& app, Common& common) {
       {"kith bench base.npy queries.npy --peers faiss,sklearn -o result.json",
        "Side by side with two libraries."},
       {"kith bench --generate clusters --rows 1000000 --dim 96 --batch 1 --queries 50",
-       "The latency of single queries on made data."}};
+       "The latency of single queries on generated data."}};
 }
 
 }  // namespace kith::cli

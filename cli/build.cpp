@@ -115,13 +115,13 @@ void add_build(CLI::App& app, Common& common) {
   add_input_format_option(command, common, options->input_format, {"BASE"}, dataset_formats());
   add_execution_options(command, common);
   common.about(command).details = {
-      "The file holds the rows and everything the search needs, with a checksum of each part; kith search "
-      "reads it, kith info says what is inside, and every later version of Kith can open it. --index auto "
+      "The file holds the rows and everything that a search needs, with a checksum of each part; kith search "
+      "reads it, kith info says what it contains, and every later version of Kith can open it. --index auto "
       "expects many queries."};
   common.about(command).examples = {
       {"kith build base.fvecs -o base.kith --metric cosine", "Builds and saves."},
       {"kith build scan.ply -o scan.kith --index kd_tree --metric euclidean", "A tree over points."},
-      {"kith build base.fvecs -o graph.kith --index vamana", "A graph, which measures its own recall."},
+      {"kith build base.fvecs -o graph.kith --index vamana", "A graph, with its recall measured."},
       {"kith search base.kith queries.fvecs -k 10 -o answer", "Searches it."}};
 }
 

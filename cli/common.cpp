@@ -48,7 +48,8 @@ CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, co
   command.set_help_flag("-h,--help", "Show this help and leave");
   command.add_flag("--json", common.json,
                    "Print the result as JSON on stdout, and a failure as {\"error\": ...} on stderr");
-  command.add_flag("-q,--quiet", common.quiet, "Nothing on stderr but errors: no notes, no progress bar");
+  command.add_flag("-q,--quiet", common.quiet,
+                   "Print nothing but errors on stderr: no notes, no progress bar");
   command.callback([&common, name, run = std::move(run)] {
     common.command = name;
     common.action = run;
@@ -98,7 +99,7 @@ void add_statistics_option(CLI::App& command, Common& common) {
 }
 
 void add_metric_option(CLI::App& command, Common& common, std::string& metric) {
-  auto* option = command.add_option("--metric", metric, "How far a query q is from a row x")
+  auto* option = command.add_option("--metric", metric, "The distance of a query q from a row x")
                      ->type_name("METRIC")
                      ->capture_default_str()
                      ->group("Search");
@@ -126,8 +127,8 @@ void add_filter_option(CLI::App& command, Common& common, std::string& filter) {
   common
       .choice(command
                   .add_option("--filter", filter,
-                              "The cheap first look at every row; it changes the time and the memory, "
-                              "never the answer")
+                              "The cheap first comparison with every row; it changes time and memory, never "
+                              "the answer")
                   ->type_name("FILTER"),
               {{"auto", "the cheapest, measured on a sample of the data"},
                {"int8", "1 byte a value; on GPUs not for manhattan"},

@@ -202,8 +202,8 @@ void add_convert(CLI::App& app, Common& common) {
       ->capture_default_str()
       ->group("Execution");
   common.about(command).details = {
-      "Nothing is rounded unless --round says so: a value the new type cannot hold is an error that names "
-      "its row and column. Search results (ivecs, ibin, JSON, tables, .indices.npy) are converted to the "
+      "Nothing is rounded without --round: a value that the new type cannot hold is an error that names its "
+      "row and column. Search results (ivecs, ibin, JSON, tables, .indices.npy) are converted to the "
       "result formats of kith knn."};
   common.about(command).examples = {
       {"kith convert base.fvecs base.npy", "The same vectors for NumPy."},

@@ -67,7 +67,7 @@ void add_evaluate(CLI::App& app, Common& common) {
                   ->required());
   command
       .add_option("-k,--neighbors", options->k,
-                  "Compare the first K neighbours only [default: all both have]")
+                  "Compare the first K neighbours only [default: as many as both have]")
       ->type_name("K")
       ->group("Comparison");
   auto formats = result_formats();
@@ -79,7 +79,7 @@ void add_evaluate(CLI::App& app, Common& common) {
       "and "
       "tables."};
   about.paragraphs = {
-      {"Recall@k", "the share of the true K rows that the result names."},
+      {"Recall@k", "the share of the true K rows that the result contains."},
       {"Recall with ties", "also counts any row as near as the true K-th; needs distances in both files."},
       {"Distance ratio", "the mean of found distance / true distance, rank by rank; 1 is exact."},
       {"Exact queries", "those whose list of rows equals the truth, in the same order."}};

@@ -26,9 +26,9 @@ std::vector<std::pair<std::string, std::string>> exit_code_list() {
       {"4", "device: a GPU is missing, unusable, or failed"},
       {"70", "a fault in Kith itself; please report it"},
       {"129, 130, 143",
-       "stopped by SIGHUP (the terminal is gone), Ctrl-C (SIGINT) or SIGTERM; no output was written, but for "
+       "stopped by SIGHUP (the terminal is gone), Ctrl-C (SIGINT) or SIGTERM; no output was written, except "
        "what had gone to a pipe or a device"},
-      {"141", "stopped by SIGPIPE: whoever read the output has left"},
+      {"141", "stopped by SIGPIPE: the reader of the output has gone"},
   };
 }
 
@@ -142,8 +142,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, const Com
 namespace {
 
 const char* interruption_message() {
-  return writes_to_stream() ? "interrupted; what was written is not whole"
-                            : "interrupted; no output was written";
+  return writes_to_stream() ? "interrupted; the output is incomplete" : "interrupted; no output was written";
 }
 
 std::string as_json(const Common& common, std::string_view kind, std::string_view message, int code) {

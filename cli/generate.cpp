@@ -74,8 +74,9 @@ void run(const Common& common, Options& options) {
 void add_generate(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   GenerateParameters& p = options->parameters;
-  CLI::App& command = add_command(app, common, "generate", "Make a seeded dataset, the same on every machine",
-                                  [options, &common] { run(common, *options); });
+  CLI::App& command =
+      add_command(app, common, "generate", "Generate a dataset from a seed, the same on every machine",
+                  [options, &common] { run(common, *options); });
   common.choice(command.add_option("KIND", options->kind, "What kind of data")->type_name("KIND")->required(),
                 {{"uniform", "every value uniform in [0, 1); u8 and i8: over the whole type"},
                  {"gaussian", "every value standard normal"},
@@ -101,7 +102,7 @@ void add_generate(CLI::App& app, Common& common) {
   command
       .add_option(
           "--first-row", p.first_row,
-          "Skip this many rows: another piece of the same dataset, such as queries that are not in the base")
+          "Skip this many rows: another part of the same dataset, such as queries that are not in the base")
       ->type_name("N")
       ->capture_default_str()
       ->group("Dataset");

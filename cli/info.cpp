@@ -201,7 +201,7 @@ void run(const Common& common, const Options& options) {
 
 void add_info(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
-  CLI::App& command = add_command(app, common, "info", "Say what files hold: format, rows, dimension, index",
+  CLI::App& command = add_command(app, common, "info", "Show what files hold: format, rows, dimension, index",
                                   [options, &common] { run(common, *options); });
   common.file(command.add_option("FILE", options->files, "Vectors, point clouds, results or saved indexes")
                   ->type_name("FILE")
@@ -209,8 +209,7 @@ void add_info(CLI::App& app, Common& common) {
   command
       .add_flag("--stats", options->statistics,
                 "Read the values too: smallest, largest, mean, rows with NaN or infinity, zero rows, rows "
-                "equal to an "
-                "earlier one")
+                "equal to an earlier one")
       ->group("Contents");
   command.add_option("--member", options->member, "HDF5 files: the dataset --stats reads [default: train]")
       ->type_name("NAME")

@@ -83,6 +83,7 @@ Size peek(const Source& source) {
   FileInfo info;
   try {
     info = inspect(source.path, source.format);
+    source.inspected = info;
   } catch (const IoError&) {
     // A format given by name need not be recognisable, and an HDF5 file may have its datasets in groups: then
     // the file's size is the estimate.
@@ -141,13 +142,10 @@ Dataset load(const Common& common, const Source& source) {
   Dataset data = load(source);
   const FileFormat format = format_of(source);
   if (format != FileFormat::las && format != FileFormat::pcd && format != FileFormat::ply) return data;
-  try {
-    for (const auto& [key, value] : inspect(source.path, source.format).details) {
-      if (key == "contradiction")
-        note(common, fmt::format("'{}' contradicts itself: {}", shown(source.path), value));
-    }
-  } catch (const Error&) {
-    return data;  // another format by its name: what was asked for has been read
+  if (!source.inspected) return data;  // another format by its name: what was asked for has been read
+  for (const auto& [key, value] : source.inspected->details) {
+    if (key == "contradiction")
+      note(common, fmt::format("'{}' contradicts itself: {}", shown(source.path), value));
   }
   return data;
 }

@@ -17,6 +17,7 @@ struct Source {
   std::int64_t first_row = 0;
   std::int64_t max_rows = -1;
   std::optional<FileFormat> format;
+  mutable std::optional<FileInfo> inspected;  ///< what peek() has found, for load()
 };
 
 /// Adds up what a run will hold in the machine's memory and refuses it before it starts. What lies on GPUs is
@@ -62,7 +63,7 @@ Size peek(const Source& source);
 
 /// Reads it. @throws IoError, InvalidArgument, OutOfMemory
 Dataset load(const Source& source);
-/// The same, with a note of what the file says of itself and is not.
+/// The same after peek(), with a note of what the file says of itself and is not.
 Dataset load(const Common& common, const Source& source);
 
 /// True when both name the same rows of the same file, apart from max_rows.

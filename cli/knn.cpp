@@ -105,17 +105,15 @@ void add_knn(CLI::App& app, Common& common) {
   About& about = common.about(command);
   about.details = {
       "Reads fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5 (ann-benchmarks), PCD, PLY, LAS and xyz. Without "
-      "-o the first answers are shown; with it all are written. The answer is exact: the same rows and the "
-      "same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
-      "number; queries "
-      "with fewer than K rows to find are filled up with row -1 at an infinite distance.",
-      "--index auto takes a tree where that should be done sooner: for many queries in low dimension. An "
-      "option that only one kind knows (--filter; --radius, --leaf-size; --recall below 1, --list-size) "
-      "decides "
-      "for it.",
+      "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
+      "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
+      "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
+      "--index auto builds a tree where that should be faster: for many queries in low dimension. An option "
+      "that only one kind of index has (--filter; --radius, --leaf-size; --recall below 1, --list-size) "
+      "selects that kind.",
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
-      "and a "
-      "note says which share. Building its graph takes longer than most searches: kith build keeps it.",
+      "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
+      "build.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
   about.examples = {

@@ -171,31 +171,30 @@ void run(LadderOptions options, const Common& common) {
 void add_ladder(CLI::App& app, Common& common) {
   auto options = std::make_shared<LadderOptions>();
   CLI::App& command =
-      add_command(app, common, "ladder", "Time the searches Kith began with, beside the engine",
+      add_command(app, common, "ladder", "Time the searches Kith began with, next to the engine",
                   [options, &common] { run(*options, common); });
   command
-      .add_option(
-          "--case", options->cases,
-          "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), or all (all that "
-          "their sizes combine to); may be repeated")
+      .add_option("--case", options->cases,
+                  "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), or all (every "
+                  "combination of their sizes); may be repeated")
       ->type_name("CASE")
       ->allow_extra_args(false)
       ->default_str("published")
       ->group("What runs");
   command
       .add_option("--rungs", options->rungs,
-                  "Only these: numbers, ranges, names, as 1,4-8,engine; they run however long they take")
+                  "Run only these, however long they take: numbers, ranges and names, such as 1,4-8,engine")
       ->type_name("RUNG,...")
       ->delimiter(',')
       ->group("What runs");
   command.add_flag("--list", options->list, "List the rungs and leave")->group("What runs");
-  command.add_option("--repeat", options->repeat, "Timed runs of a rung, after one that is not timed")
+  command.add_option("--repeat", options->repeat, "Timed runs of a rung, after an untimed one")
       ->type_name("N")
       ->capture_default_str()
       ->group("What runs");
   command
       .add_flag("--include-copies", options->copies,
-                "Time each rung from host memory to host memory too: memory taken, copies, build, search")
+                "Also time each rung from host memory to host memory: allocation, copies, build, search")
       ->group("What runs");
   common
       .choice(command.add_option("--device", options->device, "GPUs that take part")->type_name("DEVICE"),
@@ -215,16 +214,13 @@ void add_ladder(CLI::App& app, Common& common) {
                   ->type_name("FILE")
                   ->group("Output"));
   common.about(command).details = {
-      "From a serial loop over distance matrices, reductions, textures and occupancy to several GPUs, lists "
-      "and "
-      "trees: one idea a rung, the files in benchmarks/ladder. Every answer is compared with the engine's, "
-      "indices "
-      "and distances, ties too; one that differs ends the command with status 70.",
-      "A time is the median of the search alone: data where it is searched, index built. Rungs that a case "
-      "is no "
-      "good for, or that would take more than 10 s on one core, are left out, with the reason, unless "
-      "--rungs names "
-      "them. Without a GPU the rungs on the processor run."};
+      "From a serial loop through distance matrices, reductions, textures and occupancy to several GPUs, "
+      "lists and trees: one idea a rung, the files in benchmarks/ladder. Every answer is compared with the "
+      "engine's, indices and distances, ties included; a difference ends the command with status 70.",
+      "A time is the median of the search alone: data in place, index built. Rungs that do not fit a case, "
+      "or "
+      "would take more than 10 s on one core, are left out, with the reason, unless --rungs names them. "
+      "Without a GPU only the rungs on the processor run."};
   common.about(command).examples = {
       {"kith ladder", "All rungs on the reports' cases."},
       {"kith ladder --case 3,1024,65536 --rungs 1-10,engine --include-copies", "One case, some rungs."},

@@ -50,20 +50,21 @@ void declare(CLI::App& app, Common& common) {
 
   About& about = common.about(app);
   about.details = {
-      "Kith answers \"which rows of this data are nearest to that one\": exactly, the same bits on every "
-      "machine and with any number of threads."};
+      "Kith finds the rows of a data set that are nearest to a query: exactly, with the same bits on every "
+      "machine and for any number of threads."};
   std::string codes;
   for (const auto& [code, meaning] : exit_code_list())
     codes += (codes.empty() ? "" : " ") + code + " " + meaning + ".";
   about.paragraphs = {
       {"Streams",
-       "Every input may be '-', standard input, or a pipe, as <(...) is; what can be read only once is held "
-       "in memory, within --memory-limit, and --input-format says what it is where its first bytes do not. "
-       "Every output may be '-', standard output, a pipe, a device or /dev/fd/N, which are written as they "
-       "are, from where they stand; --format says how. A file called '-' is './-'."},
+       "Every input may be '-' for standard input, or a pipe such as <(...); what can be read only once is "
+       "held in memory, within --memory-limit, and --input-format names its format where its first bytes do "
+       "not. Every output may be '-' for standard output, a pipe, a device or /dev/fd/N, which are written "
+       "in "
+       "place, from their current position; --format names the format. A file called '-' is './-'."},
       {"Exit status", codes}};
   about.examples = {
-      {"kith generate clusters -n 100000 -d 128 -o base.npy", "Makes a dataset to play with."},
+      {"kith generate clusters -n 100000 -d 128 -o base.npy", "Generates a dataset to play with."},
       {"kith knn base.npy base.npy --max-queries 5 -k 3", "Prints the 3 nearest rows of its first 5 rows."},
       {"kith knn base.fvecs queries.fvecs -k 10 -o answer",
        "Writes answer.indices.npy and answer.distances.npy."},

@@ -56,8 +56,8 @@ FileFormat check_format(const std::string& output, const std::string& named) {
   const FileFormat format =
       parse_format(named).value_or(format_of_extension(output).value_or(FileFormat::npy));
   if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
-  throw InvalidArgument(fmt::format(
-      "cannot write '{}': {} has no place for normals; write .ply, .pcd or .npy", output, name(format)));
+  throw InvalidArgument(fmt::format("cannot write '{}': {} cannot hold normals; write .ply, .pcd or .npy",
+                                    output, name(format)));
 }
 
 void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
@@ -179,9 +179,10 @@ void add_normals(CLI::App& app, Common& common) {
       formats_with_normals());
   add_neighborhood_options(command, options->index, options->k);
   command
-      .add_option("--viewpoint", options->viewpoint,
-                  "Turn every normal towards this place, that of the scanner [default: the normal's largest "
-                  "component is positive]")
+      .add_option(
+          "--viewpoint", options->viewpoint,
+          "Turn every normal towards this point, where the scanner stood [default: the normal's largest "
+          "component is positive]")
       ->type_name("X,Y,Z")
       ->group("Search");
   add_tree_index_options(command, common, options->index);
@@ -190,23 +191,17 @@ void add_normals(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {
-      "A normal is the direction in which a point's neighbours spread the least (Hoppe et al. 1992), the "
-      "point "
-      "itself counted among them; the curvature is the share that this direction has in their spread (Pauly "
-      "et "
-      "al. 2002), from 0 in a plane to 1/3. Distances are euclidean, a radius is in the units of the "
-      "coordinates.",
+      "A normal is the direction in which a point's neighbours, itself included, spread the least (Hoppe et "
+      "al. 1992); the curvature is that direction's share of their spread (Pauly et al. 2002), from 0 in a "
+      "plane to 1/3. Distances are euclidean; a radius is in the units of the coordinates.",
       "PLY files get the properties nx, ny, nz and curvature, PCD files the fields normal_x, normal_y, "
-      "normal_z "
-      "and curvature, as float, after x, y and z in the precision they have. npy files hold the normals and "
-      "the "
-      "curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). Every point keeps its place; "
-      "where "
-      "there is no normal it is NaN."};
+      "normal_z and curvature, as float, after x, y and z in their own precision. npy files hold the normals "
+      "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
+      "order; a normal that does not exist is NaN."};
   about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
                     {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
                      "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},
-                    {"kith normals scan.ply -k 16 -o normals.npy", "An array of [points, 4] for NumPy."}};
+                    {"kith normals scan.ply -k 16 -o normals.npy", "An array [points, 4] for NumPy."}};
 }
 
 }  // namespace kith::cli

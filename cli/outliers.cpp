@@ -44,7 +44,7 @@ void check(const Common& common, Options& options) {
   if (options.output.empty()) {
     if (options.mark && common.json) return;
     throw InvalidArgument(
-        "-o (--output) is missing: it names the file for what is left (with --mark --json none is needed)");
+        "-o (--output) is missing: name the file for the remaining points (--mark --json needs none)");
   }
   options.output = output_path(common, options.output);
   refuse_overwriting({options.output}, {options.points.path});
@@ -209,7 +209,7 @@ void add_outliers(CLI::App& app, Common& common) {
                   ->required());
   common.file(command
                   .add_option("-o,--output", options->output,
-                              "The file for the points that are left, whole or not at all; the extension "
+                              "The file for the remaining points, written whole or not at all; the extension "
                               "chooses the format. With --mark: an .npy of bool")
                   ->type_name("FILE")
                   ->group("Answer"));
@@ -223,13 +223,13 @@ void add_outliers(CLI::App& app, Common& common) {
   command
       .add_flag(
           "--mark", options->mark,
-          "Write which points are outliers, a bool for every point, instead of the points that are none; "
-          "with --json and without -o as JSON")
+          "Write a bool for every point, true for outliers, instead of the remaining points; with --json and "
+          "without -o as JSON")
       ->group("Answer");
   add_neighborhood_options(command, options->index, options->k);
   command
       .add_option("--ratio", options->ratio,
-                  "How many standard deviations above the mean of all points make an outlier")
+                  "Standard deviations above the mean of all points that make an outlier")
       ->type_name("X")
       ->capture_default_str()
       ->group("Search");
@@ -240,11 +240,10 @@ void add_outliers(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {
-      "Statistical outlier removal (Rusu et al. 2008): of every point the mean distance to its neighbours is "
-      "taken, itself excluded; points whose mean is more than RATIO standard deviations above the mean of "
-      "all "
-      "are outliers. So are points without a neighbour within the radius, and points with a NaN.",
-      "From LAS to LAS the points that are left keep all their attributes, and the file its version, scale, "
+      "Statistical outlier removal (Rusu et al. 2008): a point is an outlier if its mean distance to its "
+      "neighbours, itself excluded, is more than RATIO standard deviations above the mean of all points. So "
+      "are points without a neighbour within the radius, and points with a NaN.",
+      "From LAS to LAS the remaining points keep all their attributes, and the file its version, scale, "
       "offset and records. Other formats keep coordinates only; a note says what is lost."};
   about.examples = {
       {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},

@@ -228,15 +228,16 @@ void add_radius(CLI::App& app, Common& common) {
           ->type_name("FILE")
           ->required());
   command
-      .add_option("-r,--radius", options->index.radius,
-                  "How far a row may be, this far included; in units of the metric, so that with euclidean "
-                  "coordinates in metres make a radius in metres")
+      .add_option(
+          "-r,--radius", options->index.radius,
+          "Largest distance, inclusive, in units of the metric: metres for euclidean where coordinates "
+          "are in metres")
       ->type_name("R")
       ->required()
       ->group("Search");
   command
       .add_option("--max-neighbors", options->max_neighbors,
-                  "At most so many rows for a query, the nearest [default: all]")
+                  "Return only the N nearest rows of a query [default: all]")
       ->type_name("N")
       ->group("Search");
   command.add_option("--max-queries", options->max_queries, "Only the first N queries")
@@ -244,15 +245,16 @@ void add_radius(CLI::App& app, Common& common) {
       ->group("Search");
   command
       .add_flag("--unsorted", options->unsorted,
-                "Leave the rows of a query in no particular order; saves the sorting")
+                "Skip sorting: the rows of a query come in no particular order")
       ->group("Search");
-  command.add_flag("--count", options->count, "Only how many rows are within the radius")->group("Search");
+  command.add_flag("--count", options->count, "Count the rows within the radius, and return only that")
+      ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
   common.file(command
                   .add_option("-o,--output", options->output,
                               "Write OUT.offsets.npy, OUT.indices.npy and OUT.distances.npy, all or none, "
-                              "instead of showing the beginning; with --count OUT.counts.npy, or OUT if it "
+                              "instead of showing the first; with --count write OUT.counts.npy, or OUT if it "
                               "ends in .npy")
                   ->type_name("OUT")
                   ->group("Answer"));
@@ -273,13 +275,13 @@ void add_radius(CLI::App& app, Common& common) {
       "The answer is compressed sparse rows: the neighbours of query i are entries offsets[i] to "
       "offsets[i + 1] - 1 of indices and distances, nearest first, ties to the lower row. The metric is "
       "euclidean unless another is named: for kith knn it is sqeuclidean, and a radius would be squared.",
-      "Rows and queries with a NaN are never neighbours and have none."};
+      "Rows and queries with a NaN neither have neighbours nor are any."};
   about.examples = {
       {"kith radius scan.las scan.las -r 0.5 -o near", "All points within half a metre of every point."},
       {"kith radius scan.ply seeds.ply -r 2 --max-neighbors 100 -o near",
        "At most the 100 nearest points within 2 m of each seed."},
       {"kith radius scan.ply scan.ply -r 0.1 --count -o density.npy",
-       "How crowded it is around each point."}};
+       "How many points lie around each point."}};
 }
 
 }  // namespace kith::cli

@@ -249,11 +249,11 @@ void add_report(CLI::App& app, Common& common) {
                   ->envname("KITH_PYTHON")
                   ->group("Output"));
   common.about(command).details = {
-      "The page is one HTML file that loads nothing and runs nothing: it opens from a disk, reads in light "
-      "and in dark, and prints. It has the ladder with the floor of the hardware, what each rung is worth, "
-      "the roofline, queries a second, scaling over threads and GPUs, what the certified filter keeps, and "
-      "the machines; each chart with the table of its numbers. What the results hold nothing for is left "
-      "out, and said.",
+      "The page is one HTML file without scripts or external resources: it opens from a disk, has a light "
+      "and a dark style, and prints. It shows the ladder with the floor of the hardware, what each rung is "
+      "worth, the roofline, queries a second, scaling over threads and GPUs, what the certified filter "
+      "keeps, and the machines, each chart with a table of its numbers. Charts without data are left out, "
+      "and a note says which.",
       "Python draws it, with matplotlib; 'python -m kith.report' of the Python package does the same."};
   common.about(command).examples = {{"kith report ladder.json -o ladder.html", "What kith ladder measured."},
                                     {"kith report ladder.json bench.json -o report.html --images figures",

@@ -71,7 +71,7 @@ void add_result_options(CLI::App& command, Common& common, ResultOptions& option
   auto* output =
       common.file(command
                       .add_option("-o,--output", options.output,
-                                  "Write the answer there, whole or not at all, instead of showing "
+                                  "Write the answer to this file, whole or not at all, instead of showing "
                                   "its beginning; the extension chooses the format")
                       ->type_name("FILE")
                       ->group("Answer"));
@@ -156,7 +156,7 @@ void note_recall(const Common& common, const Neighbors& answer) {
                    s.recall > 0 ? fmt::format("{:.1f} % or more of the {} nearest rows, as the index has "
                                               "measured itself with 95 % confidence",
                                               100 * s.recall, answer.k)
-                                : "what share of the nearest rows it finds so was not measured"));
+                                : "the share of the nearest rows that it finds was not measured"));
 }
 
 void note_nan(const Common& common, const SearchStatistics& statistics) {

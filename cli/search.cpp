@@ -121,9 +121,9 @@ void add_search(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   add_statistics_option(command, common);
   common.about(command).details = {
-      "Metric and kind of index are those of the file; the options of approximate indexes are refused by "
-      "others. Queries of another element type are converted where "
-      "the index's type holds every value exactly, and refused otherwise."};
+      "The file fixes the metric and the kind of index; only approximate indexes take their options. Queries "
+      "of another element type are converted where the index's type holds every value exactly, and refused "
+      "otherwise."};
   common.about(command).examples = {{"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
                                     {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",
                                      "Writes all of them and says what the search did."},

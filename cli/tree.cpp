@@ -45,7 +45,7 @@ void add_index_option(CLI::App& command, Common& common, IndexOptions& options, 
       ->group("Search");
   command
       .add_option("--leaf-size", options.leaf_size,
-                  "Most points in a leaf of a tree, 1 to 4096 [default: a size measured to be quick]")
+                  "Most points in a leaf of a tree, 1 to 4096 [default: a size measured to be fast]")
       ->type_name("N")
       ->group("Search");
 }
@@ -92,8 +92,7 @@ const char* tree_option(const IndexOptions& options) {
 }  // namespace
 
 void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options) {
-  Choices choices = {
-      {"auto", "whichever should be done first, its build included; a note says which and why"}};
+  Choices choices = {{"auto", "whichever should be fastest, its build included; a note says which and why"}};
   add_types(choices, [](const IndexType&) { return true; });
   add_index_option(command, common, options, choices);
 }
@@ -103,28 +102,28 @@ void add_approximate_options(CLI::App& command, IndexOptions& options) {
   command
       .add_option(
           "--recall", asked.recall,
-          "Share of the nearest rows to find, above 0 to 1: an approximate index takes the shortest list "
-          "that finds as many with 95 % confidence, by what it measured when it was built; 1 is exact "
-          "[default: 0.95]")
+          "Share of the nearest rows to find, above 0 and at most 1: an approximate index takes the shortest "
+          "list that reaches it with 95 % confidence, by the measurements of its build; 1 is exact [default: "
+          "0.95]")
       ->type_name("R")
       ->group("Search");
   command
       .add_option(
           "--list-size", asked.list_size,
-          "In place of --recall: rows that a walk through a graph keeps in view, at least K; more find "
-          "more and take longer")
+          "Instead of --recall: length of the list of nearest rows that a walk through the graph keeps, at "
+          "least K; a longer one finds more and takes longer")
       ->type_name("L")
       ->group("Search");
   command
       .add_option("--beam-width", asked.beam_width,
-                  "With --list-size: rows of that list that it looks around at a time, 1 to 64 [default: 1]")
+                  "With --list-size: rows of that list expanded at a time, 1 to 64 [default: 1]")
       ->type_name("N")
       ->group("Search");
   command
       .add_option(
           "--rerank", asked.rerank,
-          "With --list-size: rows of that list that are evaluated exactly, from K to L [default: all that "
-          "may change the answer]")
+          "With --list-size: rows of that list evaluated exactly, from K to L [default: all that may change "
+          "the answer]")
       ->type_name("N")
       ->group("Search");
 }
@@ -153,20 +152,19 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
       ->type_name("N")
       ->group("Index");
   command
-      .add_option(
-          "--build-list-size", options.build_list_size,
-          "Rows in view while a row's neighbours in a graph are looked for, --max-degree to 65536; more "
-          "make a better graph, more slowly [default: 128]")
+      .add_option("--build-list-size", options.build_list_size,
+                  "Length of the list while the neighbours of a row of the graph are sought, --max-degree to "
+                  "65536; a longer one makes a better graph and takes longer [default: 128]")
       ->type_name("N")
       ->group("Index");
   command
-      .add_option(
-          "--alpha", options.alpha,
-          "How much longer a detour may be that makes an edge of a graph superfluous, 1 to 2 [default: "
-          "1.1]")
+      .add_option("--alpha", options.alpha,
+                  "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.1]")
       ->type_name("A")
       ->group("Index");
-  command.add_option("--seed", options.seed, "Of the order in which rows are added to a graph [default: 0]")
+  command
+      .add_option("--seed", options.seed,
+                  "Seed of the order in which rows are added to the graph [default: 0]")
       ->type_name("N")
       ->group("Index");
 }
@@ -188,7 +186,7 @@ void add_radius_option(CLI::App& command, IndexOptions& options, const std::stri
 }
 
 void add_tree_metric_option(CLI::App& command, Common& common, std::string& metric) {
-  auto* option = command.add_option("--metric", metric, "How far a row is from another")
+  auto* option = command.add_option("--metric", metric, "The distance of two rows")
                      ->type_name("METRIC")
                      ->capture_default_str()
                      ->group("Search");
@@ -229,10 +227,10 @@ void note_choice(const Common& common, const IndexUsed& index) {
 Metric parse_tree_metric(const std::string& text) {
   const Metric metric = parse_metric(text);
   if (!is_tree_metric(metric)) {
-    throw InvalidArgument(
-        fmt::format("no tree knows {}, trees know sqeuclidean, euclidean and manhattan; kith knn --index "
-                    "brute_force knows all metrics",
-                    text));
+    throw InvalidArgument(fmt::format(
+        "no tree supports {}, trees support sqeuclidean, euclidean and manhattan; kith knn --index "
+        "brute_force supports all metrics",
+        text));
   }
   return metric;
 }
@@ -293,7 +291,7 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
   if (const char* asking = tree_option(options)) {
     if (!is_tree_metric(metric)) {
       throw InvalidArgument(
-          fmt::format("{} is for trees, and no tree knows {}; use sqeuclidean, euclidean or manhattan, or "
+          fmt::format("{} is for trees, and no tree supports {}; use sqeuclidean, euclidean or manhattan, or "
                       "leave {} out",
                       asking, name(metric), asking));
     }
@@ -344,10 +342,9 @@ AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric m
 
 void add_neighborhood_options(CLI::App& command, IndexOptions& options, std::optional<std::int64_t>& k) {
   command
-      .add_option(
-          "-k,--neighbors", k,
-          "How many nearest points make a neighbourhood, at least 1 [default: 20; all within the radius "
-          "where one is given]")
+      .add_option("-k,--neighbors", k,
+                  "Nearest points that make a neighbourhood, at least 1 [default: 20; all within the radius "
+                  "where one is given]")
       ->type_name("K")
       ->group("Search");
   add_radius_option(command, options, "Only points at most this far; with -k the nearest K of them");

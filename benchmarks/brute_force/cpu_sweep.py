@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from timing import times_of
 
 
 def clusters(count, spread, skew=2):
@@ -40,16 +40,6 @@ KINDS = {
 }
 
 
-def median_ms(search, repeat):
-    search()
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        answer = search()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times), answer
-
-
 def kith_alone(base, queries, ks, repeat):
     """Runs in a process of its own: its instruction set is chosen once."""
     import kith
@@ -57,10 +47,10 @@ def kith_alone(base, queries, ks, repeat):
     rows, asked = np.load(base, mmap_mode="r"), np.load(queries)
     index = kith.BruteForce(np.ascontiguousarray(rows), metric="sqeuclidean")
     for k in ks:
-        median, answer = median_ms(lambda k=k: index.search(asked, k), repeat)
-        s = answer.statistics
-        np.save(queries + f".{k}.npy", answer.indices)
-        line = {"k": k, "median_ms": median, "filter": s.filter, "set": s.instruction_set}
+        times = times_of(lambda k=k: index.search(asked, k), repeat, warm_ups=1)
+        s = times.answer.statistics
+        np.save(queries + f".{k}.npy", times.answer.indices)
+        line = {"k": k, "median_ms": times.median, "filter": s.filter, "set": s.instruction_set}
         line["candidates"] = s.candidates / len(asked)
         print(json.dumps(line), flush=True)
 
@@ -118,8 +108,8 @@ def main():
             flat.add(rows)
             peer = {}
             for k in map(int, args.k.split(",")):
-                median, (_, found) = median_ms(partial(flat.search, queries, k), args.repeat)
-                peer[k] = median
+                times = times_of(partial(flat.search, queries, k), args.repeat, warm_ups=1)
+                peer[k], found = times.median, times.answer[1]
                 np.save(os.path.join(folder, f"faiss.{k}.npy"), found)
             flat = None
             for which in args.sets.split(","):

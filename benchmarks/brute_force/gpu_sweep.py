@@ -16,7 +16,6 @@ import argparse
 import itertools
 import json
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import torch
 from gpu_torch import torch_peer
+from timing import times_of
 
 
 def gaussian(rows, dim, generator):
@@ -67,19 +67,6 @@ KINDS = {
     "near-duplicates 1000 noise 1e-3": near_duplicates(1000, 1e-3),
     "low intrinsic dimension 16": low_intrinsic_dimension(16),
 }
-
-
-def times_of(search, repeat):
-    for _ in range(2):
-        answer = search()
-    times = []
-    for _ in range(repeat):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        answer = search()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times), min(times), max(times), answer
 
 
 def wrong_cells(index, plain, queries, rows, answer, k, some):
@@ -143,7 +130,9 @@ def main():
                     build = (time.perf_counter() - begin) * 1e3
                     plain = kith.BruteForce(rows, metric="sqeuclidean", filter="none")
                     for k in map(int, args.k.split(",")):
-                        median, low, high, answer = times_of(partial(index.search, queries, k), args.repeat)
+                        median, low, high, answer = times_of(
+                            partial(index.search, queries, k), args.repeat, 2, torch.cuda.synchronize
+                        )
                         s = answer.statistics
                         wrong = wrong_cells(index, plain, queries, rows, answer, k, args.check)
                         line = dict(
@@ -167,7 +156,7 @@ def main():
                         else:
                             built = brute_force.build(rows.contiguous(), metric="sqeuclidean")
                             search = partial(brute_force.search, built, queries, k)
-                        median, low, high, _ = times_of(search, args.repeat)
+                        median, low, high, _ = times_of(search, args.repeat, 2, torch.cuda.synchronize)
                         results.append(
                             dict(case, data="any", engine=engine, k=k, median_ms=median, min_ms=low, max_ms=high)
                         )

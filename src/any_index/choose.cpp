@@ -104,7 +104,7 @@ std::string duration(double nanoseconds) {
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
                          Metric metric, const Execution& execution) {
   if (!is_tree_metric(metric)) {
-    return {std::string(BruteForce::index_type.name), fmt::format("no tree knows {}", name(metric))};
+    return {std::string(BruteForce::index_type.name), fmt::format("no tree supports {}", name(metric))};
   }
   if (dim > largest_tree_dim) {
     return {std::string(BruteForce::index_type.name),

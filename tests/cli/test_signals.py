@@ -144,7 +144,7 @@ def test_stopped_while_nobody_reads(large):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=10)
     os.close(reader)
-    assert process.returncode == 143 and b"not whole" in err
+    assert process.returncode == 143 and b"incomplete" in err
 
 
 CUT = [

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 
 namespace kith::brute_force {

@@ -19,6 +19,7 @@
 #include "core/radix_sort.hpp"
 #include "octree/cpu/build.hpp"
 #include "point_tree/builder.hpp"
+#include "point_tree/morton.hpp"
 #include "point_tree/tuning.hpp"
 
 namespace kith::octree {
@@ -32,23 +33,8 @@ using point_tree::for_each_point;
 using point_tree::Growth;
 using point_tree::node_width;
 using point_tree::Points;
+using point_tree::spread_bits;
 namespace tuning = point_tree::tuning;
-
-// Spreads the lower bits of v: two zeros behind each of 21, or one behind each of 31.
-inline std::uint64_t spread3(std::uint64_t v) {
-  v = (v | v << 32U) & 0x001F00000000FFFFULL;
-  v = (v | v << 16U) & 0x001F0000FF0000FFULL;
-  v = (v | v << 8U) & 0x100F00F00F00F00FULL;
-  v = (v | v << 4U) & 0x10C30C30C30C30C3ULL;
-  return (v | v << 2U) & 0x1249249249249249ULL;
-}
-inline std::uint64_t spread2(std::uint64_t v) {
-  v = (v | v << 16U) & 0x0000FFFF0000FFFFULL;
-  v = (v | v << 8U) & 0x00FF00FF00FF00FFULL;
-  v = (v | v << 4U) & 0x0F0F0F0F0F0F0F0FULL;
-  v = (v | v << 2U) & 0x3333333333333333ULL;
-  return (v | v << 1U) & 0x5555555555555555ULL;
-}
 
 template <class T, class Id>
 class Builder {
@@ -115,7 +101,7 @@ class Builder {
         const double at =
             static_cast<double>(x[j]) * scale - points_.lower[static_cast<std::size_t>(j)] * scale;
         const auto cell = static_cast<std::uint64_t>(std::clamp(at, 0.0, cells - 1));
-        key |= (dim_ == 3 ? spread3(cell) : spread2(cell)) << static_cast<unsigned>(dim_ - 1 - j);
+        key |= spread_bits(cell, dim_) << static_cast<unsigned>(dim_ - 1 - j);
       }
       items_[to] = {key, static_cast<Id>(i)};
     });

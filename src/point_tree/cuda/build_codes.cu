@@ -6,6 +6,7 @@
 #include "cuda/visit_element.cuh"
 #include "point_tree/cuda/build_common.cuh"
 #include "point_tree/cuda/hilbert.cuh"
+#include "point_tree/morton.hpp"
 
 namespace kith::point_tree::build_steps {
 namespace {
@@ -153,22 +154,6 @@ __global__ void plan_axes_kernel(const Bounds* bounds, std::int64_t ranges, std:
   }
 }
 
-// Spreads the lower bits of v: two zeros behind each of 21, or one behind each of 31.
-__device__ std::uint64_t spread3(std::uint64_t v) {
-  v = (v | v << 32U) & 0x001F00000000FFFFULL;
-  v = (v | v << 16U) & 0x001F0000FF0000FFULL;
-  v = (v | v << 8U) & 0x100F00F00F00F00FULL;
-  v = (v | v << 4U) & 0x10C30C30C30C30C3ULL;
-  return (v | v << 2U) & 0x1249249249249249ULL;
-}
-__device__ std::uint64_t spread2(std::uint64_t v) {
-  v = (v | v << 16U) & 0x0000FFFF0000FFFFULL;
-  v = (v | v << 8U) & 0x00FF00FF00FF00FFULL;
-  v = (v | v << 4U) & 0x0F0F0F0F0F0F0F0FULL;
-  v = (v | v << 2U) & 0x3333333333333333ULL;
-  return (v | v << 1U) & 0x5555555555555555ULL;
-}
-
 // The cell of a value, and its bits where the axis has them. Monotone, and the ends of the widest axis are in
 // different cells, so that each round divides what it is given.
 __device__ std::uint64_t code_of(double value, const Axis& axis, std::int64_t dim) {
@@ -181,7 +166,7 @@ __device__ std::uint64_t code_of(double value, const Axis& axis, std::int64_t di
   std::uint64_t code = 0;
   if (regular > 0) {
     const std::uint64_t low = cell & ((std::uint64_t{1} << regular) - 1);
-    code = (dim == 3 ? spread3(low) : (dim == 2 ? spread2(low) : low)) << axis.first;
+    code = spread_bits(low, dim) << axis.first;
     cell >>= regular;
   }
   while (mask != 0) {
