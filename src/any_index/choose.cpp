@@ -125,9 +125,8 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
                                      duration(std::max(tree, brute_force)), costs.machine);
   if (brute_force <= tree) {
     return {std::string(BruteForce::index_type.name),
-            fmt::format("{} {} not repay a tree over {} ({})",
-                        plural(static_cast<std::int64_t>(q), "query", "queries"), q == 1 ? "does" : "do",
-                        plural(rows, "row"), estimates)};
+            fmt::format("a tree over {} does not pay off for {} ({})", plural(rows, "row"),
+                        plural(static_cast<std::int64_t>(q), "query", "queries"), estimates)};
   }
   return {std::string(KdTree::index_type.name),
           fmt::format("{} of dimension {} ({})", plural(rows, "row"), dim, estimates)};

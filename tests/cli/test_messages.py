@@ -52,12 +52,12 @@ def test_the_reason_of_a_folder_that_cannot_be_written(kith, folder):
         assert "Permission denied" in error or "Read-only file system" in error
 
 
-def test_one_query_does_not_repay_a_tree(kith, folder):
+def test_a_tree_does_not_pay_off_for_one_query(kith, folder):
     np.save("a.npy", np.random.default_rng(1).random((20000, 3)))
     np.save("q.npy", POINTS[:1])
-    assert "1 query does not repay a tree over 20000 rows" in kith("knn", "a.npy", "q.npy", "--index", "auto").err
+    assert "a tree over 20000 rows does not pay off for 1 query " in kith("knn", "a.npy", "q.npy", "--index", "auto").err
     np.save("q.npy", POINTS[:2])
-    assert "2 queries do not repay" in kith("knn", "a.npy", "q.npy", "--index", "auto").err
+    assert "does not pay off for 2 queries " in kith("knn", "a.npy", "q.npy", "--index", "auto").err
 
 
 def test_one_dimension(kith, folder):

@@ -56,5 +56,5 @@ def test_one_dimension():
         kith.KdTree(X[None])
 
 
-def test_one_query_does_not_repay_a_tree():
-    assert "1 query does not repay a tree over 100000 rows" in kith.choose_index(100_000, 3, 1, 10).reason
+def test_a_tree_does_not_pay_off_for_one_query():
+    assert "a tree over 100000 rows does not pay off for 1 query " in kith.choose_index(100_000, 3, 1, 10).reason
