@@ -3,7 +3,9 @@ add_library(kith_options INTERFACE)
 target_compile_options(kith_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   # The contract fixes which operations are fused: no contraction behind our back.
-  -ffp-contract=off>)
+  -ffp-contract=off>
+  # The same for the host's part of .cu files, but -Wpedantic: nvcc's own line directives are not ISO C++.
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-sign-conversion>")
 if(KITH_WARNINGS_AS_ERRORS)
   target_compile_options(kith_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

@@ -199,4 +199,32 @@ class PinnedBuffer {
   std::int64_t count_ = 0;
 };
 
+/// Host memory of somebody else's, page-locked and known to all devices for as long as this lives.
+class PinnedRegion {
+ public:
+  PinnedRegion() = default;
+  PinnedRegion(const PinnedRegion&) = delete;
+  PinnedRegion& operator=(const PinnedRegion&) = delete;
+  ~PinnedRegion() {
+    if (data_ != nullptr && !driver_lost()) (void)cudaHostUnregister(data_);
+  }
+  /// False where the driver refuses (some kinds of mapped files).
+  bool add(const void* data, std::uint64_t bytes) {
+    auto* start = const_cast<void*>(data);
+    for (const unsigned flags : {cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly,
+                                 cudaHostRegisterPortable | cudaHostRegisterMapped}) {
+      if (cudaHostRegister(start, bytes, flags) == cudaSuccess) {
+        data_ = start;
+        return true;
+      }
+      (void)cudaGetLastError();
+    }
+    return false;
+  }
+  bool known() const { return data_ != nullptr; }
+
+ private:
+  void* data_ = nullptr;
+};
+
 }  // namespace kith::cuda

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
-#include <vector>
+#include <utility>
 
 #include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
+#include "cuda/workspace_pool.hpp"
 
 namespace kith::cuda {
 namespace {
@@ -30,7 +30,8 @@ bool page_locked(const void* data, std::size_t bytes) {
 }  // namespace
 
 struct Uploader::State {
-  int device = 0;
+  explicit State(int ordinal) : device(ordinal) {}
+  int device;
   PinnedBuffer<unsigned char> memory;
   Event free[slots];
   bool used[slots] = {};
@@ -40,35 +41,15 @@ struct Uploader::State {
   static std::unique_ptr<State> take() {
     int device = 0;
     KITH_CUDA(cudaGetDevice(&device));
-    {
-      const std::scoped_lock lock(mutex());
-      auto& list = idle();
-      for (auto at = list.begin(); at != list.end(); ++at) {
-        if ((*at)->device != device) continue;
-        auto state = std::move(*at);
-        list.erase(at);
-        return state;
-      }
-    }
-    auto state = std::make_unique<State>();
-    state->device = device;
-    return state;
+    return pool().take(device);
   }
-  static void give(std::unique_ptr<State> state) {
-    const std::scoped_lock lock(mutex());
-    if (idle().size() < most_idle) idle().push_back(std::move(state));
-  }
+  static void give(std::unique_ptr<State> state) { pool().give(std::move(state)); }
 
  private:
-  static constexpr std::size_t most_idle = 8;
-  static std::mutex& mutex() {
-    static std::mutex held;
-    return held;
-  }
   // Never freed: at the end of the program the driver may be gone before it.
-  static std::vector<std::unique_ptr<State>>& idle() {
-    static auto* list = new std::vector<std::unique_ptr<State>>;
-    return *list;
+  static WorkspacePool<State>& pool() {
+    static auto* all = new WorkspacePool<State>(8);
+    return *all;
   }
 };
 

@@ -20,15 +20,15 @@ bool Tree::lies_on(int device) const {
 
 const Tree& on_host(const Tree& tree) {
   if (tree.points == 0 || !tree.node_data.empty()) return tree;
-  Residence& residence = *tree.residence;
-  if (const Tree* host = residence.ready.load(std::memory_order_acquire)) return *host;
-  cuda::use_driver();  // before the mutex: see Residence::ready
-  const std::scoped_lock lock(residence.mutex);
-  if (residence.host == nullptr) {
-    residence.host = std::make_shared<const Tree>(residence.download(tree));
-    residence.ready.store(residence.host.get(), std::memory_order_release);
+  TreeCopies& copies = *tree.copies;
+  if (const Tree* host = copies.ready.load(std::memory_order_acquire)) return *host;
+  cuda::use_driver();  // before the mutex: see TreeCopies::ready
+  const std::scoped_lock lock(copies.mutex);
+  if (copies.host == nullptr) {
+    copies.host = std::make_shared<const Tree>(copies.download(tree));
+    copies.ready.store(copies.host.get(), std::memory_order_release);
   }
-  return *residence.host;
+  return *copies.host;
 }
 
 }  // namespace kith::point_tree

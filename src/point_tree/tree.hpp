@@ -23,8 +23,9 @@ struct DeviceTree;
 struct Tree;
 struct TreeType;
 
-/// Where a tree's arrays lie besides its own spans; copies of a Tree share one.
-struct Residence {
+/// What there is of a tree's arrays besides its own spans, on devices and on the host. Copies of a Tree share
+/// one.
+struct TreeCopies {
   std::mutex mutex;
   std::map<int, std::shared_ptr<const DeviceTree>> devices;  ///< by ordinal
   std::shared_ptr<const Tree> host;              ///< of a tree without spans, once somebody has asked for it
@@ -56,7 +57,7 @@ struct Tree {
   std::vector<double> lower, upper;         ///< [dim]: the box of all points; empty without points
 
   std::shared_ptr<const void> keep_alive;  ///< of the spans
-  std::shared_ptr<Residence> residence = std::make_shared<Residence>();
+  std::shared_ptr<TreeCopies> copies = std::make_shared<TreeCopies>();
 
   bool is_double() const noexcept { return dtype == Dtype::f64; }
   /// Of one copy of the arrays.

@@ -1,4 +1,4 @@
-// What searches of one part, of several and of rows that stream through share: queries in, answers out.
+// What searches of one shard, of several and of rows that stream through share: queries in, answers out.
 #pragma once
 
 #include <cstddef>

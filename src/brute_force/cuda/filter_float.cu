@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(low_threads<D>) low_dimension_kernel(FloatFilt
 #pragma unroll
       for (int i = 0; i < D; i += 4) {
         float4 v = make_float4(CUDART_NAN_F, 0, 0, 0);
-        if (row < f.part_rows) v = *reinterpret_cast<const float4*>(from + i);
+        if (row < f.shard_rows) v = *reinterpret_cast<const float4*>(from + i);
         x[r][i] = v.x;
         if (i + 1 < D) x[r][i + 1] = v.y;
         if (i + 2 < D) x[r][i + 2] = v.z;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(low_threads<D>) low_dimension_kernel(FloatFilt
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < D; ++i) x[r][i] = row < f.part_rows ? (i < f.dim ? from[i] : 0.0F) : CUDART_NAN_F;
+      for (int i = 0; i < D; ++i) x[r][i] = row < f.shard_rows ? (i < f.dim ? from[i] : 0.0F) : CUDART_NAN_F;
     }
   }
   const std::int64_t from = f.query_count * blockIdx.y / gridDim.y;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(threads) high_dimension_kernel(FloatFilter f) 
   __shared__ float queries[BK][BQ + 4];
   const std::int64_t base =
       f.stage.tile(blockIdx.x / (tile_rows / BR)) * tile_rows + blockIdx.x % (tile_rows / BR) * BR;
-  if (base >= f.part_rows) return;
+  if (base >= f.shard_rows) return;
   const int tr = static_cast<int>(threadIdx.x) % 16;
   const int tq = static_cast<int>(threadIdx.x) / 16;
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * BQ; first < f.query_count;
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(threads) high_dimension_kernel(FloatFilter f) 
       for (int i = threadIdx.x; i < BR * BK; i += threads) {
         const std::int64_t row = base + i / BK;
         const std::int64_t at = k + i % BK;
-        const float padding = row < f.part_rows ? 0.0F : CUDART_NAN_F;
-        rows[i % BK][i / BK] = row < f.part_rows && at < f.dim ? f.rows[row * f.row_stride + at] : padding;
+        const float padding = row < f.shard_rows ? 0.0F : CUDART_NAN_F;
+        rows[i % BK][i / BK] = row < f.shard_rows && at < f.dim ? f.rows[row * f.row_stride + at] : padding;
       }
       for (int i = threadIdx.x; i < BQ * BK; i += threads) {
         const std::int64_t q = first + i / BK;

@@ -22,10 +22,10 @@ using select_k::cuda::Key;
 
 template <class R>
 inline constexpr std::int64_t key_bytes = 2 * sizeof(R);
-/// Largest number of rows that one part of a dataset may have: a row and one more bit fill 32 bits.
-inline constexpr std::int64_t most_part_rows = (std::int64_t{1} << 31) - 2;
+/// Largest number of rows that one shard of a dataset may have: a row and one more bit fill 32 bits.
+inline constexpr std::int64_t most_shard_rows = (std::int64_t{1} << 31) - 2;
 
-/// A query's threshold in parts: the rows' largest residual E and norm X make it whole (codes), or it is one
+/// A query's threshold in partS: the rows' largest residual E and norm X make it whole (codes), or it is one
 /// float.
 ///   triangle:  c0 - (c1 + E)^2 / 2
 ///   cauchy:    c0 - c1 X - c2 E
@@ -113,7 +113,7 @@ struct Lists {
 /// Filter on the tensor cores: codes of int8 or half, rows and queries as encode.cu leaves them.
 struct CodeFilter {
   RowCodes rows;
-  std::int64_t part_rows;
+  std::int64_t shard_rows;
   const std::uint8_t* query_codes;
   const QueryBound* bounds;
   std::int64_t queries;
@@ -142,7 +142,7 @@ bool halves_are_summed_well(int device);
 struct FloatFilter {
   const float* rows;
   std::int64_t row_stride;
-  std::int64_t part_rows;
+  std::int64_t shard_rows;
   const float* queries;
   std::int64_t query_stride;
   const QueryBound* bounds;
@@ -159,9 +159,9 @@ void run_float_filter(const FloatFilter& filter, int device, cudaStream_t stream
 /// A batch of queries and their lists. Lists hold `k` keys each, ascending, Key::none() behind the last.
 template <class R>
 struct Batch {
-  const void* data;  ///< the part's rows, readable from the device
+  const void* data;  ///< the shard's rows, readable from the device
   std::int64_t stride;
-  std::int64_t part_rows;
+  std::int64_t shard_rows;
   Space space;
   const double* queries;  ///< [count, padded]
   std::int64_t padded;
@@ -204,21 +204,21 @@ void fill_candidates(const Candidates& candidates, const Subset& subset, const s
 /// `more` another stage follows: what the bound so far does not rule out may stay unevaluated among the
 /// candidates until then. For k up to tuning::largest_block_k.
 template <class R>
-void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
+void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
                        bool bound_only, bool more, int device, cudaStream_t stream);
-/// Blocks that share a query in settle_candidates; Batch::partial has room for most_shared_lists lists.
-inline constexpr int most_settled_at_once = 8192;  ///< candidates a block looks at together
-inline constexpr int most_shared_lists = 256;      ///< of all queries together
-int settle_blocks(std::int64_t queries, std::int64_t expected, int device);
+/// Blocks that share a query in rerank_candidates; Batch::partial has room for most_shared_lists lists.
+inline constexpr int most_reranked_at_once = 8192;  ///< candidates a block looks at together
+inline constexpr int most_shared_lists = 256;       ///< of all queries together
+int rerank_blocks(std::int64_t queries, std::int64_t expected, int device);
 /// The same for any k, all candidates evaluated.
 template <class R>
-void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
+void rerank_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
                  int device, cudaStream_t stream);
 
-/// Where settle_lists leaves answers, [count, k], and what it counted.
+/// Where rerank_lists leaves answers, [count, k], and what it counted.
 template <class R>
 struct Answer {
-  std::int64_t base;  ///< row number of the part's first row
+  std::int64_t base;  ///< row number of the shard's first row
   std::int64_t* indices;
   R* distances;
   unsigned long long* totals;  ///< four counters on the device, zero between launches
@@ -229,7 +229,7 @@ struct Answer {
 /// Evaluates what may be in the answers, the first entries of lists and those lists whose second may be, and
 /// writes the answers. For k up to tuning::largest_one_pass_k.
 template <class R>
-void settle_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
+void rerank_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
                   cudaStream_t stream);
 
 /// Bounds from the lists of a sample, for rows of up to tuning::low_dimension values and as many k: the lists
@@ -241,7 +241,7 @@ void bound_by_lists(const Batch<R>& batch, const Lists& lists, int device, cudaS
 struct Scan {
   Space space;
   std::int64_t rows;
-  std::int64_t row_step;  ///< float32: row i of the scan is row i * row_step of the part
+  std::int64_t row_step;  ///< float32: row i of the scan is row i * row_step of the shard
   const float* floats;    ///< rows, where the filter is float32
   std::int64_t float_stride;
   RowCodes codes;
@@ -288,9 +288,9 @@ void write_lists(const Batch<R>& batch, std::int64_t k, std::int64_t base, std::
                  R* distances, bool filtered, std::uint32_t* exact_ids, std::uint32_t* exact,
                  cudaStream_t stream);
 
-/// Merges answers of several parts, each [queries, k] as write_lists leaves them, into one.
+/// Merges answers of several shards, each [queries, k] as write_lists leaves them, into one.
 template <class R>
-void merge_answers(const std::int64_t* const* indices, const R* const* distances, int parts,
+void merge_answers(const std::int64_t* const* indices, const R* const* distances, int shards,
                    std::int64_t queries, std::int64_t k, std::int64_t* out_indices, R* out_distances,
                    cudaStream_t stream);
 

@@ -7,7 +7,7 @@
 #include <cub/device/device_merge_sort.cuh>
 
 #include "brute_force/cuda/kernels.hpp"
-#include "brute_force/cuda/settle.cuh"
+#include "brute_force/cuda/rerank.cuh"
 #include "brute_force/cuda/tuning.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
@@ -240,15 +240,15 @@ __global__ void write_kernel(Batch<R> batch, std::int64_t k, std::int64_t base, 
   exact_ids[atomicAdd(exact, 1U)] = static_cast<std::uint32_t>(q);
 }
 
-constexpr int most_parts = 64;
+constexpr int most_shards = 64;
 template <class R>
 struct Answers {
-  const std::int64_t* indices[most_parts];
-  const R* distances[most_parts];
-  int parts;
+  const std::int64_t* indices[most_shards];
+  const R* distances[most_shards];
+  int shards;
 };
 
-// Every entry finds its own rank: its place in its part, and how many entries of the others come before it.
+// Every entry finds its own rank: its place in its shard, and how many entries of the others come before it.
 template <class R>
 __global__ void merge_answers_kernel(Answers<R> in, std::int64_t queries, std::int64_t k,
                                      std::int64_t* indices, R* distances) {
@@ -256,8 +256,8 @@ __global__ void merge_answers_kernel(Answers<R> in, std::int64_t queries, std::i
   if (i >= queries * k) return;
   const std::int64_t q = i / k;
   const std::int64_t j = i % k;
-  std::int64_t found = 0;  // answers of all parts together
-  for (int p = 0; p < in.parts; ++p) {
+  std::int64_t found = 0;  // answers of all shards together
+  for (int p = 0; p < in.shards; ++p) {
     const std::int64_t* rows = in.indices[p] + q * k;
     std::int64_t low = 0;
     for (std::int64_t high = k; low < high;) {
@@ -273,12 +273,12 @@ __global__ void merge_answers_kernel(Answers<R> in, std::int64_t queries, std::i
     indices[i] = -1;
     distances[i] = static_cast<R>(CUDART_INF);
   }
-  for (int p = 0; p < in.parts; ++p) {
+  for (int p = 0; p < in.shards; ++p) {
     const std::int64_t row = in.indices[p][i];
     if (row < 0) continue;
     const R distance = in.distances[p][i];
     std::int64_t rank = j;
-    for (int o = 0; o < in.parts && rank < k; ++o) {
+    for (int o = 0; o < in.shards && rank < k; ++o) {
       if (o == p) continue;
       const std::int64_t* rows = in.indices[o] + q * k;
       const R* list = in.distances[o] + q * k;
@@ -318,7 +318,7 @@ void fill_candidates(const Candidates& candidates, const Subset& subset, const s
 }
 
 template <class R>
-void settle_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
+void rerank_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,
                  int device, cudaStream_t stream) {
   if (subset.count <= 0) return;
   evaluate_candidates(batch, subset, expected, device, stream);
@@ -361,14 +361,15 @@ void write_lists(const Batch<R>& batch, std::int64_t k, std::int64_t base, std::
 }
 
 template <class R>
-void merge_answers(const std::int64_t* const* indices, const R* const* distances, int parts,
+void merge_answers(const std::int64_t* const* indices, const R* const* distances, int shards,
                    std::int64_t queries, std::int64_t k, std::int64_t* out_indices, R* out_distances,
                    cudaStream_t stream) {
   if (queries <= 0) return;
-  if (parts > most_parts) throw InvalidArgument("more than 64 parts of a dataset on GPUs; use fewer devices");
+  if (shards > most_shards)
+    throw InvalidArgument("more than 64 shards of a dataset on GPUs; use fewer devices");
   Answers<R> in{};
-  in.parts = parts;
-  for (int p = 0; p < parts; ++p) {
+  in.shards = shards;
+  for (int p = 0; p < shards; ++p) {
     in.indices[p] = indices[p];
     in.distances[p] = distances[p];
   }
@@ -379,7 +380,7 @@ void merge_answers(const std::int64_t* const* indices, const R* const* distances
 
 #define KITH_INSTANTIATE(R)                                                                            \
   template void start_lists<R>(const Batch<R>&, const R*, cudaStream_t);                               \
-  template void settle_long<R>(const Batch<R>&, const Subset&, std::int64_t, bool, int, cudaStream_t); \
+  template void rerank_long<R>(const Batch<R>&, const Subset&, std::int64_t, bool, int, cudaStream_t); \
   template void clear_lists<R>(const Batch<R>&, const Subset&, cudaStream_t);                          \
   template void write_lists<R>(const Batch<R>&, std::int64_t, std::int64_t, std::int64_t*, R*, bool,   \
                                std::uint32_t*, std::uint32_t*, cudaStream_t);                          \

@@ -3,40 +3,79 @@
 // and halves.
 #include <algorithm>
 
+#include "brute_force/cuda/plan.hpp"
 #include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/shard_search.hpp"
 #include "brute_force/cuda/tuning.hpp"
 #include "cuda/upload.hpp"
 
 namespace kith::brute_force {
 namespace {
 
+// What the filter of a shard did for a query, on average.
+struct MeasuredSearch {
+  double evaluated = 0;  ///< rows evaluated exactly
+  double surplus = 1;    ///< as in Shard
+};
+
+// One search in stages; its answer is thrown away.
+template <class R>
+MeasuredSearch measure_search(Shard& shard, Workspace& w, const void* queries, std::int64_t stride,
+                              std::int64_t count, std::int64_t k, const Execution& execution,
+                              std::uint64_t budget) {
+  const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, shard.rows));
+  Plan plan = make_plan(shard, count, list_k, sizeof(R), budget, execution.device_memory_limit, 0);
+  plan.one_pass = false;
+  const cuda::Buffer<std::int64_t> indices(count * k, w.stream);
+  const cuda::Buffer<R> distances(count * k, w.stream);
+  ShardSearch<R> search(shard, w, plan, list_k, execution);
+  (void)search.run(queries, stride, count, nullptr, k, indices.data(), distances.data(), false);
+  w.stream.synchronize();
+  // A stage that sees g times the rows of those before it keeps k (g - 1) by a filter without error.
+  double expected = 0;
+  if (plan.look) {
+    expected +=
+        static_cast<double>(list_k) *
+        (static_cast<double>(plan.stage_ends[0] * cuda::code_tile_rows) / static_cast<double>(plan.sample) -
+         1);
+  }
+  for (std::size_t i = 1; i < plan.stage_ends.size(); ++i) {
+    expected += static_cast<double>(list_k) *
+                (static_cast<double>(plan.stage_ends[i]) / static_cast<double>(plan.stage_ends[i - 1]) - 1);
+  }
+  const double kept = static_cast<double>(search.kept()) / static_cast<double>(count);
+  const double surplus = expected > 0 ? (kept - static_cast<double>(plan.first_room)) / expected : 1;
+  return {static_cast<double>(search.candidates()) / static_cast<double>(count),
+          std::clamp(surplus, 1.0, tuning::most_surplus)};
+}
+
 MeasuredSearch measure(CudaPrepared& p, const DatasetView& queries, const Execution& execution) {
   Execution quiet = execution;
   quiet.progress = nullptr;
-  Part& part = *p.parts.front();
-  const cuda::DeviceGuard guard(part.device);
-  std::unique_ptr<Workspace> w = part.take_workspace();
+  Shard& shard = *p.shards.front();
+  const cuda::DeviceGuard guard(shard.device);
+  cuda::Borrowed<Workspace> w(shard.workspaces, shard.device);
   const cuda::PlacedRows placed =
-      cuda::place(queries, part.device, w->queries, w->uploader, w->stream, quiet);
+      cuda::place(queries, shard.device, w->queries, w->uploader, w->stream, quiet);
   const std::int64_t k = tuning::measured_k + 1;  // each of them finds itself
   const auto search = queries.dtype == Dtype::f64 ? measure_search<double> : measure_search<float>;
-  const MeasuredSearch found = search(part, *w, placed.data, placed.stride, queries.rows, k, quiet, p.budget);
-  part.give_workspace(
-      std::move(w));  // the search that follows needs its memory, and new memory takes milliseconds
-  for (const auto& each : p.parts) each->surplus = found.surplus;
+  const MeasuredSearch found =
+      search(shard, *w, placed.data, placed.stride, queries.rows, k, quiet, p.budget);
+  w.done();  // the search that follows needs its memory, and new memory takes milliseconds
+  for (const auto& each : p.shards) each->surplus = found.surplus;
   return found;
 }
 
 // Seconds a query of many: the look at all rows, what it keeps, and what is evaluated beyond what stages do
 // anyway.
 double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
-  const Part& part = *p.parts.front();
+  const Shard& shard = *p.shards.front();
   const double look = p.choice.filter == Filter::fp16 ? p.choice.fp16_seconds : p.choice.int8_seconds;
   const double row_bytes =
-      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
+      static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
   const double beyond = std::max(0.0, found.evaluated - tuning::usual_evaluations);
-  return static_cast<double>(part.rows) * look * 1e-9 +
-         expected_seconds(part, tuning::usual_queries, tuning::measured_k) /
+  return static_cast<double>(shard.rows) * look * 1e-9 +
+         expected_seconds(shard, tuning::usual_queries, tuning::measured_k) /
              static_cast<double>(tuning::usual_queries) +
          beyond * (tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds);
 }
@@ -44,8 +83,8 @@ double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
 }  // namespace
 
 void measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit, const Execution& execution) {
-  if (p.parts.empty() || p.parts.front()->rows < tuning::least_rows_to_measure ||
-      !p.parts.front()->filtered() || !p.parts.front()->space.coded()) {
+  if (p.shards.empty() || p.shards.front()->rows < tuning::least_rows_to_measure ||
+      !p.shards.front()->filtered() || !p.shards.front()->space.coded()) {
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(1, sample.rows / tuning::measured_queries);
@@ -54,14 +93,14 @@ void measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit,
   const double seconds = seconds_a_query(p, measure(p, queries, execution));
   if (!p.choice.may_be_halves() || !halves_fit) return;
   // With nothing kept halves would be no quicker than their look at all rows.
-  if (seconds <= static_cast<double>(p.parts.front()->rows) * p.choice.fp16_seconds * 1e-9) return;
+  if (seconds <= static_cast<double>(p.shards.front()->rows) * p.choice.fp16_seconds * 1e-9) return;
   if (!std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) return;
   const CudaChoice int8 = p.choice;
-  const double surplus = p.parts.front()->surplus;
+  const double surplus = p.shards.front()->surplus;
   p.code_anew(int8.as_halves());
   if (seconds_a_query(p, measure(p, queries, execution)) < seconds) return;
   p.code_anew(int8);
-  for (const auto& each : p.parts) each->surplus = surplus;
+  for (const auto& each : p.shards) each->surplus = surplus;
 }
 
 }  // namespace kith::brute_force

@@ -1,7 +1,7 @@
 // One look at every pair, without a bound to begin with: each query's rows are dealt into lists, and of each
 // list the nearest row by the filter's estimate is kept, with the estimate of the second. A few hundred lists
 // suffice for small k: with the exact distances of the first entries as a bound, hardly any list has a second
-// entry within it, and those that have are looked through again (settle_lists). So a search is three launches
+// entry within it, and those that have are looked through again (rerank_lists). So a search is three launches
 // that follow each other, where stages with ever tighter bounds are nine or more: the way for searches whose
 // time is launches.
 //

@@ -15,13 +15,13 @@ namespace {
 
 // The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
 // whose bounds are open.
-void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_t list_k) {
-  const auto n = static_cast<double>(part.rows);
+void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  const auto n = static_cast<double>(shard.rows);
   const auto k = static_cast<double>(list_k);
-  const bool coded = part.space.coded();
-  const std::int64_t tiles = part.tiles();
+  const bool coded = shard.space.coded();
+  const std::int64_t tiles = shard.tiles();
   const double row_bytes =
-      static_cast<double>(part.space.dim) * static_cast<double>(size_of(part.space.dtype));
+      static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
   const double evaluated = tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds;
   const double kept = coded ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
   const auto q = static_cast<double>(queries);
@@ -29,30 +29,30 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
       std::max(coded ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
   // How long a block, or the few that share a query, are at so many candidates.
   const auto latency = [&](double candidates) {
-    const int blocks = cuda::settle_blocks(queries, static_cast<std::int64_t>(candidates), part.device);
-    return candidates / blocks * tuning::settle_candidate_seconds;
+    const int blocks = cuda::rerank_blocks(queries, static_cast<std::int64_t>(candidates), shard.device);
+    return candidates / blocks * tuning::rerank_candidate_seconds;
   };
   double least_seconds = std::numeric_limits<double>::infinity();
   double growth = 1;
   const std::int64_t smallest = plan.look ? tuning::least_look : least;
   const std::int64_t largest =
-      plan.look ? std::min(tuning::most_look, part.rows / 4) : std::max(least, tuning::most_sample);
+      plan.look ? std::min(tuning::most_look, shard.rows / 4) : std::max(least, tuning::most_sample);
   for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
-    const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_settled_at_once);
+    const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_reranked_at_once);
     double first = static_cast<double>(sample) * evaluated;
     if (plan.look) {
       first = static_cast<double>(sample) *
               (coded ? tuning::look_int8_seconds
                      : tuning::look_float_seconds +
-                           static_cast<double>(part.space.dim) * tuning::look_value_seconds);
+                           static_cast<double>(shard.space.dim) * tuning::look_value_seconds);
     } else if (coded) {
       first = static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
     for (int s = 1; s <= tuning::most_stages; ++s) {
       const double g = std::pow(whole, 1.0 / s);
-      const double passed = k * g * part.surplus;
-      const double each = tuning::settle_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
+      const double passed = k * g * shard.surplus;
+      const double each = tuning::rerank_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
       const double seconds = s * (tuning::stage_seconds + latency(passed) + q * each) + q * first +
                              (plan.look ? 0 : latency(static_cast<double>(sample)));
       if (seconds >= least_seconds) continue;
@@ -68,7 +68,7 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
     plan.stage_ends.push_back(sample_tiles);
   }
   plan.first_room = plan.look ? 1 : plan.sample;
-  plan.sample = std::min(plan.sample, part.rows);
+  plan.sample = std::min(plan.sample, shard.rows);
   const double whole = n / static_cast<double>(plan.sample);
   double share = 1 / whole;
   while (sample_tiles < tiles) {
@@ -77,59 +77,59 @@ void plan_stages(Plan& plan, const Part& part, std::int64_t queries, std::int64_
     sample_tiles = std::clamp(static_cast<std::int64_t>(end), sample_tiles + 1, tiles);
     plan.stage_ends.push_back(sample_tiles);
   }
-  plan.expected = static_cast<std::int64_t>(k * growth * part.surplus) + 32;
+  plan.expected = static_cast<std::int64_t>(k * growth * shard.surplus) + 32;
 }
 
 // Whether launches cost more than one dearer look at every pair.
-bool one_pass_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
-  if (part.space.half || list_k > tuning::largest_one_pass_k || part.special_rows > 0 ||
-      part.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
+bool one_pass_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  if (shard.space.half || list_k > tuning::largest_one_pass_k || shard.special_rows > 0 ||
+      shard.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
     return false;
   }
   const bool few = queries <= cuda::few_queries;
-  if (part.space.int8()) {
+  if (shard.space.int8()) {
     if (few) return true;
-    return part.space.shape.row_bytes() == 32 && queries * part.rows <= tuning::most_one_pass_pairs;
+    return shard.space.shape.row_bytes() == 32 && queries * shard.rows <= tuning::most_one_pass_pairs;
   }
-  if (part.space.dim > tuning::low_dimension) return false;
+  if (shard.space.dim > tuning::low_dimension) return false;
   // Queries fill whole blocks.
-  return few || (queries + 127) / 128 * 128 * part.rows <= tuning::most_one_pass_pairs;
+  return few || (queries + 127) / 128 * 128 * shard.rows <= tuning::most_one_pass_pairs;
 }
 
 // Whether the first bound may come from one look at a sample.
-bool look_pays(const Part& part, std::int64_t queries, std::int64_t list_k) {
-  const std::int64_t least = part.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
-  return !part.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
-         part.rows >= 8 * tuning::least_look && part.space.dim <= tuning::low_dimension &&
-         (!part.space.int8() || part.space.shape.row_bytes() == 32);
+bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  const std::int64_t least = shard.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
+  return !shard.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
+         shard.rows >= 8 * tuning::least_look && shard.space.dim <= tuning::low_dimension &&
+         (!shard.space.int8() || shard.space.shape.row_bytes() == 32);
 }
 
 }  // namespace
 
-Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
+Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit, std::int64_t room) {
   Plan plan;
   // With a large share of the rows in the answer there is nothing to filter.
-  plan.filtered = part.filtered() && list_k * 8 <= part.rows;
-  plan.expected = part.rows;
+  plan.filtered = shard.filtered() && list_k * 8 <= shard.rows;
+  plan.expected = shard.rows;
   // How many rows a bound from a sample lets through varies the more the smaller k.
   const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
   if (plan.filtered) {
-    plan.look = look_pays(part, queries, list_k);
-    plan_stages(plan, part, queries, list_k);
-    plan.one_pass = one_pass_pays(part, queries, list_k);
+    plan.look = look_pays(shard, queries, list_k);
+    plan_stages(plan, shard, queries, list_k);
+    plan.one_pass = one_pass_pays(shard, queries, list_k);
   }
   const std::int64_t wanted =
       std::max({room, tuning::least_room, plan.filtered ? spread * plan.expected : list_k});
   if (room > 0) plan.expected = std::max(plan.expected, room / 4);
-  plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(part.rows, 1)});
+  plan.room = std::min({wanted, tuning::most_room, std::max<std::int64_t>(shard.rows, 1)});
   plan.room = std::max(plan.room, plan.first_room);
   // A query's memory: what it keeps, its list, for long lists distances and the space they are sorted in.
   const std::uint64_t key = 2 * result_bytes;
   const bool in_memory = list_k > tuning::largest_block_k;
   const std::uint64_t kept = 8 + (in_memory ? result_bytes + 2 * key : 0);  // a candidate
   const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
-                              static_cast<std::uint64_t>(part.space.dim) * 16 + 256;
+                              static_cast<std::uint64_t>(shard.space.dim) * 16 + 256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   if (room > 0 && memory > fixed) {
@@ -148,10 +148,10 @@ Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std:
   return plan;
 }
 
-double expected_seconds(const Part& part, std::int64_t queries, std::int64_t k) {
+double expected_seconds(const Shard& shard, std::int64_t queries, std::int64_t k) {
   Plan plan;
-  plan.look = look_pays(part, queries, k);
-  plan_stages(plan, part, queries, k);
+  plan.look = look_pays(shard, queries, k);
+  plan_stages(plan, shard, queries, k);
   return plan.seconds;
 }
 

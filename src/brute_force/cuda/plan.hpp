@@ -1,11 +1,11 @@
-// How a search of one part is cut: the first bound, the stages, the batches.
+// How a search of one shard is cut: the first bound, the stages, the batches.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/shard.hpp"
 
 namespace kith::brute_force {
 
@@ -24,7 +24,10 @@ struct Plan {
 
 /// `room`: how many candidates a query must at least have room for, where they are known to be many.
 /// @throws OutOfMemory where not even one query fits the limit
-Plan make_plan(const Part& part, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
+Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit, std::int64_t room);
+
+/// What a search of this shard should take by its surplus, but for the looks at all rows.
+double expected_seconds(const Shard& shard, std::int64_t queries, std::int64_t k);
 
 }  // namespace kith::brute_force

@@ -1,4 +1,4 @@
-// From a dataset to parts on devices: what is copied, what is coded, what stays in host memory.
+// From a dataset to shards on devices: what is copied, what is coded, what stays in host memory.
 #include <algorithm>
 #include <cstring>
 
@@ -16,152 +16,9 @@ namespace kith::brute_force {
 
 using cuda::code_tile_rows;
 
-Part::Part(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
-           std::int64_t most_rows)
-    : device(device_ordinal), capacity(most_rows) {
-  space.metric = metric;
-  space.dtype = shape.dtype;
-  space.dim = shape.dim;
-  if (!choice.mean.empty()) {
-    mean = cuda::Buffer<double>(shape.dim, stream);
-    KITH_CUDA(cudaMemcpyAsync(mean.data(), choice.mean.data(), mean.bytes(), cudaMemcpyHostToDevice, stream));
-    stream.synchronize();
-    space.mean = mean.data();
-  }
-  maxima = cuda::Buffer<float>(1 + cuda::largest_of::count, stream);
-  special = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1024, capacity / 8), stream);
-  counts = cuda::Buffer<unsigned long long>(2, stream);
-  make_room(choice);
-}
-
-void Part::make_room(const CudaChoice& choice) {
-  space.form = choice.form;
-  space.unit = choice.unit;
-  space.step = choice.step;
-  space.half = choice.filter == Filter::fp16;
-  space.typical_residual = choice.typical_residual;
-  space.typical_reach = choice.typical_reach;
-  space.residual_cap = choice.residual_cap;
-  space.raw_integers = space.int8() && choice.exact_codes;
-  space.shape = cuda::CodeShape::of(space.half ? 2 * space.dim : space.dim);
-  codes = {};
-  const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
-  if (space.coded()) {
-    codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
-    if (bias.empty()) bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
-  } else if (space.form != cuda::Form::none && space.dtype != Dtype::f32) {
-    floats = cuda::Buffer<float>(capacity * space.dim, stream);
-  }
-  stream.synchronize();  // other streams use the memory from here on
-}
-
-void Part::code_anew(const CudaChoice& choice) {
-  const cuda::DeviceGuard guard(device);
-  make_room(choice);
-  encode(data, stride, rows, stream);
-}
-
-std::uint64_t Part::bytes() const {
-  return own_rows.bytes() + mean.bytes() + codes.bytes() + bias.bytes() + maxima.bytes() + floats.bytes() +
-         special.bytes() + counts.bytes();
-}
-
-cuda::RowCodes Part::row_codes() const {
-  cuda::RowCodes out;
-  out.codes = codes.data();
-  out.bias = bias.data();
-  out.largest_residual = maxima.data();
-  out.largest = maxima.data() + 1;
-  out.floats = floats.data();
-  out.special = special.data();
-  out.special_room = static_cast<std::uint32_t>(std::min<std::int64_t>(special.size(), 0xffffffff));
-  out.counts = counts.data();
-  return out;
-}
-
-void Part::begin(std::int64_t count, cudaStream_t on) {
-  rows = count;
-  KITH_CUDA(cudaMemsetAsync(maxima.data(), 0, maxima.bytes(), on));
-  KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), on));
-}
-
-void Part::encode_piece(const void* piece_rows, std::int64_t row_stride, std::int64_t first,
-                        std::int64_t count, cudaStream_t on) {
-  // The kernel numbers rows from the start of the part: the pointer is moved back accordingly.
-  const auto* start = static_cast<const char*>(piece_rows) -
-                      first * row_stride * static_cast<std::int64_t>(size_of(space.dtype));
-  const std::int64_t whole = (rows + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
-  const std::int64_t padded = space.coded() && first + count == rows ? whole - first : count;
-  cuda::encode_rows(start, row_stride, first, padded, rows, space, row_codes(), on);
-}
-
-void Part::finish(cudaStream_t on) {
-  unsigned long long seen[2] = {};
-  KITH_CUDA(cudaMemcpyAsync(seen, counts.data(), sizeof seen, cudaMemcpyDeviceToHost, on));
-  KITH_CUDA(cudaStreamSynchronize(on));
-  nan_rows = static_cast<std::int64_t>(seen[0]);
-  special_rows = static_cast<std::int64_t>(seen[1]);
-}
-
-void Part::encode(const void* device_rows, std::int64_t row_stride, std::int64_t count, cudaStream_t on) {
-  begin(count, on);
-  encode_piece(device_rows, row_stride, 0, count, on);
-  finish(on);
-}
-
-std::int64_t Part::tiles() const {
-  const std::int64_t size = space.coded() ? code_tile_rows : tuning::float_tile_rows;
-  return (rows + size - 1) / size;
-}
-
-bool Part::filtered() const {
-  return space.form != cuda::Form::none && special_rows <= special.size();
-}
-
-const float* Part::float_rows() const {
-  return floats.empty() ? static_cast<const float*>(data) : floats.data();
-}
-std::int64_t Part::float_stride() const {
-  return floats.empty() ? stride : space.dim;
-}
-
-std::unique_ptr<Workspace> Part::take_workspace() {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!idle_.empty()) {
-      auto workspace = std::move(idle_.back());
-      idle_.pop_back();
-      return workspace;
-    }
-  }
-  return std::make_unique<Workspace>(device);
-}
-
-void Part::give_workspace(std::unique_ptr<Workspace> workspace) {
-  const std::scoped_lock lock(mutex_);
-  idle_.push_back(std::move(workspace));
-}
-
-RegisteredMemory::~RegisteredMemory() {
-  if (data_ != nullptr && !cuda::driver_lost()) (void)cudaHostUnregister(data_);
-}
-
-bool RegisteredMemory::add(const void* data, std::uint64_t bytes) {
-  auto* start = const_cast<void*>(data);
-  for (const unsigned flags : {cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly,
-                               cudaHostRegisterPortable | cudaHostRegisterMapped}) {
-    if (cudaHostRegister(start, bytes, flags) == cudaSuccess) {
-      data_ = start;
-      return true;
-    }
-    (void)cudaGetLastError();
-  }
-  return false;
-}
-
 std::uint64_t CudaPrepared::memory_bytes() const noexcept {
   std::uint64_t sum = 0;
-  for (const auto& part : parts) sum += part->bytes();
+  for (const auto& shard : shards) sum += shard->bytes();
   return sum;
 }
 
@@ -169,7 +26,7 @@ std::uint64_t CudaPrepared::device_bytes() const noexcept {
   std::uint64_t most = 0;
   for (const int device : devices) {
     std::uint64_t sum = 0;
-    for (const auto& part : parts) sum += part->device == device ? part->bytes() : 0;
+    for (const auto& shard : shards) sum += shard->device == device ? shard->bytes() : 0;
     most = std::max(most, sum);
   }
   return most;
@@ -177,7 +34,7 @@ std::uint64_t CudaPrepared::device_bytes() const noexcept {
 
 void CudaPrepared::code_anew(const CudaChoice& other) {
   choice = other;
-  cuda::for_each_device(parts.size(), [&](std::size_t i) { parts[i]->code_anew(other); });
+  cuda::for_each_device(shards.size(), [&](std::size_t i) { shards[i]->code_anew(other); });
 }
 
 namespace {
@@ -218,43 +75,42 @@ std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, s
   return n * each + (1U << 20U);
 }
 
-// Uploads (where needed) and codes rows [first, first + count) of the dataset as one part.
-std::unique_ptr<Part> make_part(const CudaPrepared& prepared, const DatasetView& data, int device,
-                                std::int64_t first, std::int64_t count, ProgressCounter& progress,
-                                const Execution& execution) {
+// Uploads (where needed) and codes rows [first, first + count) of the dataset as one shard.
+std::unique_ptr<Shard> make_shard(const CudaPrepared& prepared, const DatasetView& data, int device,
+                                  std::int64_t first, std::int64_t count, ProgressCounter& progress,
+                                  const Execution& execution) {
   const cuda::DeviceGuard guard(device);
-  auto part = std::make_unique<Part>(device, prepared.choice, data, prepared.metric, count);
-  part->base = first;
+  auto shard = std::make_unique<Shard>(device, prepared.choice, data, prepared.metric, count);
+  shard->base = first;
   const DatasetView rows = data.slice(first, count);
   const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
-  const cudaStream_t stream = part->stream;
+  const cudaStream_t stream = shard->stream;
   if (count == 0) {
-    part->begin(0, stream);
-    part->finish(stream);
-    return part;
+    shard->begin(0, stream);
+    shard->finish(stream);
+    return shard;
   }
   if (data.space == MemorySpace::cuda) {
     if (data.device == device) {
-      part->data = rows.data;
-      part->stride = data.row_stride;
+      shard->data = rows.data;
+      shard->stride = data.row_stride;
     } else {
-      part->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
-      part->data = part->own_rows.data();
-      part->stride = data.dim;
-      cuda::Buffer<unsigned char> packed;
+      shard->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
+      shard->data = shard->own_rows.data();
+      shard->stride = data.dim;
       if (rows.contiguous()) {
-        KITH_CUDA(cudaMemcpyPeerAsync(part->own_rows.data(), device, rows.data, data.device,
+        KITH_CUDA(cudaMemcpyPeerAsync(shard->own_rows.data(), device, rows.data, data.device,
                                       static_cast<std::size_t>(count * row_bytes), stream));
       } else {
-        KITH_CUDA(cudaMemcpy2DAsync(part->own_rows.data(), static_cast<std::size_t>(row_bytes), rows.data,
+        KITH_CUDA(cudaMemcpy2DAsync(shard->own_rows.data(), static_cast<std::size_t>(row_bytes), rows.data,
                                     static_cast<std::size_t>(rows.row_stride) * size_of(rows.dtype),
                                     static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(count),
                                     cudaMemcpyDefault, stream));
       }
     }
-    part->encode(part->data, part->stride, count, stream);
+    shard->encode(shard->data, shard->stride, count, stream);
     progress.advance(count);
-    return part;
+    return shard;
   }
 
   cuda::Uploader uploader;
@@ -262,26 +118,26 @@ std::unique_ptr<Part> make_part(const CudaPrepared& prepared, const DatasetView&
   const std::int64_t piece_rows =
       std::max<std::int64_t>(1, (std::int64_t{64} << 20) / row_bytes / code_tile_rows) * code_tile_rows;
   if (resident) {
-    part->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
-    part->data = part->own_rows.data();
-    part->stride = data.dim;
+    shard->own_rows = cuda::Buffer<unsigned char>(count * row_bytes, stream);
+    shard->data = shard->own_rows.data();
+    shard->stride = data.dim;
   } else {
     void* mapped = nullptr;
     KITH_CUDA(cudaHostGetDevicePointer(&mapped, const_cast<void*>(rows.data), 0));
-    part->data = mapped;
-    part->stride = data.row_stride;
+    shard->data = mapped;
+    shard->stride = data.row_stride;
   }
   cuda::Buffer<unsigned char> passing(resident ? 0 : std::min(piece_rows, count) * row_bytes, stream);
-  part->begin(count, stream);
+  shard->begin(count, stream);
   for (std::int64_t at = 0; at < count; at += piece_rows) {
     const std::int64_t piece = std::min(piece_rows, count - at);
-    unsigned char* to = resident ? part->own_rows.data() + at * row_bytes : passing.data();
+    unsigned char* to = resident ? shard->own_rows.data() + at * row_bytes : passing.data();
     uploader.copy(rows.slice(at, piece), to, stream, execution);
-    part->encode_piece(to, data.dim, at, piece, stream);
+    shard->encode_piece(to, data.dim, at, piece, stream);
     progress.advance(piece);
   }
-  part->finish(stream);
-  return part;
+  shard->finish(stream);
+  return shard;
 }
 
 std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForceParameters& parameters,
@@ -335,8 +191,8 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     const bool codes_help = p.choice.filter == Filter::int8 || p.choice.filter == Filter::fp16 ||
                             (p.choice.filter == Filter::fp32 && data.dtype != Dtype::f32);
     const bool pinned =
-        p.registered.add(data.data, static_cast<std::uint64_t>((data.rows - 1) * data.row_stride + data.dim) *
-                                        size_of(data.dtype));
+        p.pinned.add(data.data, static_cast<std::uint64_t>((data.rows - 1) * data.row_stride + data.dim) *
+                                    size_of(data.dtype));
     p.mode = pinned && codes_help && coded + working <= p.budget ? CudaPrepared::Mode::host_rows
                                                                  : CudaPrepared::Mode::streamed;
   } else if (coded + working > p.budget) {
@@ -373,19 +229,19 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     const std::int64_t from = p.replicated ? 0 : data.rows * i / count;
     const std::int64_t to = p.replicated ? data.rows : data.rows * (i + 1) / count;
     std::int64_t at = from;
-    do {  // also an empty dataset has a part
-      const std::int64_t n = std::min(to - at, cuda::most_part_rows);
+    do {  // also an empty dataset has a shard
+      const std::int64_t n = std::min(to - at, cuda::most_shard_rows);
       shares[static_cast<std::size_t>(i)].push_back({p.devices[static_cast<std::size_t>(i)], at, n});
       at += n;
     } while (at < to);
   }
-  std::vector<std::vector<std::unique_ptr<Part>>> made(shares.size());
+  std::vector<std::vector<std::unique_ptr<Shard>>> made(shares.size());
   cuda::for_each_device(shares.size(), [&](std::size_t i) {
     for (const Share& s : shares[i])
-      made[i].push_back(make_part(p, data, s.device, s.first, s.count, progress, execution));
+      made[i].push_back(make_shard(p, data, s.device, s.first, s.count, progress, execution));
   });
   for (auto& list : made) {
-    for (auto& part : list) p.parts.push_back(std::move(part));
+    for (auto& shard : list) p.shards.push_back(std::move(shard));
   }
   if (expected_queries == 0 || expected_queries >= tuning::least_queries_to_measure) {
     const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - coded;

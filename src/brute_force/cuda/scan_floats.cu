@@ -30,7 +30,7 @@ __device__ inline float query_value(const Scan& s, std::int64_t q, std::int64_t 
   return i < s.space.dim ? static_cast<float>(raw_value(s.raw, s.space.dtype, q * s.raw_stride + i)) : 0.0F;
 }
 
-// Leaves what the settling needs of a query that the scan reads as it is; float32 holds it exactly.
+// Leaves what re-ranking needs of a query that the scan reads as it is; float32 holds it exactly.
 __device__ inline void leave_query(const Scan& s, std::int64_t q) {
   QueryScalars scalars;
   for (std::int64_t i = 0; i < s.coded.padded; ++i) {

@@ -1,4 +1,4 @@
-// A search over all parts: each on its device, queries in and answers out.
+// A search over all shards: each on its device, queries in and answers out.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,103 +11,85 @@
 #include "brute_force/cuda/prepared.hpp"
 #include "core/parallel.hpp"
 #include "cuda/fan_out.hpp"
+#include "cuda/workspace_pool.hpp"
 #include "kith/error.hpp"
 
 namespace kith::brute_force {
 
 namespace {
 
-// A workspace for the length of a search.
-class Borrowed {
- public:
-  explicit Borrowed(Part& part) : part_(part), workspace_(part.take_workspace()) {}
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed() {
-    // After a failure or a cancel kernels may still be on their way.
-    if (!complete_) (void)cudaStreamSynchronize(workspace_->stream);
-    part_.give_workspace(std::move(workspace_));
-  }
-  Workspace& operator*() const { return *workspace_; }
-  Workspace* operator->() const { return workspace_.get(); }
-  /// Nothing that anybody waits for is on the stream any more.
-  void complete() { complete_ = true; }
+using cuda::Borrowed;
 
- private:
-  bool complete_ = false;
-  Part& part_;
-  std::unique_ptr<Workspace> workspace_;
-};
-
-// One part, one set of queries, straight to the output.
+// One shard, one set of queries, straight to the output.
 template <class R>
-void search_alone(Part& part, const DatasetView& queries, std::int64_t first, std::int64_t count,
+void search_alone(Shard& shard, const DatasetView& queries, std::int64_t first, std::int64_t count,
                   const NeighborsView& out, const Execution& execution, std::uint64_t budget,
                   SearchStatistics& statistics) {
-  const cuda::DeviceGuard guard(part.device);
-  Borrowed w(part);
+  const cuda::DeviceGuard guard(shard.device);
+  Borrowed<Workspace> w(shard.workspaces, shard.device);
   cuda::wait_for(execution, w->stream);
   const cuda::PlacedRows placed = place_queries(*w, queries, first, count, execution);
-  if (out.space == MemorySpace::cuda && out.device == part.device) {
-    search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
-                   static_cast<R*>(out.distances) + first * out.k, execution, budget, statistics);
+  if (out.space == MemorySpace::cuda && out.device == shard.device) {
+    search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
+                    static_cast<R*>(out.distances) + first * out.k, execution, budget, statistics);
   } else {
     std::int64_t* indices = w->indices[0].reserve(count * out.k, w->stream);
     auto* distances = reinterpret_cast<R*>(
         w->answers[0].reserve(count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
-    search_part<R>(part, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances, execution,
-                   budget, statistics);
+    search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances,
+                    execution, budget, statistics);
     copy_out(out, first, indices, distances, count, w->stream);
     w->stream.synchronize();
   }
-  w.complete();
+  w.done();
 }
 
-// Every part answers for its rows, the first device merges by the contract's order.
+// Every shard answers for its rows, the first device merges by the contract's order.
 template <class R>
-void search_parts(const CudaPrepared& p, const DatasetView& queries, const NeighborsView& out,
-                  const Execution& execution, SearchStatistics& statistics) {
-  const std::size_t parts = p.parts.size();
-  std::vector<SearchStatistics> each(parts);
-  // Device memory of an answer; lists of all parts meet on the first device.
-  std::vector<cuda::Buffer<std::int64_t>> indices(parts);
-  std::vector<cuda::Buffer<R>> distances(parts);
-  std::vector<cuda::Buffer<std::int64_t>> met_indices(parts);
-  std::vector<cuda::Buffer<R>> met_distances(parts);
+void search_shards(const CudaPrepared& p, const DatasetView& queries, const NeighborsView& out,
+                   const Execution& execution, SearchStatistics& statistics) {
+  const std::size_t shards = p.shards.size();
+  std::vector<SearchStatistics> each(shards);
+  std::vector<cuda::Buffer<std::int64_t>> indices(shards);
+  std::vector<cuda::Buffer<R>> distances(shards);
   const std::int64_t cells = queries.rows * out.k;
 
-  // Parts of one device follow each other, devices work side by side.
+  // Shards of one device follow each other, devices work side by side.
   cuda::for_each_device(p.devices.size(), [&](std::size_t d) {
-    for (std::size_t i = 0; i < parts; ++i) {
-      Part& part = *p.parts[i];
-      if (part.device != p.devices[d]) continue;
-      const cuda::DeviceGuard guard(part.device);
-      const Borrowed w(part);
+    for (std::size_t i = 0; i < shards; ++i) {
+      Shard& shard = *p.shards[i];
+      if (shard.device != p.devices[d]) continue;
+      const cuda::DeviceGuard guard(shard.device);
+      Borrowed<Workspace> w(shard.workspaces, shard.device);
       cuda::wait_for(execution, w->stream);
       const cuda::PlacedRows placed = place_queries(*w, queries, 0, queries.rows, execution);
-      indices[i] = cuda::Buffer<std::int64_t>(cells, part.stream);
-      distances[i] = cuda::Buffer<R>(cells, part.stream);
-      part.stream.synchronize();
-      search_part<R>(part, *w, placed.data, placed.stride, queries.rows, out.k, nullptr, indices[i].data(),
-                     distances[i].data(), execution, p.budget, each[i]);
+      indices[i] = cuda::Buffer<std::int64_t>(cells, shard.stream);
+      distances[i] = cuda::Buffer<R>(cells, shard.stream);
+      shard.stream.synchronize();
+      search_shard<R>(shard, *w, placed.data, placed.stride, queries.rows, out.k, nullptr, indices[i].data(),
+                      distances[i].data(), execution, p.budget, each[i]);
       w->stream.synchronize();
+      w.done();
     }
   });
-  Part& home = *p.parts.front();
+  Shard& home = *p.shards.front();
   const cuda::DeviceGuard guard(home.device);
-  const Borrowed w(home);
-  std::vector<const std::int64_t*> all_indices(parts);
-  std::vector<const R*> all_distances(parts);
-  for (std::size_t i = 0; i < parts; ++i) {
+  Borrowed<Workspace> w(home.workspaces, home.device);
+  // Lists of all shards meet on the first device.
+  std::vector<cuda::Buffer<std::int64_t>> met_indices(shards);
+  std::vector<cuda::Buffer<R>> met_distances(shards);
+  std::vector<const std::int64_t*> all_indices(shards);
+  std::vector<const R*> all_distances(shards);
+  for (std::size_t i = 0; i < shards; ++i) {
     all_indices[i] = indices[i].data();
     all_distances[i] = distances[i].data();
-    if (p.parts[i]->device != home.device) {
+    if (p.shards[i]->device != home.device) {
       met_indices[i] = cuda::Buffer<std::int64_t>(cells, w->stream);
       met_distances[i] = cuda::Buffer<R>(cells, w->stream);
-      KITH_CUDA(cudaMemcpyPeerAsync(met_indices[i].data(), home.device, indices[i].data(), p.parts[i]->device,
-                                    indices[i].bytes(), w->stream));
+      KITH_CUDA(cudaMemcpyPeerAsync(met_indices[i].data(), home.device, indices[i].data(),
+                                    p.shards[i]->device, indices[i].bytes(), w->stream));
       KITH_CUDA(cudaMemcpyPeerAsync(met_distances[i].data(), home.device, distances[i].data(),
-                                    p.parts[i]->device, distances[i].bytes(), w->stream));
+                                    p.shards[i]->device, distances[i].bytes(), w->stream));
       all_indices[i] = met_indices[i].data();
       all_distances[i] = met_distances[i].data();
     }
@@ -118,12 +100,11 @@ void search_parts(const CudaPrepared& p, const DatasetView& queries, const Neigh
   R* to_distances = in_place ? static_cast<R*>(out.distances)
                              : reinterpret_cast<R*>(w->answers[0].reserve(
                                    cells * static_cast<std::int64_t>(sizeof(R)), w->stream));
-  cuda::merge_answers<R>(all_indices.data(), all_distances.data(), static_cast<int>(parts), queries.rows,
+  cuda::merge_answers<R>(all_indices.data(), all_distances.data(), static_cast<int>(shards), queries.rows,
                          out.k, to_indices, to_distances, w->stream);
   if (!in_place) copy_out(out, 0, to_indices, to_distances, queries.rows, w->stream);
   w->stream.synchronize();
-  met_indices.clear();  // their memory belongs to this workspace's stream
-  met_distances.clear();
+  w.done();
 }
 
 template <class R>
@@ -132,21 +113,21 @@ void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView
   if (p.mode == CudaPrepared::Mode::streamed) {
     search_streamed<R>(p, data, queries, out, execution, statistics);
   } else if (p.replicated) {
-    const std::size_t parts = p.parts.size();
-    std::vector<SearchStatistics> each(parts);
-    cuda::for_each_device(parts, [&](std::size_t i) {
+    const std::size_t shards = p.shards.size();
+    std::vector<SearchStatistics> each(shards);
+    cuda::for_each_device(shards, [&](std::size_t i) {
       const std::int64_t first =
-          queries.rows * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(parts);
+          queries.rows * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(shards);
       const std::int64_t last =
-          queries.rows * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(parts);
+          queries.rows * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(shards);
       if (first < last)
-        search_alone<R>(*p.parts[i], queries, first, last - first, out, execution, p.budget, each[i]);
+        search_alone<R>(*p.shards[i], queries, first, last - first, out, execution, p.budget, each[i]);
     });
     for (const auto& one : each) add(statistics, one, true);
-  } else if (p.parts.size() == 1) {
-    search_alone<R>(*p.parts.front(), queries, 0, queries.rows, out, execution, p.budget, statistics);
+  } else if (p.shards.size() == 1) {
+    search_alone<R>(*p.shards.front(), queries, 0, queries.rows, out, execution, p.budget, statistics);
   } else {
-    search_parts<R>(p, queries, out, execution, statistics);
+    search_shards<R>(p, queries, out, execution, statistics);
   }
 }
 
@@ -154,7 +135,7 @@ void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView
 std::uint64_t answers_held(const CudaPrepared& p, const NeighborsView& out) {
   const std::uint64_t devices = p.devices.size();
   if (p.mode == CudaPrepared::Mode::streamed) return 3 + devices + 2;
-  if (!p.replicated && p.parts.size() > 1) return 2 * p.parts.size() + 1;
+  if (!p.replicated && p.shards.size() > 1) return 2 * p.shards.size() + 1;
   return out.space == MemorySpace::cuda && out.device == p.devices.front() ? 0 : 1;
 }
 
@@ -215,8 +196,8 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
   // A streamed search counts rows, and says itself when it is done.
   const bool streamed = p.mode == CudaPrepared::Mode::streamed;
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
-  for (const auto& part : p.parts) {
-    s.nan_rows += part->nan_rows;
+  for (const auto& shard : p.shards) {
+    s.nan_rows += shard->nan_rows;
     if (p.replicated) break;
   }
   if (queries.rows > 0) {

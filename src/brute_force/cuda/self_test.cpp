@@ -91,7 +91,7 @@ bool sums_well(int tile, int device) {
   filter.rows.codes = codes.data();
   filter.rows.bias = bias.data();
   filter.rows.largest = largest.data();
-  filter.part_rows = rows;
+  filter.shard_rows = rows;
   filter.query_codes = query_codes.data();
   filter.bounds = bounds.data();
   filter.queries = queries;

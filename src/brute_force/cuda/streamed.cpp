@@ -11,8 +11,8 @@
 
 namespace kith::brute_force {
 
-// Pieces of the rows pass through two parts in turn: while one is searched, the next one is copied and coded.
-// The k-th distances so far bound the next piece from its start.
+// Pieces of the rows pass through two shards in turn: while one is searched, the next one is copied and
+// coded. The k-th distances so far bound the next piece from its start.
 template <class R>
 void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
                      const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
@@ -22,39 +22,39 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
   std::vector<SearchStatistics> each(p.devices.size());
   std::vector<cuda::Buffer<std::int64_t>> final_indices(p.devices.size());
   std::vector<cuda::Buffer<R>> final_distances(p.devices.size());
-  std::vector<std::unique_ptr<Part>> keep(p.devices.size());
+  std::vector<std::unique_ptr<Shard>> keep(p.devices.size());
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, data.rows));
 
   cuda::for_each_device(p.devices.size(), [&](std::size_t d) {
     const int device = p.devices[d];
     const cuda::DeviceGuard guard(device);
     const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
-    std::unique_ptr<Part> slot[2];
+    std::unique_ptr<Shard> slot[2];
     cuda::Uploader uploader;
     // Stopped half way, copies end before the memory goes that they write to.
     struct Copies : cuda::Stream {
       ~Copies() { (void)cudaStreamSynchronize(*this); }
     };
     const Copies copies;
-    for (auto& part : slot) {
-      part = std::make_unique<Part>(device, p.choice, data, p.metric, p.stream_rows);
-      part->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, part->stream);
-      part->data = part->own_rows.data();
-      part->stride = data.dim;
-      part->stream.synchronize();
+    for (auto& shard : slot) {
+      shard = std::make_unique<Shard>(device, p.choice, data, p.metric, p.stream_rows);
+      shard->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, shard->stream);
+      shard->data = shard->own_rows.data();
+      shard->stride = data.dim;
+      shard->stream.synchronize();
     }
     const auto load = [&](std::int64_t piece, int s) {
       const cuda::DeviceGuard in_thread(device);
-      Part& part = *slot[s];
-      part.base = piece * p.stream_rows;
-      const DatasetView rows = data.slice(part.base, std::min(p.stream_rows, data.rows - part.base));
+      Shard& shard = *slot[s];
+      shard.base = piece * p.stream_rows;
+      const DatasetView rows = data.slice(shard.base, std::min(p.stream_rows, data.rows - shard.base));
       // In quarters, so that coding runs beside copying.
       const std::int64_t quarter = (rows.rows + 3) / 4;
-      part.begin(rows.rows, part.stream);
+      shard.begin(rows.rows, shard.stream);
       for (std::int64_t at = 0; at < rows.rows; at += quarter) {
         const DatasetView some = rows.slice(at, std::min(quarter, rows.rows - at));
-        unsigned char* to = part.own_rows.data() + at * row_bytes;
-        if (!p.registered.known()) {
+        unsigned char* to = shard.own_rows.data() + at * row_bytes;
+        if (!p.pinned.known()) {
           uploader.copy(some, to, copies, execution);
         } else if (some.contiguous()) {
           KITH_CUDA(cudaMemcpyAsync(to, some.data, static_cast<std::size_t>(some.rows * row_bytes),
@@ -67,10 +67,10 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
         }
         const cuda::Event copied;
         KITH_CUDA(cudaEventRecord(copied, copies));
-        KITH_CUDA(cudaStreamWaitEvent(part.stream, copied, 0));
-        part.encode_piece(to, data.dim, at, some.rows, part.stream);
+        KITH_CUDA(cudaStreamWaitEvent(shard.stream, copied, 0));
+        shard.encode_piece(to, data.dim, at, some.rows, shard.stream);
       }
-      part.finish(part.stream);
+      shard.finish(shard.stream);
     };
     Workspace w(device);
     cuda::wait_for(execution, w.stream);
@@ -96,9 +96,9 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
                                     w.stream));
       }
       SearchStatistics one;
-      search_part<R>(*slot[s], w, placed.data, placed.stride, queries.rows, out.k,
-                     held < 0 ? nullptr : best.data(), indices[to].data(), distances[to].data(), execution,
-                     p.budget, one);
+      search_shard<R>(*slot[s], w, placed.data, placed.stride, queries.rows, out.k,
+                      held < 0 ? nullptr : best.data(), indices[to].data(), distances[to].data(), execution,
+                      p.budget, one);
       add(each[d], one, piece == static_cast<std::int64_t>(d));
       each[d].nan_rows += slot[s]->nan_rows;
       if (held >= 0) {

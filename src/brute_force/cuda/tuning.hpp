@@ -21,11 +21,11 @@ inline constexpr std::int64_t most_room = std::int64_t{1} << 22;
 inline constexpr std::int64_t largest_block_k = 1024;
 
 /// What a search is made of, in seconds (measured on an H200; see docs/gpu.md): a stage's launches, a query's
-/// share of settling it, a candidate that a filter keeps, a row that the open first stage keeps, and an exact
-/// evaluation, a fixed part and a part a byte of the row.
+/// share of re-ranking it, a candidate that a filter keeps, a row that the open first stage keeps, and an
+/// exact evaluation, a fixed part and a part a byte of the row.
 inline constexpr double stage_seconds = 15e-6;
-inline constexpr double settle_seconds = 18e-9;
-inline constexpr double settle_candidate_seconds = 40e-9;  // in one block
+inline constexpr double rerank_seconds = 18e-9;
+inline constexpr double rerank_candidate_seconds = 40e-9;  // in one block
 inline constexpr double kept_int8_seconds = 0.45e-9;
 inline constexpr double kept_float_seconds = 0.1e-9;
 inline constexpr double open_seconds = 18e-12;

@@ -26,7 +26,7 @@ namespace kith::codes::cuda {
 
 /// Rows of a tile of int8 codes.
 inline constexpr int code_tile_rows = 256;
-/// Row j of tile t is row t + j * tiles of the part: every tile is a sample spread over all rows.
+/// Row j of tile t is row t + j * tiles of the shard: every tile is a sample spread over all rows.
 KITH_HOST_DEVICE inline std::int64_t row_of(std::int64_t tile, std::int64_t j, std::int64_t tiles) {
   return tile + j * tiles;
 }
@@ -169,9 +169,9 @@ struct QueryCodes {
   void* best = nullptr;  ///< a query: set to +inf (double for f64, else float), where not null
 };
 
-/// Rows [first, first + rows) of a part; `data` is the part's first row, readable from the device.
+/// Rows [first, first + rows) of a shard; `data` is the shard's first row, readable from the device.
 void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                 std::int64_t part_rows, const Space& space, const RowCodes& out, cudaStream_t stream);
+                 std::int64_t shard_rows, const Space& space, const RowCodes& out, cudaStream_t stream);
 
 void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
                     const QueryCodes& out, cudaStream_t stream);

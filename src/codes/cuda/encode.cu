@@ -40,14 +40,14 @@ __device__ double extra_bias(double residual, const Space& space) {
 
 template <class T, int G>
 __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                                   std::int64_t part_rows, Space space, RowCodes out) {
+                                   std::int64_t shard_rows, Space space, RowCodes out) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   const std::int64_t group = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
   if (group >= rows) return;  // whole warps: `rows` is a multiple of the tile
   const std::int64_t at = first + group;
-  const bool exists = at < part_rows;
+  const bool exists = at < shard_rows;
   const T* row = data + (exists ? at : first) * stride;
-  const std::int64_t tiles = (part_rows + code_tile_rows - 1) / code_tile_rows;
+  const std::int64_t tiles = (shard_rows + code_tile_rows - 1) / code_tile_rows;
   const std::int64_t tile = at % tiles;
   const std::int64_t position = tile * code_tile_rows + at / tiles;
   const int width = static_cast<int>(space.shape.row_bytes());
@@ -224,7 +224,7 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
 }  // namespace
 
 void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                 std::int64_t part_rows, const Space& space, const RowCodes& out, cudaStream_t stream) {
+                 std::int64_t shard_rows, const Space& space, const RowCodes& out, cudaStream_t stream) {
   if (rows <= 0) return;
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
     const auto* values = static_cast<const T*>(data);
@@ -234,10 +234,10 @@ void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std:
     if (space.coded()) {
       if (wide) {
         encode_rows_kernel<T, 32>
-            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, part_rows, space, out);
+            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, shard_rows, space, out);
       } else {
         encode_rows_kernel<T, 8>
-            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, part_rows, space, out);
+            <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, shard_rows, space, out);
       }
     } else if (wide) {
       float_rows_kernel<T, 32><<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, space, out);

@@ -322,8 +322,8 @@ class Builder {
     tree.infinite_values = held->infinite_values;
     tree.keep_alive = held;
     if (points_ > 0) {
-      tree.residence->devices.emplace(tree_->device, tree_);
-      tree.residence->download = download;
+      tree.copies->devices.emplace(tree_->device, tree_);
+      tree.copies->download = download;
     }
     return tree;
   }

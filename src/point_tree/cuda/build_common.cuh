@@ -8,11 +8,12 @@
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 #include "point_tree/cuda/build_kernels.hpp"
+#include "point_tree/cuda/tuning.hpp"
 
 namespace kith::point_tree::build_steps {
 
 constexpr unsigned full = 0xffffffffU;
-constexpr int block_threads = 256;
+constexpr int block_threads = cuda::policy.build_threads;
 
 inline unsigned blocks_for(std::int64_t work, int each = block_threads) {
   return static_cast<unsigned>(std::max<std::int64_t>(1, (work + each - 1) / each));

@@ -60,8 +60,8 @@ Tree download(const Tree& tree) {
   struct Held {
     AlignedBuffer<std::byte> nodes, coordinates, rows;
   };
-  // The residence is locked, and has the one copy that a device has built.
-  const DeviceTree& there = *tree.residence->devices.begin()->second;
+  // They are locked, and there is but the one that a device has built.
+  const DeviceTree& there = *tree.copies->devices.begin()->second;
   const cuda::DeviceGuard guard(there.device);
   const auto held = std::make_shared<Held>();
   const auto fetch = [&](const cuda::Buffer<unsigned char>& from, std::int64_t bytes) {
@@ -81,7 +81,7 @@ Tree download(const Tree& tree) {
   DepthFirst(nodes.data(), held->nodes.data(), node, 2 * tree.dim * node_width * element).copy(0);
 
   Tree copy = tree;
-  copy.residence = std::make_shared<Residence>();
+  copy.copies = std::make_shared<TreeCopies>();
   copy.node_data = {held->nodes.data(), static_cast<std::size_t>(held->nodes.size())};
   copy.coordinates = {held->coordinates.data(), static_cast<std::size_t>(held->coordinates.size())};
   copy.row_numbers = {held->rows.data(), static_cast<std::size_t>(held->rows.size())};
@@ -92,17 +92,17 @@ Tree download(const Tree& tree) {
 }
 
 std::shared_ptr<const DeviceTree> on_device(const Tree& tree, int device) {
-  Residence& residence = *tree.residence;
+  TreeCopies& copies = *tree.copies;
   const auto known = [&]() -> std::shared_ptr<const DeviceTree> {
-    const auto found = residence.devices.find(device);
-    return found == residence.devices.end() ? nullptr : found->second;
+    const auto found = copies.devices.find(device);
+    return found == copies.devices.end() ? nullptr : found->second;
   };
   {
-    const std::scoped_lock lock(residence.mutex);
+    const std::scoped_lock lock(copies.mutex);
     if (auto found = known()) return found;
   }
   const Tree& held = on_host(tree);
-  const std::scoped_lock lock(residence.mutex);
+  const std::scoped_lock lock(copies.mutex);
   if (auto found = known()) return found;
   const cuda::DeviceGuard guard(device);
   cuda::keep_some_memory(device);
@@ -112,7 +112,7 @@ std::shared_ptr<const DeviceTree> on_device(const Tree& tree, int device) {
   upload(held.coordinates, made->coordinates, uploader, made->stream);
   upload(held.row_numbers, made->rows, uploader, made->stream);
   made->stream.synchronize();
-  residence.devices.emplace(device, made);
+  copies.devices.emplace(device, made);
   return made;
 }
 

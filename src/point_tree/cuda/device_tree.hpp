@@ -32,7 +32,8 @@ struct DeviceTree {
 /// @throws OutOfMemory, DeviceError
 std::shared_ptr<const DeviceTree> on_device(const Tree& tree, int device);
 
-/// Residence::download of a tree that a device has built: its arrays on the host, nodes in depth-first order.
+/// TreeCopies::download of a tree that a device has built: its arrays on the host, nodes in depth-first
+/// order.
 Tree download(const Tree& tree);
 
 }  // namespace kith::point_tree

@@ -6,17 +6,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/parallel.hpp"
 #include "core/rounding.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
+#include "point_tree/cuda/answers.hpp"
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/search.hpp"
 #include "point_tree/cuda/tuning.hpp"
@@ -52,7 +54,7 @@ class NearestSearch {
     statistics_.instruction_set = std::string("cuda ") + name(regime_);
     statistics_.nan_rows = tree_.nan_rows;
     there_ = on_device(tree_, device_);
-    workspace_ = std::make_unique<Borrowed>(device_);
+    workspace_.emplace(workspaces(), device_);
     w_ = &**workspace_;
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
@@ -80,7 +82,7 @@ class NearestSearch {
       search_batch(first, std::min(batch_, count_ - first));
     }
     if (whole_.indices != nullptr) {
-      copy_out(0, asked_.count(tree_), whole_.indices, whole_.distances);
+      copy_answers(out_, 0, asked_.count(tree_), whole_.indices, whole_.distances, stream_, execution_);
     } else if (count_ == 0) {
       KITH_CUDA(cudaStreamSynchronize(stream_));  // no batch has waited for what was cleared
     }
@@ -156,10 +158,7 @@ class NearestSearch {
                            static_cast<std::uint64_t>(out_.k * cell() + 64 + 16 * tree_.dim) +
                        static_cast<std::uint64_t>(tree_.points) * 64;
     if (rough < much / 2 && cuda::is_short(any_tree<T>(tree_, *there_), out_.k)) return much;
-    std::size_t free = 0;
-    std::size_t total = 0;
-    KITH_CUDA(cudaMemGetInfo(&free, &total));
-    return free / 16 * 15;
+    return cuda::available_memory(execution_);
   }
 
   // Rows that are not in the tree have no list of their own.
@@ -173,11 +172,7 @@ class NearestSearch {
       std::fill_n(out_.indices, cells, -1);
       std::fill_n(static_cast<T*>(out_.distances), cells, std::numeric_limits<T>::infinity());
     } else {
-      throw DeviceError(
-          fmt::format("an answer in the memory of cuda:{} to a search on cuda:{} does not fit the latter as "
-                      "a whole; search "
-                      "where the answer is to lie",
-                      out_.device, device_));
+      refuse_far_answer(out_, device_);
     }
   }
 
@@ -260,9 +255,9 @@ class NearestSearch {
     take_left(left_list, static_cast<std::int64_t>(report[seen_of(left_over)]), self() ? 0 : first);
     if (!in_place() && whole_.indices == nullptr) {
       if (scatter_) {
-        scatter(first, count, answer);
+        scatter_answers(tree_, *there_, first, count, answer, out_, stream_, execution_);
       } else {
-        copy_out(first, count, answer.indices, answer.distances);
+        copy_answers(out_, first, count, answer.indices, answer.distances, stream_, execution_);
       }
     }
     progress_.advance(count);
@@ -327,7 +322,7 @@ class NearestSearch {
     cuda::WarpMemory memory = cuda::warp_memory(search, tree_.levels, device_);
     memory.warps = std::min(memory.warps, std::max<std::int64_t>(4, most_warps_));
     // How many it will be the device knows: seldom many.
-    if (search.device_count != nullptr) memory.warps = std::min<std::int64_t>(memory.warps, 1 << 12);
+    if (search.device_count != nullptr) memory.warps = std::min(memory.warps, cuda::policy.most_handed_on);
     const std::int64_t bytes = memory.warps * (memory.scratch + memory.list);
     if (bytes > 0) scratch_.reserve(bytes, stream_);
     cuda::search_warps(search, tree_.levels, memory, scratch_.data(), device_, stream_);
@@ -343,60 +338,6 @@ class NearestSearch {
     for (std::size_t i = at; i < left_.size(); ++i) left_[i] += base;
   }
 
-  void copy_out(std::int64_t first, std::int64_t count, const std::int64_t* indices, const T* distances) {
-    const auto cells = static_cast<std::size_t>(count * out_.k);
-    if (out_.space == MemorySpace::host) {
-      cuda::download(indices, out_.indices + first * out_.k, cells * sizeof(std::int64_t), stream_,
-                     execution_);
-      cuda::download(distances, static_cast<T*>(out_.distances) + first * out_.k, cells * sizeof(T), stream_,
-                     execution_);
-      return;
-    }
-    KITH_CUDA(cudaMemcpyAsync(out_.indices + first * out_.k, indices, cells * sizeof(std::int64_t),
-                              cudaMemcpyDefault, stream_));
-    KITH_CUDA(cudaMemcpyAsync(static_cast<T*>(out_.distances) + first * out_.k, distances, cells * sizeof(T),
-                              cudaMemcpyDefault, stream_));
-    KITH_CUDA(cudaStreamSynchronize(stream_));
-  }
-
-  // Answers of points [first, first + count) to the caller's rows.
-  void scatter(std::int64_t first, std::int64_t count, const cuda::Answer<T>& answer) {
-    if (out_.space != MemorySpace::host) {
-      throw DeviceError(
-          fmt::format("an answer in the memory of cuda:{} to a search on cuda:{} does not fit the latter as "
-                      "a whole; search "
-                      "where the answer is to lie",
-                      out_.device, device_));
-    }
-    const auto cells = static_cast<std::size_t>(count * out_.k);
-    std::vector<std::int64_t> indices(cells);
-    std::vector<T> distances(cells);
-    const std::size_t each = tree_.wide_rows ? 8 : 4;
-    std::vector<unsigned char> rows(static_cast<std::size_t>(count) * each);
-    KITH_CUDA(cudaMemcpyAsync(indices.data(), answer.indices, cells * sizeof(std::int64_t),
-                              cudaMemcpyDeviceToHost, stream_));
-    KITH_CUDA(cudaMemcpyAsync(distances.data(), answer.distances, cells * sizeof(T), cudaMemcpyDeviceToHost,
-                              stream_));
-    KITH_CUDA(cudaMemcpyAsync(rows.data(), there_->rows.data() + static_cast<std::size_t>(first) * each,
-                              rows.size(), cudaMemcpyDeviceToHost, stream_));
-    KITH_CUDA(cudaStreamSynchronize(stream_));
-    constexpr std::int64_t block = 1 << 12;
-    parallel_for(resolve_threads(execution_), (count + block - 1) / block, [&](std::int64_t b) {
-      for (std::int64_t i = b * block; i < std::min(count, (b + 1) * block); ++i) {
-        std::int64_t row = 0;
-        if (tree_.wide_rows) {
-          std::memcpy(&row, rows.data() + i * 8, 8);
-        } else {
-          std::uint32_t narrow = 0;
-          std::memcpy(&narrow, rows.data() + i * 4, 4);
-          row = narrow;
-        }
-        std::copy_n(indices.data() + i * out_.k, out_.k, out_.indices + row * out_.k);
-        std::copy_n(distances.data() + i * out_.k, out_.k, static_cast<T*>(out_.distances) + row * out_.k);
-      }
-    });
-  }
-
   const Tree& tree_;
   const Asked& asked_;
   const T radius_;
@@ -410,7 +351,8 @@ class NearestSearch {
   std::vector<std::int64_t>& left_;
   SearchStatistics statistics_;
   std::shared_ptr<const DeviceTree> there_;
-  std::unique_ptr<Borrowed> workspace_;  // outlives the buffers, whose memory belongs to its stream
+  // Outlives the buffers, whose memory belongs to its stream.
+  std::optional<cuda::Borrowed<Workspace>> workspace_;
   Workspace* w_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::int64_t batch_ = 1;

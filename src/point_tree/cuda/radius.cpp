@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "core/parallel.hpp"
 #include "core/rounding.hpp"
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
 #include "point_tree/cuda/device_tree.hpp"
@@ -37,17 +39,11 @@ class RadiusSearch {
         guard_(device_),
         progress_(execution, stage, std::max<std::int64_t>(1, queries.rows)) {
     there_ = on_device(tree_, device_);
-    workspace_ = std::make_unique<Borrowed>(device_);
+    workspace_.emplace(workspaces(), device_);
     w_ = &**workspace_;
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
-    limit_ = execution_.device_memory_limit;
-    if (limit_ == 0) {
-      std::size_t free = 0;
-      std::size_t total = 0;
-      KITH_CUDA(cudaMemGetInfo(&free, &total));
-      limit_ = free / 16 * 15;
-    }
+    limit_ = cuda::available_memory(execution_);
     statistics_.index = tree_.index;
     statistics_.filter = sizeof(T) == 4 ? "fp32" : "none";
     statistics_.instruction_set = "cuda";
@@ -202,7 +198,7 @@ class RadiusSearch {
   ProgressCounter progress_;
   SearchStatistics statistics_;
   std::shared_ptr<const DeviceTree> there_;
-  std::unique_ptr<Borrowed> workspace_;
+  std::optional<cuda::Borrowed<Workspace>> workspace_;
   Workspace* w_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::uint64_t limit_ = 0;

@@ -7,11 +7,10 @@
 
 #include "cuda/runtime.hpp"
 #include "kith/dtype.hpp"
+#include "point_tree/cuda/tuning.hpp"
 #include "point_tree/layout.hpp"
 
 namespace kith::point_tree::cuda {
-
-using namespace kith::cuda;  // cuda::Buffer in kith::point_tree, too
 
 /// A child of a node as groups of queries read it: two 16-byte loads. Axes that the tree does not have are 0.
 struct alignas(16) PackedChild {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
+#include "cuda/workspace_pool.hpp"
 #include "point_tree/cuda/search_kernels.hpp"
 
 namespace kith::point_tree {
@@ -34,21 +34,7 @@ struct Workspace {
   cuda::Uploader uploader;
 };
 
-/// A workspace for the length of a search.
-class Borrowed {
- public:
-  explicit Borrowed(int device);
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed();
-  Workspace& operator*() const { return *workspace_; }
-  Workspace* operator->() const { return workspace_.get(); }
-  /// Nothing is on its way any more.
-  void done() { whole_ = true; }
-
- private:
-  std::unique_ptr<Workspace> workspace_;
-  bool whole_ = false;
-};
+/// Those that no search uses.
+cuda::WorkspacePool<Workspace>& workspaces();
 
 }  // namespace kith::point_tree

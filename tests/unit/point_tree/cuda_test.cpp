@@ -461,7 +461,7 @@ TEST_F(CudaTrees, ATreeOfTheCpuComesBackFromTheDeviceByteForByte) {
   EXPECT_EQ(there, point_tree::on_device(copy, 0)) << "copies share it";
   Tree moved = tree;
   moved.node_data = moved.coordinates = moved.row_numbers = {};
-  moved.residence->download = point_tree::download;
+  moved.copies->download = point_tree::download;
   expect_same(tree, point_tree::on_host(moved));
 }
 
@@ -522,7 +522,7 @@ TEST_F(CudaTrees, TheFirstOfSeveralDevicesBuilds) {
   Execution execution = on_gpu(1);
   execution.devices.push_back({Device::Kind::cuda, 0});
   const auto tree = built(rows.view(), 32, false, execution);
-  EXPECT_EQ(tree->residence->devices.begin()->first, 1);
+  EXPECT_EQ(tree->copies->devices.begin()->first, 1);
   EXPECT_NE(point_tree::on_device(*tree, 0), nullptr);
   EXPECT_EQ(Held(tree).all_knn(4, false, on_gpu(0)).indices, Held(tree).all_knn(4).indices);
 }

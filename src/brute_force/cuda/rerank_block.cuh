@@ -1,8 +1,8 @@
-// What a block settles candidates with: its list in shared memory, the nearest by the filter's estimate
+// What a block re-ranks candidates with: its list in shared memory, the nearest by the filter's estimate
 // first.
 #pragma once
 
-#include "brute_force/cuda/settle.cuh"
+#include "brute_force/cuda/rerank.cuh"
 #include "brute_force/cuda/tuning.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
@@ -181,7 +181,7 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
   }
 }
 
-// What a block settles with, in shared memory.
+// What a block re-ranks with, in shared memory.
 struct Desk {
   std::uint64_t* entries;
   std::uint16_t* picks;
@@ -207,7 +207,7 @@ __host__ __device__ int wanted_of(std::int64_t k) {
 // those that it does not rule out. With `defer` these are only picked. Returns how many were evaluated, and
 // in `picked` how many are picked last.
 template <class T, Metric metric, class R>
-__device__ unsigned long long settle_entries(const Batch<R>& batch, std::int64_t q, const Desk& desk, int n,
+__device__ unsigned long long rerank_entries(const Batch<R>& batch, std::int64_t q, const Desk& desk, int n,
                                              int wanted, bool cuts, bool defer, BlockList<R>& list,
                                              int& picked) {
   unsigned long long evaluated = 0;

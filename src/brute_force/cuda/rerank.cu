@@ -1,9 +1,9 @@
-// Settling: candidates are evaluated exactly and merged into the k-lists, in shared memory.
+// Re-ranking: candidates are evaluated exactly and merged into the k-lists, in shared memory.
 //
 // A block takes a query's candidates, sorts them by the filter's own estimate and evaluates the first few;
 // with the bound these give, most of the rest are ruled out without a look at their rows. Where queries are
 // few, several blocks share one: each keeps the k best of its share, and the last to finish merges them.
-#include "brute_force/cuda/settle_block.cuh"
+#include "brute_force/cuda/rerank_block.cuh"
 
 namespace kith::brute_force::cuda {
 namespace {
@@ -25,12 +25,12 @@ __device__ bool merge_blocks(const Batch<R>& batch, std::int64_t q, BlockList<R>
   const int k = list.k;
   Key<R>* all = batch.partial + blockIdx.y * static_cast<std::int64_t>(gridDim.x) * k;
   for (int i = threadIdx.x; i < k; i += threads) all[static_cast<int>(blockIdx.x) * k + i] = list.keys[i];
-  __threadfence();
+  __threadfence();  // each thread's keys are seen before the block's arrival is
   __syncthreads();
   if (threadIdx.x == 0) *last = atomicAdd(batch.arrived + q, 1U) == gridDim.x - 1 ? 1 : 0;
   __syncthreads();
   if (*last == 0) return false;
-  __threadfence();
+  __threadfence();  // and the others' keys are read after their arrivals
   // Every block's k-th bounds the answer's k-th.
   const int total = static_cast<int>(gridDim.x) * k;
   for (int start = 0; start < total; start += list.free()) {
@@ -48,7 +48,7 @@ __device__ bool merge_blocks(const Batch<R>& batch, std::int64_t q, BlockList<R>
 
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
-    settle_kernel(Batch<R> batch, Subset subset, int wanted, bool bound_only, bool more, int capacity,
+    rerank_kernel(Batch<R> batch, Subset subset, int wanted, bool bound_only, bool more, int capacity,
                   int chunk) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Histogram histogram;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(threads)
     }
     __syncthreads();
     const bool defer = more && gridDim.x == 1 && count <= chunk;
-    evaluated += settle_entries<T, metric>(batch, q, desk, n, wanted, cuts, defer, list, deferred);
+    evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted, cuts, defer, list, deferred);
     // The next stage's bound rules most of these out.
     for (int i = threadIdx.x; i < deferred; i += threads) {
       batch.candidates.entries[q * room + i] = entries[desk.picks[i]];
@@ -103,15 +103,15 @@ template <class T, Metric metric, class R>
 void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int wanted, bool bound_only, bool more,
             int capacity, int chunk, int device, cudaStream_t stream) {
   const std::size_t bytes = bytes_for<R>(capacity, chunk);
-  allow_shared(settle_kernel<T, metric, R>, threads, bytes, device);
-  settle_kernel<T, metric, R>
+  allow_shared(rerank_kernel<T, metric, R>, threads, bytes, device);
+  rerank_kernel<T, metric, R>
       <<<grid, threads, bytes, stream>>>(batch, subset, wanted, bound_only, more, capacity, chunk);
-  check_launch("settle_candidates");
+  check_launch("rerank_candidates");
 }
 
 }  // namespace
 
-int settle_blocks(std::int64_t queries, std::int64_t expected, int device) {
+int rerank_blocks(std::int64_t queries, std::int64_t expected, int device) {
   const int places = processors(device) < most_shared_lists ? processors(device) : most_shared_lists;
   const std::int64_t wanted = places / (queries > 0 ? queries : 1);
   const std::int64_t useful = expected / (2 * groups);
@@ -120,17 +120,17 @@ int settle_blocks(std::int64_t queries, std::int64_t expected, int device) {
 }
 
 template <class R>
-void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
+void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
                        bool bound_only, bool more, int device, cudaStream_t stream) {
   if (subset.count <= 0) return;
   int capacity = 512;  // a power of two: lists are sorted with what comes behind them
   while (capacity < 4 * batch.k) capacity *= 2;
   int chunk = 512;
-  while (chunk < expected && chunk < most_settled_at_once) chunk *= 2;
+  while (chunk < expected && chunk < most_reranked_at_once) chunk *= 2;
   // Chips with little shared memory take more rounds.
   while (chunk > 512 && bytes_for<R>(capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
     chunk /= 2;
-  const dim3 grid(static_cast<unsigned>(settle_blocks(subset.count, expected, device)),
+  const dim3 grid(static_cast<unsigned>(rerank_blocks(subset.count, expected, device)),
                   static_cast<unsigned>(subset.count));
   visit_rows(batch, [&]<class T, Metric metric>() {
     launch<T, metric, R>(batch, subset, grid, wanted_of(fresh), bound_only, more, capacity, chunk, device,
@@ -138,9 +138,9 @@ void settle_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   });
 }
 
-template void settle_candidates<float>(const Batch<float>&, const Subset&, std::int64_t, std::int64_t, bool,
+template void rerank_candidates<float>(const Batch<float>&, const Subset&, std::int64_t, std::int64_t, bool,
                                        bool, int, cudaStream_t);
-template void settle_candidates<double>(const Batch<double>&, const Subset&, std::int64_t, std::int64_t, bool,
+template void rerank_candidates<double>(const Batch<double>&, const Subset&, std::int64_t, std::int64_t, bool,
                                         bool, int, cudaStream_t);
 
 }  // namespace kith::brute_force::cuda

@@ -1,4 +1,4 @@
-// What every way of settling candidates does at the end: bounds and counts.
+// What every way of re-ranking candidates does at the end: bounds and counts.
 #pragma once
 
 #include "brute_force/cuda/bound.cuh"

@@ -1,8 +1,8 @@
-// Settling lists, what one look at every pair leaves (one_pass.cu): their first entries are evaluated, and
+// Re-ranking lists, what one look at every pair leaves (one_pass.cu): their first entries are evaluated, and
 // those lists are looked through again whose second entry may be in the answer.
 #include <math_constants.h>
 
-#include "brute_force/cuda/settle_block.cuh"
+#include "brute_force/cuda/rerank_block.cuh"
 #include "select_k/cuda/warp.cuh"
 
 namespace kith::brute_force::cuda {
@@ -22,12 +22,12 @@ __device__ void count_in(const Answer<R>& answer, unsigned long long evaluated,
                          unsigned long long unanswered) {
   if (evaluated > 0) atomicAdd(answer.totals, evaluated);
   if (unanswered > 0) atomicAdd(answer.totals + 1, unanswered);
-  __threadfence();
+  __threadfence();  // this block's counts come before its arrival
   if (atomicAdd(answer.totals + 3, 1ULL) != gridDim.x - 1ULL) return;
   volatile unsigned long long* seen = answer.seen;
   for (int i = 0; i < 3; ++i) seen[i] = atomicExch(answer.totals + i, 0ULL);
   answer.totals[3] = 0;
-  __threadfence_system();
+  __threadfence_system();  // the host, which waits for the ticket, then finds the rest
   seen[3] = answer.ticket;
 }
 
@@ -42,7 +42,7 @@ __device__ void write_answer(const Answer<R>& answer, std::int64_t at, const Key
 // are looked through row by row.
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
-    settle_lists_kernel(Batch<R> batch, Lists lists, Answer<R> answer, int capacity, int chunk) {
+    rerank_lists_kernel(Batch<R> batch, Lists lists, Answer<R> answer, int capacity, int chunk) {
   wait_for_previous();
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Histogram histogram;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads)
       for (int i = threadIdx.x; i < n; i += threads) entries[i] = lists.first[q * count + done + i];
       __syncthreads();
       int picked = 0;
-      evaluated += settle_entries<T, metric>(batch, q, desk, n, wanted_of(k), true, false, list, picked);
+      evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted_of(k), true, false, list, picked);
     }
     if (threadIdx.x == 0) cut = cut_of(batch, q, keys[k - 1]);
     __syncthreads();
@@ -132,15 +132,15 @@ __device__ __noinline__ Key<R> merge_keys(const Key<R>& list, const Key<R>& more
   return k == 1 ? least_of_warp(more < list ? more : list) : merge_warp(list, more);
 }
 
-// Lists whose entries a thread of settle_short_lists_kernel reads at once.
+// Lists whose entries a thread of rerank_short_lists_kernel reads at once.
 constexpr int lists_at_once = 8;
 
-// The same as settle_lists_kernel by a warp a query, for short rows and k up to 32, the list one key a
+// The same as rerank_lists_kernel by a warp a query, for short rows and k up to 32, the list one key a
 // thread. With `bound_only` lists are not looked through again and there is no answer: the k-th distance
 // bounds it.
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
-    settle_short_lists_kernel(const __grid_constant__ Batch<R> batch, Lists lists, Answer<R> answer,
+    rerank_short_lists_kernel(const __grid_constant__ Batch<R> batch, Lists lists, Answer<R> answer,
                               bool bound_only) {
   wait_for_previous();
   __shared__ unsigned evaluated;
@@ -253,8 +253,8 @@ void launch_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& an
                   int device, cudaStream_t stream) {
   const std::size_t bytes = bytes_for<R>(capacity, chunk);
   const dim3 grid(static_cast<unsigned>(batch.count));
-  allow_shared(settle_lists_kernel<T, metric, R>, threads, bytes, device);
-  launch_early(settle_lists_kernel<T, metric, R>, grid, threads, bytes, device, stream, batch, lists, answer,
+  allow_shared(rerank_lists_kernel<T, metric, R>, threads, bytes, device);
+  launch_early(rerank_lists_kernel<T, metric, R>, grid, threads, bytes, device, stream, batch, lists, answer,
                capacity, chunk);
 }
 
@@ -263,7 +263,7 @@ void launch_short_lists(const Batch<R>& batch, const Lists& lists, const Answer<
                         int device, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((batch.count + threads / 32 - 1) / (threads / 32)));
   visit_rows(batch, [&]<class T, Metric metric>() {
-    launch_early(settle_short_lists_kernel<T, metric, R>, grid, threads, 0, device, stream, batch, lists,
+    launch_early(rerank_short_lists_kernel<T, metric, R>, grid, threads, 0, device, stream, batch, lists,
                  answer, bound_only);
   });
 }
@@ -271,7 +271,7 @@ void launch_short_lists(const Batch<R>& batch, const Lists& lists, const Answer<
 }  // namespace
 
 template <class R>
-void settle_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
+void rerank_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
                   cudaStream_t stream) {
   if (batch.count <= 0) return;
   // A list that is opened again keeps one warp busy: where lists are long, that must be seldom.
@@ -281,7 +281,7 @@ void settle_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& an
     return;
   }
   int chunk = 512;
-  while (chunk < lists.shape.lists && chunk < most_settled_at_once) chunk *= 2;
+  while (chunk < lists.shape.lists && chunk < most_reranked_at_once) chunk *= 2;
   int capacity = 256;
   while (capacity < 4 * batch.k) capacity *= 2;
   while (chunk > 512 && bytes_for<R>(capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
@@ -298,8 +298,8 @@ void bound_by_lists(const Batch<R>& batch, const Lists& lists, int device, cudaS
 
 template void bound_by_lists<float>(const Batch<float>&, const Lists&, int, cudaStream_t);
 template void bound_by_lists<double>(const Batch<double>&, const Lists&, int, cudaStream_t);
-template void settle_lists<float>(const Batch<float>&, const Lists&, const Answer<float>&, int, cudaStream_t);
-template void settle_lists<double>(const Batch<double>&, const Lists&, const Answer<double>&, int,
+template void rerank_lists<float>(const Batch<float>&, const Lists&, const Answer<float>&, int, cudaStream_t);
+template void rerank_lists<double>(const Batch<double>&, const Lists&, const Answer<double>&, int,
                                    cudaStream_t);
 
 }  // namespace kith::brute_force::cuda

@@ -1,0 +1,102 @@
+// A shard: rows of a dataset on one device, and the workspaces of searches there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "brute_force/cuda/choice.hpp"
+#include "brute_force/cuda/kernels.hpp"
+#include "codes/cuda/codes.hpp"
+#include "cuda/runtime.hpp"
+#include "cuda/upload.hpp"
+#include "cuda/workspace_pool.hpp"
+
+namespace kith::brute_force {
+
+/// Everything one search needs on one device; reused by the next one.
+struct Workspace {
+  explicit Workspace(int device_ordinal) : device(device_ordinal) {}
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  /// After a failure or a cancel kernels may still be on their way, into memory that is freed next.
+  ~Workspace() {
+    if (!cuda::driver_lost()) (void)cudaStreamSynchronize(stream);
+  }
+  int device;
+  cuda::Stream stream;
+  cuda::Uploader uploader;
+  cuda::Buffer<unsigned char> queries, query_codes, lists, distances, best, scratch, partial;
+  cuda::Buffer<double> values;
+  cuda::Buffer<float> floats;
+  cuda::Buffer<cuda::QueryScalars> scalars;
+  cuda::Buffer<cuda::QueryBound> bounds;
+  cuda::Buffer<std::uint64_t> candidates, first;
+  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived, second;
+  cuda::Buffer<std::uint8_t> overflow;
+  cuda::Buffer<unsigned long long> counters, totals;
+  cuda::Buffer<std::int64_t> indices[3];
+  cuda::Buffer<unsigned char> answers[3];
+  cuda::PinnedBuffer<unsigned long long> seen;
+  unsigned long long ticket = 0;  ///< of the last search without stages
+};
+
+/// Rows [base, base + rows) of the dataset on one device: the rows, their codes, what a filter cannot speak
+/// of.
+struct Shard {
+  Shard(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
+        std::int64_t most_rows);
+
+  /// Codes the rows that lie at `device_rows` (stride in elements); waits for the result.
+  void encode(const void* device_rows, std::int64_t row_stride, std::int64_t count, cudaStream_t on);
+  /// The same for a piece [first, first + count) of shard rows, without waiting; begin() before, finish()
+  /// after.
+  void begin(std::int64_t count, cudaStream_t on);
+  void encode_piece(const void* piece_rows, std::int64_t row_stride, std::int64_t first, std::int64_t count,
+                    cudaStream_t on);
+  void finish(cudaStream_t on);
+  /// The same rows with other codes.
+  void code_anew(const CudaChoice& choice);
+
+  std::uint64_t bytes() const;
+
+  int device;
+  std::int64_t base = 0;
+  std::int64_t rows = 0;
+  std::int64_t capacity;
+  cuda::Stream stream;
+  cuda::Buffer<unsigned char> own_rows;
+  const void* data = nullptr;  ///< what the exact stage reads: device memory, or mapped host memory
+  std::int64_t stride = 0;
+  cuda::Space space;
+  cuda::Buffer<double> mean;
+  cuda::Buffer<std::uint8_t> codes;
+  cuda::Buffer<std::int32_t> bias;
+  cuda::Buffer<float> maxima;  ///< float32 residual; behind it RowCodes::largest
+  cuda::Buffer<float> floats;
+  cuda::Buffer<std::uint32_t> special;
+  cuda::Buffer<unsigned long long> counts;
+  std::int64_t nan_rows = 0;
+  std::int64_t special_rows = 0;
+  double surplus = 1;  ///< how many times more rows the filter keeps than one without error would
+  cuda::WorkspacePool<Workspace> workspaces;
+
+  std::int64_t tiles() const;  ///< of the filter's size
+  bool filtered() const;       ///< false: every query is evaluated exactly
+  cuda::RowCodes row_codes() const;
+  /// The rows as the float32 filter reads them.
+  const float* float_rows() const;
+  std::int64_t float_stride() const;
+
+ private:
+  // Memory for codes of that choice.
+  void make_room(const CudaChoice& choice);
+};
+
+/// Searches one shard. Queries and answers lie on its device; `best` (or null) are distances known to bound
+/// the answers. Counters are added to `statistics`.
+template <class R>
+void search_shard(Shard& shard, Workspace& workspace, const void* queries, std::int64_t query_stride,
+                  std::int64_t count, std::int64_t k, const R* best, std::int64_t* indices, R* distances,
+                  const Execution& execution, std::uint64_t budget, SearchStatistics& statistics);
+
+}  // namespace kith::brute_force
