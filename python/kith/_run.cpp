@@ -62,7 +62,7 @@ Execution make_execution(const CallLimits& limits) {
     throw InvalidArgument(fmt::format("{} threads; use 1 to 4096, or 0 for all cores", threads));
   }
   for (const auto& [bytes, which] :
-       {std::pair{memory_limit, "memory"}, {device_memory_limit, "device memory"}}) {
+       {std::pair{memory_limit, "memory"}, std::pair{device_memory_limit, "device memory"}}) {
     if (bytes >= 0) continue;
     throw InvalidArgument(fmt::format(
         "a {} limit of {} bytes; use a positive number of bytes, or 0 for no limit", which, bytes));
