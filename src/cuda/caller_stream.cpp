@@ -2,6 +2,7 @@
 #include "cuda/caller_stream.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "cuda/fork.hpp"
 #include "cuda/runtime.hpp"
@@ -36,13 +37,12 @@ void wait_for_caller(const Execution& execution, std::initializer_list<int> arra
   }
   int current = 0;
   KITH_CUDA(cudaGetDevice(&current));
-  wait_for_default(current, stream);
-  for (const Device& device : execution.devices) {
-    if (device.ordinal != current) wait_for_default(device.ordinal, stream);
-  }
+  std::set<int> involved = {current};
+  for (const Device& device : execution.devices) involved.insert(device.ordinal);
   for (const int device : arrays) {
-    if (device >= 0 && device != current) wait_for_default(device, stream);
+    if (device >= 0) involved.insert(device);
   }
+  for (const int device : involved) wait_for_default(device, stream);
 }
 
 void follow_elsewhere(Execution& execution, std::initializer_list<int> arrays) {
