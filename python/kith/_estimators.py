@@ -252,7 +252,7 @@ class RadiusNeighborsMixin:
             ``(distances, indices)``: arrays ``[q]`` of arrays, or ``indices``.
 
         Raises:
-            ValueError: a radius below 0, sort_results without return_distance, metrics that no tree knows (cosine,
+            ValueError: a radius below 0, sort_results without return_distance, metrics that no tree supports (cosine,
                 inner product).
             sklearn.exceptions.NotFittedError: fit was not called.
         """

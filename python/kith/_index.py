@@ -91,7 +91,7 @@ def knn(
         k: neighbours a query, at least 1. More than ``n`` pads with index -1 and distance inf.
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"inner_product"`` (its sign flipped), ``"cosine"`` or
             ``"manhattan"``.
-        filter: the cheap first look of brute force: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or
+        filter: the cheap first comparison of brute force: ``"auto"``, ``"int8"``, ``"fp16"``, ``"fp32"`` or
             ``"none"``. Changes time and memory only. One that is named asks for brute force.
         threads: 0 for all cores this process may use.
         memory_limit: bytes of host memory the call may take beyond its inputs; 0 for no limit.
@@ -320,7 +320,7 @@ def _unpickle(content: bytes) -> Index:
 
 
 class BruteForce(Index):
-    """Exact search that looks at every row: a cheap filter with a proven bound, then exact re-ranking.
+    """Exact search over every row: a cheap filter with a proven bound, then exact re-ranking.
 
     Args:
         X: dataset ``[n, d]``; see :func:`kith.knn`. Not copied where the elements of a row are adjacent: the

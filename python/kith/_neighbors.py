@@ -29,7 +29,7 @@ class SearchStatistics:
     collapsed_rows: int = 0  #: rows equal to an earlier row, evaluated once with it
     hops: int = 0  #: graphs: nodes whose neighbours were looked at
     distances: int = 0  #: graphs: distances of codes that were evaluated
-    list_size: int = 0  #: graphs: rows in view, as given or as the recall asked for
+    list_size: int = 0  #: graphs: length of the list, as given or as the recall required
     #: the answer is the nearest rows, by proof; False: mostly, as an approximate index finds them
     certified: bool = True
     #: share of the nearest rows that the index has measured itself to find, at least, with 95 % confidence; 1

@@ -24,7 +24,7 @@ class RecallPoint:
     """What a list of some size finds, measured when the index was built; see :attr:`Vamana.recall_curve`."""
 
     k: int  #: neighbours asked for
-    list_size: int  #: rows in view
+    list_size: int  #: length of the list
     recall: float  #: share of the k nearest rows that was found
     lower: float  #: at least this with 95 % confidence (one-sided)
     upper: float  #: at most this with 95 % confidence (one-sided)
@@ -43,8 +43,8 @@ class Vamana(Index):
             index keeps the array alive, and its values must not change. ``d`` up to 32,768.
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"cosine"`` or ``"inner_product"``.
         max_degree: most neighbours a row in the graph, 4 to 1024; 4 bytes each.
-        build_list_size: rows in view while a row's neighbours are looked for, max_degree to 65536. More make a
-            better graph, more slowly.
+        build_list_size: length of the list while a row's neighbours are sought, max_degree to 65536. A longer one
+            makes a better graph and takes longer.
         alpha: how much longer a detour may be that makes an edge superfluous, 1 to 2.
         seed: of the order in which rows are added.
         threads, memory_limit, progress: how to build; as for :func:`kith.knn`.
@@ -111,10 +111,10 @@ class Vamana(Index):
             recall: share of the nearest rows to find, above 0 and at most 1: takes the shortest list that finds
                 as many with 95 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
                 engine answers. None, with no list_size: 0.95.
-            list_size: in place of recall: rows that the walk keeps in view, at least min(k, rows).
-            beam_width: with list_size: rows of that list that are looked around at a time, 1 to 64; None: 1.
-            rerank: with list_size: rows of the list that are evaluated exactly, k to list_size; None: all that
-                may change the answer.
+            list_size: instead of recall: length of the list of nearest rows that the walk keeps, at least min(k, rows).
+            beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.
+            rerank: with list_size: rows of the list evaluated exactly, k to list_size; None: all that may change the
+                answer.
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
@@ -147,7 +147,7 @@ class Vamana(Index):
 
     @property
     def build_list_size(self) -> int:
-        """Rows in view while the graph was built."""
+        """Length of the list while the graph was built."""
         return int(self._index.vamana_parameters["build_list_size"])
 
     @property

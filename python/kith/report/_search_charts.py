@@ -239,7 +239,7 @@ def surplus_chart(searches: Sequence[Search]) -> Chart | None:
     least, most = ends([candidates(s) / s.rows for s in unique])
     return Chart(
         "surplus", "What the certified filter keeps",
-        "Kith looks at every row through a filter of one or two bytes a value, which carries a proof that it never drops a "
+        "Kith compares every row, through a filter of one or two bytes a value, which carries a proof that it never drops a "
         "neighbour; what it keeps is evaluated exactly. The surplus is what it keeps beyond k. Fallbacks are queries that the "
         "filter kept too much for and that were evaluated exactly from then on.",
         f"{len(unique)} searches: the filter keeps between {percent(least)} and {percent(most)} of the rows. "
