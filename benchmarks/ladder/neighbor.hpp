@@ -42,8 +42,8 @@ KITH_HOST_DEVICE inline void insert(Neighbor* list, int k, Neighbor candidate) {
 KITH_HOST_DEVICE inline float squared_distance(const float* query, const float* point, int dim,
                                                long long stride = 1) {
   float sum = 0;
-#ifdef __CUDACC__
-#pragma unroll 8  // so many loads under way at once
+#ifdef __CUDA_ARCH__  // the host's compiler does not know it
+#pragma unroll 8      // so many loads under way at once
 #endif
   for (int c = 0; c < dim; ++c) {
     const float difference = query[c] - point[c * stride];
