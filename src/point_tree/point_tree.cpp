@@ -141,7 +141,7 @@ Neighbors PointTree::search(const DatasetView& queries, std::int64_t k, const Ex
                             const SearchOptions& options) const {
   const double radius = radius_of(*tree_, options);
   if (options.allowed == nullptr) return search(queries, k, asked, radius);
-  Execution execution = on_one_device(asked);
+  Execution execution = on_one_device(*tree_, asked);
   check_queries(*tree_, queries, execution);
   check_k(k);
   check_radius(radius);
@@ -155,7 +155,7 @@ SearchStatistics PointTree::search_into(const DatasetView& queries, const Neighb
                                         const Execution& asked, const SearchOptions& options) const {
   const double radius = radius_of(*tree_, options);
   if (options.allowed == nullptr) return search_into(queries, out, asked, radius);
-  check_answer(queries.rows, out, radius, on_one_device(asked));
+  check_answer(queries.rows, out, radius, on_one_device(*tree_, asked));
   const Neighbors found = search(queries, out.k, asked, options);
   deliver(found, out);
   return found.statistics;

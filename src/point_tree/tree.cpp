@@ -14,8 +14,8 @@ std::uint64_t Tree::bytes() const noexcept {
 }
 
 bool Tree::lies_on(int device) const {
-  const std::scoped_lock lock(residence->mutex);
-  return residence->devices.contains(device);
+  const std::scoped_lock lock(copies->mutex);
+  return copies->devices.contains(device);
 }
 
 const Tree& on_host(const Tree& tree) {
