@@ -99,7 +99,7 @@ void add_statistics_option(CLI::App& command, Common& common) {
 }
 
 void add_metric_option(CLI::App& command, Common& common, std::string& metric) {
-  auto* option = command.add_option("--metric", metric, "The distance of a query q from a row x")
+  auto* option = command.add_option("--metric", metric, "Distance of a query q to a row x")
                      ->type_name("METRIC")
                      ->capture_default_str()
                      ->group("Search");

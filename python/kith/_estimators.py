@@ -229,7 +229,7 @@ class KNeighborsMixin:
             raise InvalidArgument(f"n_neighbors is {value}; use at least 1")
 
 
-class RadiusNeighborsMixin:
+class RadiusMixin:
     """Searches for all within a radius. They need a tree: where the index is brute force one is built for them."""
 
     radius: float

@@ -18,7 +18,7 @@ try:
     from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted
 
-    from ._estimators import ALGORITHMS, KNeighborsMixin, NeighborsBase, RadiusNeighborsMixin, check_mode
+    from ._estimators import ALGORITHMS, KNeighborsMixin, NeighborsBase, RadiusMixin, check_mode
 except ImportError as error:  # pragma: no cover
     raise ImportError(
         "kith.sklearn needs scikit-learn 1.6 or newer and SciPy; run: pip install 'kith[sklearn]'"
@@ -29,7 +29,7 @@ from ._errors import InvalidArgument
 __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransformer"]
 
 
-class NearestNeighbors(KNeighborsMixin, RadiusNeighborsMixin, NeighborsBase):
+class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
     """Finds the nearest training vectors, exactly, as ``sklearn.neighbors.NearestNeighbors`` does.
 
     Args:
@@ -147,9 +147,7 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         return self.fit(X, y).transform(X)
 
 
-class RadiusNeighborsTransformer(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, RadiusNeighborsMixin, NeighborsBase
-):  # type: ignore[misc]
+class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RadiusMixin, NeighborsBase):  # type: ignore[misc]
     """Turns vectors into the sparse graph of the training vectors within a radius, as its namesake in scikit-learn.
 
     Args:

@@ -833,7 +833,7 @@ CASES = [
         ["all-knn", "p.npy"],
         ["radius", "p.npy", "p.npy", "-r", "1"],
         ["normals", "p.npy", "-o", "n.npy"],
-        ["outliers", "p.npy"],
+        ["outliers", "p.npy", "-o", "c.npy"],
         ["knn", "p.npy", "p.npy"],
         ["build", "p.npy", "-o", "i.kith"],
         ["search", "t.kith", "p.npy"],
