@@ -106,6 +106,13 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
 
 }  // namespace
 
+LimitTooLow::LimitTooLow(std::int64_t k, std::uint64_t needed, std::uint64_t limit)
+    : OutOfMemory(fmt::format(
+          "a search for {} neighbours needs at least {} bytes of GPU memory, the device memory limit "
+          "is {}; raise the limit or ask for fewer neighbours",
+          k, needed, limit)),
+      needed_(needed) {}
+
 Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit, std::int64_t room) {
   Plan plan;
@@ -136,12 +143,7 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
     plan.room = std::clamp(static_cast<std::int64_t>((memory - fixed) / kept), plan.first_room, plan.room);
   }
   const std::uint64_t each = static_cast<std::uint64_t>(plan.room) * kept + fixed;
-  if (limit > 0 && each > limit) {
-    throw OutOfMemory(fmt::format(
-        "a query with k = {} needs {} bytes of GPU memory, the limit is {}; raise the limit or ask "
-        "for fewer neighbours",
-        list_k, each, limit));
-  }
+  if (limit > 0 && each > limit) throw LimitTooLow(list_k, each, limit);
   plan.batch = std::clamp<std::int64_t>(static_cast<std::int64_t>(memory / each), 1, tuning::most_queries);
   const std::int64_t rounds = (queries + plan.batch - 1) / plan.batch;
   plan.batch = (queries + rounds - 1) / rounds;

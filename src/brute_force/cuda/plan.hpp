@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "brute_force/cuda/shard.hpp"
+#include "kith/error.hpp"
 
 namespace kith::brute_force {
 
@@ -22,8 +23,18 @@ struct Plan {
   double seconds = 0;           ///< expected, but for the looks at all rows
 };
 
+/// Not even one query fits the limit.
+class LimitTooLow : public OutOfMemory {
+ public:
+  LimitTooLow(std::int64_t k, std::uint64_t needed, std::uint64_t limit);
+  std::uint64_t needed() const noexcept { return needed_; }
+
+ private:
+  std::uint64_t needed_;
+};
+
 /// `room`: how many candidates a query must at least have room for, where they are known to be many.
-/// @throws OutOfMemory where not even one query fits the limit
+/// @throws LimitTooLow
 Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit, std::int64_t room);
 

@@ -5,9 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "brute_force/cuda/answers.hpp"
+#include "brute_force/cuda/plan.hpp"
 #include "brute_force/cuda/prepared.hpp"
 #include "core/parallel.hpp"
 #include "cuda/fan_out.hpp"
@@ -158,10 +157,7 @@ void search_within_limit(const CudaPrepared& p, const DatasetView& data, const D
   const std::uint64_t each = answers_held(p, out) * k * (sizeof(std::int64_t) + sizeof(R)) +
                              static_cast<std::uint64_t>(queries.dim) * size_of(queries.dtype) + sizeof(R);
   if (execution.device_memory_limit < p.stream_bytes + 2 * each) {
-    throw OutOfMemory(
-        fmt::format("a search for {} neighbours needs at least {} bytes of GPU memory, the device memory "
-                    "limit is {}; raise the limit or ask for fewer neighbours",
-                    out.k, p.stream_bytes + 2 * each, execution.device_memory_limit));
+    throw LimitTooLow(out.k, p.stream_bytes + 2 * each, execution.device_memory_limit);
   }
   const std::uint64_t half = (execution.device_memory_limit - p.stream_bytes) / 2;
   const auto at_once =
@@ -178,7 +174,11 @@ void search_within_limit(const CudaPrepared& p, const DatasetView& data, const D
       };
     }
     SearchStatistics one = statistics;
-    search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, one);
+    try {
+      search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, one);
+    } catch (const LimitTooLow& error) {
+      throw LimitTooLow(out.k, p.stream_bytes + 2 * error.needed(), execution.device_memory_limit);
+    }
     if (i > 0) one.nan_rows = statistics.nan_rows;  // the same rows again
     statistics = one;
   }
