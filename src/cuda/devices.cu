@@ -86,8 +86,8 @@ std::vector<DeviceInfo> devices() {
     return unusable;
   }
   if (list == nullptr) {
-    // Without a lock, which another thread could hold while the process is forked. The thread that loses the race
-    // throws its list away; the other is never freed.
+    // Without a lock, which another thread could hold while the process is forked. The thread that loses the
+    // race throws its list away; the other is never freed.
     auto asked = std::make_unique<const std::vector<DeviceInfo>>(ask_driver());
     if (known.compare_exchange_strong(list, asked.get(), std::memory_order_acq_rel)) {
       list = asked.release();

@@ -30,7 +30,8 @@ TEST(ChooseIndex, OneQueryDoesNot) {
     EXPECT_EQ(chosen(1'000'000, dim, 1), "brute_force") << dim;
     EXPECT_EQ(chosen(100'000, dim, 1, 100), "brute_force") << dim;
   }
-  EXPECT_TRUE(contains(choose_index(1'000'000, 3, 1, 1, Metric::euclidean).reason, "does not pay off for 1 query "));
+  EXPECT_TRUE(
+      contains(choose_index(1'000'000, 3, 1, 1, Metric::euclidean).reason, "does not pay off for 1 query "));
 }
 
 TEST(ChooseIndex, TheNumberOfQueriesDecides) {
