@@ -15,6 +15,7 @@ void add_radius(CLI::App& app, Common& common);
 void add_normals(CLI::App& app, Common& common);
 void add_outliers(CLI::App& app, Common& common);
 void add_evaluate(CLI::App& app, Common& common);
+void add_codes(CLI::App& app, Common& common);
 void add_convert(CLI::App& app, Common& common);
 void add_info(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);

@@ -37,6 +37,7 @@ void declare(CLI::App& app, Common& common) {
   add_normals(app, common);
   add_outliers(app, common);
   add_evaluate(app, common);
+  add_codes(app, common);
   add_convert(app, common);
   add_info(app, common);
   add_generate(app, common);

@@ -119,6 +119,20 @@ void allowed_rows() {
   std::printf("row %lld is the nearest in stock\n", static_cast<long long>(found.indices[0]));
 }
 
+// Rows in fewer bits.
+void codes() {
+  const kith::Dataset base = kith::generate({.rows = 5000, .dim = 64, .seed = 3});
+  const kith::Quantizer quantizer = kith::Quantizer::train(base, kith::RabitqParameters{.bits = 4});
+  const kith::Dataset coded = quantizer.encode(base);
+  const kith::DatasetView queries = base.view().slice(0, 100);
+  const kith::Neighbors ranked = quantizer.search(queries, coded, 10);
+  const kith::Estimates estimates = quantizer.estimate(queries, coded);
+  std::printf("%lld bytes a row lose %.3f of the variance and find %.2f of the nearest; %.1f +- %.1f\n",
+              static_cast<long long>(quantizer.code_bytes()), quantizer.reconstruction_error(base, coded),
+              kith::evaluate(ranked, kith::knn(base, queries, 10)).recall, estimates.distances[1],
+              estimates.bounds[1]);
+}
+
 // A type of index that is known at run time only.
 void any_index() {
   const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
@@ -149,6 +163,7 @@ int main(int argc, char** argv) {
   trees();
   a_graph();
   allowed_rows();
+  codes();
   any_index();
   execution();
   files(folder);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes go down only: core < io, cuda < distance, select_k, codes, point_tree < exact algorithms <
+"""Checks that includes go down only: core < io, cuda < distance, select_k, codes, k_means, point_tree < exact algorithms <
 recall < approximate algorithms < any_index, knn < cli, python. Never up, never sideways between algorithms, nor between
 io and cuda. A public header counts as the room it is named after.
 
@@ -14,7 +14,7 @@ from pathlib import Path
 TIERS = [
     {"core"},
     {"io", "cuda"},
-    {"distance", "select_k", "codes", "point_tree", "evaluate", "generate"},
+    {"distance", "select_k", "codes", "k_means", "point_tree", "evaluate", "generate"},
     {"brute_force", "kd_tree", "octree"},
     {"recall"},
     {"vamana"},

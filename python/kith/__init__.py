@@ -8,6 +8,7 @@
 ([[0, 2]], [[0.0, 1.0]])
 """
 
+from ._codes import Estimates, Quantizer
 from ._devices import DeviceInfo, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
 from ._evaluate import Evaluation, evaluate
@@ -29,6 +30,7 @@ __all__ = [
     "DeviceError",
     "DeviceInfo",
     "Error",
+    "Estimates",
     "Evaluation",
     "GpuArray",
     "Index",
@@ -42,6 +44,7 @@ __all__ = [
     "OutOfMemory",
     "Outliers",
     "PointTree",
+    "Quantizer",
     "RadiusNeighbors",
     "RecallPoint",
     "SearchStatistics",

@@ -49,6 +49,8 @@ nb::dlpack::dtype dlpack_type(Dtype dtype) {
   throw InvalidArgument("element type out of range");
 }
 
+}  // namespace
+
 nb::object to_numpy(Dataset dataset) {
   const DatasetView view = dataset.view();
   auto held = std::make_unique<Dataset>(std::move(dataset));
@@ -63,8 +65,6 @@ nb::object to_numpy(Dataset dataset) {
   }
   return nb::cast(nb::ndarray<nb::numpy, nb::ro>(view.data, 2, shape, owner, strides, type));
 }
-
-}  // namespace
 
 void bind_io(nb::module_& module) {
   module.def(

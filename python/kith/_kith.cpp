@@ -18,6 +18,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "_answer.hpp"
+#include "_codes.hpp"
 #include "_gil.hpp"
 #include "_gpu.hpp"
 #include "_io.hpp"
@@ -337,4 +338,5 @@ NB_MODULE(_kith, module) {
   module.def("choose_index", &chosen, nb::arg("rows"), nb::arg("dim"), nb::arg("queries"), nb::arg("k"),
              nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");
   bind_io(module);
+  bind_codes(module);
 }

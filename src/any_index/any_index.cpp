@@ -97,6 +97,11 @@ AnyIndex AnyIndex::build(std::string_view type, const Dataset& dataset, Metric m
 AnyIndex AnyIndex::load(const std::filesystem::path& path, const Execution& execution) {
   const auto type = IndexFile::open(path, false).header().value("index", std::string());
   if (auto index = Indexes::load(type, path, execution)) return *std::move(index);
+  if (type == "quantizer") {
+    throw IoError(fmt::format(
+        "'{}' holds a quantizer, which has no rows to search; load it as one, and search codes with it",
+        path.string()));
+  }
   throw IoError(
       fmt::format("'{}' holds an index of type '{}', which this Kith does not know; use a newer one",
                   path.string(), type));

@@ -1,4 +1,4 @@
-// From rows and queries to one byte a value.
+// From rows and queries to one byte, or half a byte, a value.
 #include "codes/scalar.hpp"
 
 #include <algorithm>
@@ -18,10 +18,9 @@ namespace {
 constexpr std::int64_t sampled_rows = 2048;
 constexpr std::size_t sampled_values = 1 << 17;
 constexpr std::int64_t rows_a_task = 4096;
-constexpr double largest_code = 127;
 
 // Squared error of coding `values` with a step, rounding and clipping together.
-double coding_error(const std::vector<double>& values, double step) {
+double coding_error(const std::vector<double>& values, double step, double largest_code) {
   double error = 0;
   for (const double value : values) {
     const double code = std::min(std::nearbyint(value / step), largest_code);
@@ -33,17 +32,17 @@ double coding_error(const std::vector<double>& values, double step) {
 
 // The step that codes a sample of magnitudes best: the largest one fits a few far values at the cost of all
 // the others, a smaller one clips them.
-double best_step(std::vector<double>& magnitudes) {
+double best_step(std::vector<double>& magnitudes, double largest_code) {
   double largest = 0;
   for (const double value : magnitudes) largest = std::max(largest, value);
   if (!(largest > 0)) return 1;
   for (double& value : magnitudes) value /= largest;  // so that no square overflows
   double best = 1 / largest_code;
-  double least = coding_error(magnitudes, best);
+  double least = coding_error(magnitudes, best, largest_code);
   double step = best;
   for (int i = 1; i <= 24; ++i) {
     step *= 0x1.ae89f995ad3adp-1;  // 2^(-1/4)
-    const double error = coding_error(magnitudes, step);
+    const double error = coding_error(magnitudes, step, largest_code);
     if (error < least) {
       least = error;
       best = step;
@@ -52,8 +51,8 @@ double best_step(std::vector<double>& magnitudes) {
   return std::max(best * largest, std::numeric_limits<double>::min());
 }
 
-// Largest finite norm of all rows.
-double norm_of_all(const DatasetView& rows, const Execution& execution) {
+// Largest finite norm of all rows whose values are small enough.
+double norm_of_all(const DatasetView& rows, double largest_value, const Execution& execution) {
   const RowKernels& kernels = row_kernels();
   double largest = 0;
   std::mutex mutex;
@@ -64,7 +63,8 @@ double norm_of_all(const DatasetView& rows, const Execution& execution) {
     for (std::int64_t i = task * rows_a_task; i < end; ++i) {
       kernels.load[static_cast<int>(rows.dtype)](rows.row(i), rows.dim, row.data());
       const double norm = std::sqrt(kernels.sum_of_squares(row.data(), rows.dim));
-      if (std::isfinite(norm)) most = std::max(most, norm);
+      if (!std::isfinite(norm) || kernels.largest(row.data(), rows.dim) > largest_value) continue;
+      most = std::max(most, norm);
     }
     const std::scoped_lock lock(mutex);
     largest = std::max(largest, most);
@@ -83,6 +83,10 @@ const EstimateKernels& estimate_kernels() {
 #endif
     default: return estimate_kernels_portable;
   }
+}
+
+decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space) {
+  return space.bits == 4 ? estimate_kernels().gathered_4 : estimate_kernels().gathered;
 }
 
 ScalarCoder::ScalarCoder(const ScalarSpace& space)
@@ -135,14 +139,24 @@ bool ScalarCoder::copy_integers(const void* values, std::uint8_t* code) const {
 void ScalarCoder::quantise(std::uint8_t* code) const {
   constexpr double rounder = 0x1.8p52;  // adding and subtracting it rounds to the nearest integer
   const std::int64_t count = space_.code_dim();
+  const double largest_code = space_.largest_code();
+  const int zero = space_.zero_code();
+  const bool halves = space_.bits == 4;
+  const std::int64_t filled = halves ? (count + 1) / 2 : count;
+  if (halves) std::memset(code, 0, static_cast<std::size_t>(filled));
   for (std::int64_t i = 0; i < count; ++i) {
     double v = (y_[static_cast<std::size_t>(i)] - space_.mean[static_cast<std::size_t>(i)]) / space_.step;
     v = v > -largest_code ? v : -largest_code;  // a NaN, of infinities, too
     v = v < largest_code ? v : largest_code;
     v = (v + rounder) - rounder;
-    code[i] = static_cast<std::uint8_t>(static_cast<int>(v) + 128);
+    const int value = static_cast<int>(v) + zero;
+    if (halves) {
+      code[i / 2] = static_cast<std::uint8_t>(code[i / 2] | (value << (i % 2 * 4)));
+    } else {
+      code[i] = static_cast<std::uint8_t>(value);
+    }
   }
-  std::memset(code + count, 0, static_cast<std::size_t>(space_.code_bytes() - count));
+  std::memset(code + filled, 0, static_cast<std::size_t>(space_.code_bytes() - filled));
 }
 
 bool ScalarCoder::row(const void* values, std::uint8_t* code) {
@@ -159,23 +173,43 @@ bool ScalarCoder::query(const void* values, std::uint8_t* code) {
   return true;
 }
 
-ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution) {
+void ScalarCoder::decode(const std::uint8_t* code, double* values) const {
+  if (space_.raw_integers()) {
+    const int zero = space_.dtype == Dtype::i8 ? 128 : 0;
+    for (std::int64_t i = 0; i < space_.dim; ++i) values[i] = code[i] - zero;
+    return;
+  }
+  const int zero = space_.zero_code();
+  for (std::int64_t i = 0; i < space_.dim; ++i) {
+    const int value = space_.bits == 4 ? (code[i / 2] >> (i % 2 * 4)) & 15 : code[i];
+    values[i] = space_.mean[static_cast<std::size_t>(i)] + (value - zero) * space_.step;
+  }
+}
+
+ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution, int bits,
+                              double largest_value) {
   ScalarSpace space;
+  space.bits = bits;
   space.dtype = rows.dtype;
   space.metric = metric;
   space.dim = rows.dim;
   if (space.raw_integers()) return space;
-  if (metric == Metric::inner_product) space.largest_norm = norm_of_all(rows, execution);
+  if (metric == Metric::inner_product) space.largest_norm = norm_of_all(rows, largest_value, execution);
   const auto dim = static_cast<std::size_t>(space.code_dim());
   space.mean.assign(dim, 0.0);
 
   ScalarCoder coder(space);
+  const auto takes = [&](std::int64_t row, bool is_query) {
+    if (!coder.transform(rows.row(row), is_query)) return false;
+    return std::all_of(coder.y_.begin(), coder.y_.begin() + rows.dim,
+                       [largest_value](double value) { return std::abs(value) <= largest_value; });
+  };
   const std::vector<std::int64_t> sample = sample_rows(rows.rows, sampled_rows);
   StopRequest stop(execution);
   double count = 0;
   for (const std::int64_t i : sample) {
     stop.check();
-    if (!coder.transform(rows.row(i), false)) continue;
+    if (!takes(i, false)) continue;
     ++count;
     // A running mean: no sum overflows. What infinities make of it, or numbers near them, is put right below.
     for (std::size_t j = 0; j < dim; ++j) space.mean[j] += (coder.y_[j] - space.mean[j]) / count;
@@ -189,14 +223,14 @@ ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Exec
   for (std::size_t i = 0; i < sample.size(); i += stride) {
     stop.check();
     for (std::size_t kind = 0; kind < kinds; ++kind) {
-      if (!coder.transform(rows.row(sample[i]), kind == 1)) continue;
+      if (!takes(sample[i], kind == 1)) continue;
       for (std::size_t j = 0; j < dim; ++j) {
         const double magnitude = std::abs(coder.y_[j] - space.mean[j]);
         if (std::isfinite(magnitude)) magnitudes.push_back(magnitude);
       }
     }
   }
-  space.step = best_step(magnitudes);
+  space.step = best_step(magnitudes, space.largest_code());
   return space;
 }
 

@@ -1,16 +1,19 @@
-// One byte a value, on one scale for all values of all rows: codes whose squared distance is an integer.
+// One byte or half a byte a value, on one scale for all values of all rows: codes whose squared distance is
+// an integer.
 //
 // A row x becomes y = x - mean (x / |x| before that for cosine; (x, sqrt(M^2 - |x|^2)) for inner product, M
-// the largest norm, Bachrach et al. 2014), then code = round(y / step) + 128, held to 1..255. Rows of u8 and
-// i8 under a Euclidean metric are their own codes. Since the step is common, sum (a_i - b_i)^2 of two codes
-// orders pairs as their distances do, within the rounding, and as it is a sum of integers it has no rounding
-// of its own: every instruction set and every order of summation gives the same value. That is what makes
-// graphs over these codes, and walks through them, the same bits everywhere.
+// the largest norm, Bachrach et al. 2014), then code = round(y / step) + 128, held to 1..255; with 4 bits,
+// round(y / step) + 8, held to 1..15, value 2 j in the low half of byte j and value 2 j + 1 in the high one.
+// Rows of u8 and i8 under a Euclidean metric are their own codes of 8 bits. Since the step is common, sum
+// (a_i - b_i)^2 of two codes orders pairs as their distances do, within the rounding, and as it is a sum of
+// integers it has no rounding of its own: every instruction set and every order of summation gives the same
+// value. That is what makes graphs over these codes, and walks through them, the same bits everywhere.
 //
 // No bound is kept beside a code: what is found by them is re-ranked by the canonical distance.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "codes/cpu/estimate.hpp"
@@ -32,20 +35,32 @@ struct ScalarSpace {
   std::vector<double> mean;  ///< code_dim() values; empty for raw integers
   double step = 1;
   double largest_norm = 0;  ///< inner product: M
+  int bits = 8;             ///< a value: 8 or 4
 
   /// u8 and i8 rows are their own codes, and estimates their squared distances.
   bool raw_integers() const {
-    return (dtype == Dtype::u8 || dtype == Dtype::i8) &&
+    return bits == 8 && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
            (metric == Metric::sqeuclidean || metric == Metric::euclidean);
   }
   std::int64_t code_dim() const { return dim + (metric == Metric::inner_product ? 1 : 0); }
   /// Bytes a code: code_dim() values and zeros to a whole number of registers.
-  std::int64_t code_bytes() const { return (code_dim() + 31) / 32 * 32; }
+  std::int64_t code_bytes() const { return (code_dim() * bits + 255) / 256 * 32; }
+  /// A code's largest magnitude, and what is added to make it positive.
+  int largest_code() const { return bits == 8 ? 127 : 7; }
+  int zero_code() const { return largest_code() + 1; }
 };
 
 /// Mean and step from a sample of the rows, the largest norm from all of them.
+/// @param bits a value, 8 or 4
+/// @param largest_value rows with a value of a larger magnitude are left out, where a graph takes them as
+/// they
+///   are
 /// @throws Cancelled
-ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution);
+ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution,
+                              int bits = 8, double largest_value = std::numeric_limits<double>::infinity());
+
+/// What estimates codes of a space: EstimateKernels::gathered, or gathered_4.
+decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space);
 
 /// Codes rows and queries, one after the other; a thread has its own.
 class ScalarCoder {
@@ -56,6 +71,8 @@ class ScalarCoder {
   /// the codes' range, infinities too, take its ends.
   bool row(const void* values, std::uint8_t* code);
   bool query(const void* values, std::uint8_t* code);
+  /// What a code stands for: space.dim values.
+  void decode(const std::uint8_t* code, double* values) const;
 
  private:
   bool transform(const void* values, bool is_query);
@@ -65,7 +82,7 @@ class ScalarCoder {
   const ScalarSpace& space_;
   std::vector<double> y_;
 
-  friend ScalarSpace make_scalar_space(const DatasetView&, Metric, const Execution&);
+  friend ScalarSpace make_scalar_space(const DatasetView&, Metric, const Execution&, int, double);
 };
 
 }  // namespace kith

@@ -23,8 +23,11 @@ FileInfo inspect_index(const Source& source) {
     info.details.emplace_back("index", header.at("index").get<std::string>());
     info.details.emplace_back("version", std::to_string(file.version()));
     info.details.emplace_back("metric", header.at("metric").get<std::string>());
-    // What trees and graphs have besides; other indexes lack these keys.
-    for (const auto& [key, label] : {std::pair{"points", "points"},
+    if (header.contains("kind")) info.details.emplace_back("kind", header.at("kind").get<std::string>());
+    // What trees, graphs and quantizers have besides; other indexes lack these keys.
+    for (const auto& [key, label] : {std::pair{"bits", "bits"},
+                                     {"subspaces", "subspaces"},
+                                     {"points", "points"},
                                      {"nan_rows", "NaN rows"},
                                      {"leaf_size", "leaf size"},
                                      {"nodes", "nodes"},

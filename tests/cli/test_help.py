@@ -18,6 +18,7 @@ COMMANDS = [
     "normals",
     "outliers",
     "evaluate",
+    "codes",
     "convert",
     "info",
     "generate",

@@ -56,13 +56,14 @@ LONG = {
     "convert text": ["convert", "many.xyz", "t.npy"],
     "all-knn of text": ["all-knn", "many.xyz", "-k", 10, "-o", "r"],
     "generate": ["generate", "gaussian", "-n", 20_000_000, "-d", 16, "--dtype", "u8", "-o", "g.npy"],
+    "codes": ["codes", "wide.npy", "--kind", "pq", "-o", "q.kith"],
     "evaluate": ["evaluate", "a", "a"],
     "info": ["info", "many.xyz"],
     "bench": ["bench", "--generate", "gaussian", "--rows", 200_000, "--dim", 64, "--queries", 20_000, "-k", 1000],
     "ladder": ["ladder", "--case", "16,64,1048576", "--rungs", "1-3", "--device", "cpu"],
 }
 # Of work that was over before the signal came.
-RESULTS = ["b.kith", "t.xyz", "t.npy", "g.npy"]
+RESULTS = ["b.kith", "q.kith", "t.xyz", "t.npy", "g.npy"]
 ONE_THREAD = {"evaluate", "info", "convert to text", "convert text", "bench"}
 
 

@@ -167,6 +167,18 @@ inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem
                     {"edges", 32, [&](const auto& sink) { sink(edges.data(), 32); }},
                     {"entries", 4, [&](const auto& sink) { sink(edges.data() + 4, 4); }}});
   seeds["index"].push_back({"graph.kith", slurp(folder / "graph.kith")});
+  write_index_file(folder / "quantizer.kith",
+                   {{"index", "quantizer"},
+                    {"layout", 1},
+                    {"kind", "rabitq"},
+                    {"rows", 0},
+                    {"dim", 3},
+                    {"dtype", "f32"},
+                    {"metric", "sqeuclidean"},
+                    {"bits", 4},
+                    {"seed", 0}},
+                   {{"mean", 24, [&](const auto& sink) { sink(mean.data(), 24); }}});
+  seeds["index"].push_back({"quantizer.kith", slurp(folder / "quantizer.kith")});
   return seeds;
 }
 

@@ -1,4 +1,5 @@
-// Distances of one-byte codes (codes/scalar.hpp), compiled once per instruction set. Plain data only.
+// Distances of codes of one byte or half a byte a value (codes/scalar.hpp), compiled once per instruction
+// set. Plain data only.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,9 @@ struct EstimateKernels {
   /// The codes of rows to come are fetched ahead.
   void (*gathered)(const std::uint8_t* codes, std::int64_t bytes, const std::uint8_t* query,
                    const std::uint32_t* rows, std::int64_t count, std::int32_t* out);
+  /// The same for codes of two values a byte.
+  void (*gathered_4)(const std::uint8_t* codes, std::int64_t bytes, const std::uint8_t* query,
+                     const std::uint32_t* rows, std::int64_t count, std::int32_t* out);
 };
 
 extern const EstimateKernels estimate_kernels_portable;

@@ -17,6 +17,7 @@
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/index_files.hpp"
 
 namespace kith {
 namespace {
@@ -79,25 +80,7 @@ class DamagedGraph : public testing::Test {
   std::string rewritten(const std::function<void(nlohmann::json&)>& change, const std::string& section = "",
                         const std::function<void(std::string&)>& damage = {}) {
     write_file(path_, bytes_);
-    const IndexFile file = IndexFile::open(path_);
-    nlohmann::json header = file.header();
-    std::vector<std::string> held;
-    std::vector<std::string> names;
-    for (const auto& entry : header.at("sections")) {
-      names.push_back(entry.at("name").get<std::string>());
-      const auto bytes = file.section(names.back());
-      held.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      if (names.back() == section) damage(held.back());
-    }
-    header.erase("sections");
-    change(header);
-    std::vector<IndexSection> sections;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      sections.push_back(
-          {names[i], held[i].size(), [&held, i](const auto& sink) { sink(held[i].data(), held[i].size()); }});
-    }
-    write_index_file(folder_ / "changed.kith", header, sections);
-    return read_file(folder_ / "changed.kith");
+    return test::rewritten(path_, change, section, damage);
   }
 
   const test::TemporaryFolder folder_;

@@ -1,0 +1,60 @@
+// Product quantization: H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search.
+// TPAMI 2011.
+//
+// A row less the mean, turned at random where asked, is cut into parts of about equal length; the code has a
+// byte a part, the number of the nearest of up to 256 centroids that k-means found for the part. A query's
+// squared distances to all centroids, or products with them, are a table; the estimate of a row is the sum of
+// one entry a part, in float32, part after part from the first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "codes/coding.hpp"
+#include "codes/rotation.hpp"
+#include "k_means/k_means.hpp"
+
+namespace kith::codes {
+
+struct PqSpace {
+  Rows rows;
+  Metric metric = Metric::sqeuclidean;
+  std::int64_t subspaces = 1;
+  std::vector<double> mean;
+  std::unique_ptr<const Rotation> rotation;  ///< null: none
+  std::int64_t count = 0;                    ///< centroids a part
+  std::vector<float> centroids;              ///< of part after part [count, its dimensions]
+  std::vector<SideBySide> parts;             ///< the same for the kernels
+
+  /// Where part j begins: the first dim % subspaces parts have one dimension more.
+  std::int64_t begin(std::int64_t j) const {
+    return rows.dim / subspaces * j + std::min(j, rows.dim % subspaces);
+  }
+  std::int64_t dim_of(std::int64_t j) const { return begin(j + 1) - begin(j); }
+  const float* centroids_of(std::int64_t j) const { return centroids.data() + begin(j) * count; }
+  void lay_out();
+};
+
+class PqWorker : public Worker {
+ public:
+  explicit PqWorker(const PqSpace& space);
+
+  void encode(const void* row, std::uint8_t* code) override;
+  void decode(const std::uint8_t* code, double* row) override;
+  void set_query(const void* query) override;
+  void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) override;
+
+  /// A row, centred where asked and turned, as floats of its own.
+  const float* transformed(const void* row, bool centred);
+
+ private:
+  const PqSpace& space_;
+  std::vector<double> values_;
+  std::vector<double> scratch_;
+  std::vector<float> floats_;
+  std::vector<float> table_;  // [subspaces, 256]
+  double offset_ = 0;
+};
+
+}  // namespace kith::codes

@@ -1,0 +1,252 @@
+#include "codes/rabitq.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "codes/cpu/rabitq.hpp"
+#include "codes/cpu/row_kernels.hpp"
+#include "core/instruction_set.hpp"
+#include "core/rounding.hpp"
+#include "kith/error.hpp"
+
+namespace kith {
+
+const RabitqKernels& rabitq_kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return rabitq_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return rabitq_kernels_avx2;
+#endif
+    default: return rabitq_kernels_portable;
+  }
+}
+
+namespace codes {
+namespace {
+
+constexpr std::int64_t sampled_rows = 65536;
+constexpr std::int64_t factor_bytes = 12;
+
+struct Factors {
+  float square;  // |y|^2
+  float scale;   // |y|^2 / <v, y>
+  float spread;  // |y| tan(v, y) / sqrt(D - 1), rounded up
+};
+
+double middle_of(std::int64_t bits) {
+  return static_cast<double>((std::int64_t{1} << bits) - 1) / 2;
+}
+
+class RabitqCoding : public Coding {
+ public:
+  explicit RabitqCoding(RabitqSpace space) : space_(std::move(space)) {}
+
+  std::int64_t code_bytes() const override { return space_.code_bytes(); }
+  std::uint64_t memory_bytes() const override {
+    return space_.mean.size() * sizeof(double) + space_.rotation.memory_bytes();
+  }
+  bool bounded() const override { return true; }
+  std::unique_ptr<Worker> worker(double confidence) const override {
+    return std::make_unique<RabitqWorker>(space_, confidence);
+  }
+  // The rotation follows from the seed.
+  void save(nlohmann::json& /*header*/, std::vector<IndexSection>& sections) const override {
+    sections.push_back(bytes_section("mean", std::as_bytes(std::span(space_.mean))));
+  }
+
+ private:
+  RabitqSpace space_;
+};
+
+}  // namespace
+
+RabitqWorker::RabitqWorker(const RabitqSpace& space, double confidence)
+    : space_(space),
+      // Up to a multiple of 2^-16: logarithms differ in their last bits between machines.
+      deviations_(std::ceil(std::sqrt(2 * std::log(2 / (1 - confidence))) * 0x1p16) * 0x1p-16),
+      values_(static_cast<std::size_t>(space.rotation.dim())),
+      scratch_(values_.size()),
+      query_(values_.size()) {}
+
+// The row, turned, into values_.
+void RabitqWorker::rotated(const void* row, bool centred) {
+  const std::int64_t dim = space_.rows.dim;
+  row_kernels().load[static_cast<int>(space_.rows.dtype)](row, dim, values_.data());
+  if (centred) {
+    for (std::size_t i = 0; i < space_.mean.size(); ++i) values_[i] -= space_.mean[i];
+  }
+  std::fill(values_.begin() + dim, values_.end(), 0.0);
+  space_.rotation.apply(values_.data(), scratch_.data());
+}
+
+// How many steps a unit is: of a range of scales the one whose grid vector points nearest to the magnitudes
+// in scratch_, then the best near that one.
+double RabitqWorker::best_scale(double largest) const {
+  const double top = static_cast<double>((std::int64_t{1} << (space_.bits - 1)) - 1);
+  const RabitqKernels& kernels = rabitq_kernels();
+  const double start = (top + 1) / largest;
+  if (top == 0) return start;  // one bit: the signs, whatever the scale
+  double best = start;
+  GridFit best_fit{0, 1};
+  const auto consider = [&](double scale) {
+    const GridFit fit = kernels.fit(scratch_.data(), static_cast<std::int64_t>(scratch_.size()), scale, top);
+    // By the cosine: product / sqrt(square).
+    if (fit.product * fit.product * best_fit.square > best_fit.product * best_fit.product * fit.square) {
+      best_fit = fit;
+      best = scale;
+    }
+  };
+  constexpr double quarter = 0x1.306fe0a31b715p0;        // 2^(1/4)
+  constexpr double thirty_second = 0x1.059b0d3158574p0;  // 2^(1/32)
+  double scale = start;
+  for (int i = 0; i <= 12; ++i, scale *= quarter) consider(scale);
+  const double coarse = best;
+  double above = coarse;
+  double below = coarse;
+  for (int i = 0; i < 7; ++i) {
+    above *= thirty_second;
+    below /= thirty_second;
+    consider(above);
+    consider(below);
+  }
+  return best;
+}
+
+void RabitqWorker::encode(const void* row, std::uint8_t* code) {
+  rotated(row, true);
+  const RowKernels& kernels = row_kernels();
+  const auto count = static_cast<std::int64_t>(values_.size());
+  const double square = kernels.sum_of_squares(values_.data(), count);
+  std::memset(code, 0, static_cast<std::size_t>(space_.code_bytes()));
+  const double largest = kernels.largest(values_.data(), count);
+  if (!(square > 0)) return;  // at the mean
+  // Near 1, so that no square leaves the range.
+  for (std::size_t i = 0; i < values_.size(); ++i) scratch_[i] = std::abs(values_[i]) / largest;
+  const double top = static_cast<double>((std::int64_t{1} << (space_.bits - 1)) - 1);
+  const double scale = best_scale(1);
+  const GridFit fit = rabitq_kernels().fit(scratch_.data(), count, scale, top);
+
+  const double unit = kernels.sum_of_squares(scratch_.data(), count);  // |y / largest|^2
+  const double tangent = std::sqrt(std::max(0.0, fit.square * unit / (fit.product * fit.product) - 1));
+  Factors factors;
+  factors.square = static_cast<float>(square);
+  factors.scale = static_cast<float>(unit / fit.product * largest);
+  factors.spread = round_up<float>(std::sqrt(square) * tangent / std::sqrt(static_cast<double>(count - 1)));
+  std::memcpy(code, &factors, sizeof factors);
+
+  const auto half = std::uint32_t{1} << (space_.bits - 1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double steps = std::min(scratch_[static_cast<std::size_t>(i)] * scale, top);
+    const auto magnitude = static_cast<std::uint32_t>(steps);
+    const std::uint32_t u =
+        std::signbit(values_[static_cast<std::size_t>(i)]) ? half - 1 - magnitude : half + magnitude;
+    std::uint8_t* block = code + factor_bytes + i / 32 * 4 * space_.bits;
+    for (std::int64_t bit = 0; bit < space_.bits; ++bit) {
+      std::uint8_t& byte = block[4 * bit + i % 32 / 8];
+      byte = static_cast<std::uint8_t>(byte | ((u >> bit & 1U) << (i % 8)));
+    }
+  }
+}
+
+// The point on the code's ray that is nearest to y, turned back.
+void RabitqWorker::decode(const std::uint8_t* code, double* row) {
+  Factors factors;
+  std::memcpy(&factors, code, sizeof factors);
+  const double middle = middle_of(space_.bits);
+  double grid_square = 0;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const std::uint8_t* block = code + factor_bytes + i / 32 * 4 * static_cast<std::size_t>(space_.bits);
+    std::uint32_t u = 0;
+    for (std::int64_t bit = 0; bit < space_.bits; ++bit) {
+      u |= (block[4 * bit + static_cast<std::int64_t>(i % 32 / 8)] >> (i % 8) & 1U) << bit;
+    }
+    values_[i] = u - middle;
+    grid_square += values_[i] * values_[i];
+  }
+  // <v, y> / |v|^2
+  const double factor =
+      factors.scale > 0 ? static_cast<double>(factors.square) / factors.scale / grid_square : 0;
+  for (double& value : values_) value *= factor;
+  space_.rotation.invert(values_.data(), scratch_.data());
+  for (std::size_t i = 0; i < space_.mean.size(); ++i) row[i] = space_.mean[i] + values_[i];
+}
+
+void RabitqWorker::set_query(const void* query) {
+  const bool product = space_.metric == Metric::inner_product;
+  const RowKernels& kernels = row_kernels();
+  offset_ = 0;
+  if (product) {
+    kernels.load[static_cast<int>(space_.rows.dtype)](query, space_.rows.dim, values_.data());
+    for (std::size_t i = 0; i < space_.mean.size(); ++i) offset_ += values_[i] * space_.mean[i];
+  }
+  rotated(query, !product);
+  const auto count = static_cast<std::int64_t>(values_.size());
+  norm_ = std::sqrt(kernels.sum_of_squares(values_.data(), count));
+  const std::int64_t weight = ((std::int64_t{1} << space_.bits) - 1) * count;
+  const auto range = static_cast<double>(std::min<std::int64_t>(32767, 0x7FFFFFFF / weight));
+  const double largest = kernels.largest(values_.data(), count);
+  step_ = largest > 0 ? largest / range : 0;
+  std::int64_t sum = 0;
+  double residual = 0;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const double steps = step_ > 0 ? std::clamp(std::nearbyint(values_[i] / step_), -range, range) : 0;
+    query_[i] = static_cast<std::int16_t>(steps);
+    sum += query_[i];
+    const double difference = values_[i] - steps * step_;
+    residual += difference * difference;
+  }
+  residual_ = std::sqrt(residual);
+  shift_ = middle_of(space_.bits) * static_cast<double>(sum);
+}
+
+void RabitqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) {
+  const std::int64_t bytes = space_.code_bytes();
+  const std::int64_t dim = space_.rotation.dim();
+  const auto size = static_cast<std::size_t>(count);
+  if (products_.size() < size) products_.resize(size);
+  rabitq_kernels().dots(codes + factor_bytes, bytes, dim / 32, space_.bits, query_.data(), count,
+                        products_.data());
+  const bool inner = space_.metric == Metric::inner_product;
+  // Of float32 factors, of the result, and of the doubles in between.
+  constexpr double rounding = 0x1p-21;
+  for (std::size_t i = 0; i < size; ++i) {
+    Factors factors;
+    std::memcpy(&factors, codes + static_cast<std::int64_t>(i) * bytes, sizeof factors);
+    const double product = factors.scale * (step_ * (products_[i] - shift_));
+    const double square = factors.square;
+    distances[i] = static_cast<float>(inner ? -(offset_ + product) : norm_ * norm_ + square - 2 * product);
+    if (bounds == nullptr) continue;
+    const double spread = factors.spread;
+    // The length of v |y|^2 / <v, y>, which the estimate is a product with: |y| / cos(v, y).
+    const double length = std::sqrt(square + spread * spread * static_cast<double>(dim - 1));
+    const double error = deviations_ * spread * norm_ + length * residual_ + rounding * length * norm_;
+    bounds[i] = round_up<float>(
+        (inner ? error + rounding * std::abs(offset_) : 2 * error + rounding * (norm_ * norm_ + square)) +
+        0x1p-120);
+  }
+}
+
+std::unique_ptr<const Coding> train_rabitq(const DatasetView& rows, const RabitqParameters& parameters,
+                                           const Execution& execution) {
+  return std::make_unique<RabitqCoding>(
+      RabitqSpace{{rows.dtype, rows.dim},
+                  parameters.metric,
+                  parameters.bits,
+                  training_rows(rows, sampled_rows, execution).mean,
+                  Rotation(RabitqSpace::padded(rows.dim), parameters.seed)});
+}
+
+std::unique_ptr<const Coding> load_rabitq(const IndexFile& file, Rows rows,
+                                          const RabitqParameters& parameters) {
+  return std::make_unique<RabitqCoding>(
+      RabitqSpace{rows, parameters.metric, parameters.bits, finite_doubles(file, "mean", rows.dim),
+                  Rotation(RabitqSpace::padded(rows.dim), parameters.seed)});
+}
+
+}  // namespace codes
+}  // namespace kith
