@@ -55,7 +55,9 @@ def test_the_reason_of_a_folder_that_cannot_be_written(kith, folder):
 def test_a_tree_does_not_pay_off_for_one_query(kith, folder):
     np.save("a.npy", np.random.default_rng(1).random((20000, 3)))
     np.save("q.npy", POINTS[:1])
-    assert "a tree over 20000 rows does not pay off for 1 query " in kith("knn", "a.npy", "q.npy", "--index", "auto").err
+    assert (
+        "a tree over 20000 rows does not pay off for 1 query " in kith("knn", "a.npy", "q.npy", "--index", "auto").err
+    )
     np.save("q.npy", POINTS[:2])
     assert "does not pay off for 2 queries " in kith("knn", "a.npy", "q.npy", "--index", "auto").err
 

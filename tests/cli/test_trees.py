@@ -782,7 +782,11 @@ CASES = [
     (["radius", "points.npy", "high.npy", "-r", "1"], 1, "dimension 3"),
     (["radius", "points.npy", "gone.npy", "-r", "1"], 2, "gone.npy"),
     (["radius", "points.npy", "points.npy", "-r", "1", "-o", "r.txt"], 1, "'.txt'"),
-    (["radius", "points.npy", "points.npy", "-r", "1", "--metric", "inner_product"], 1, "no tree supports inner_product"),
+    (
+        ["radius", "points.npy", "points.npy", "-r", "1", "--metric", "inner_product"],
+        1,
+        "no tree supports inner_product",
+    ),
     (["normals", "points.npy"], 1, "-o (--output) is missing"),
     (["normals", "points.npy", "-o", "n.las"], 1, "las cannot hold normals; write .ply"),
     (["normals", "points.npy", "-o", "n.xyz"], 1, "xyz cannot hold normals"),
