@@ -319,9 +319,9 @@ def test_only_allowed_rows_are_found(kith, data):
         kith("search", f"{index}.kith", "queries.npy", "-k", 10, "--allowed", "flags.npy", "-o", "r")
         assert np.array_equal(pair("r")[0], wanted), index
     np.save("short.npy", flags[:-1])
-    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "short.npy", code=1).err
+    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "short.npy", code=2).err
     assert "short.npy" in failed and "399 flags for 400 rows" in failed
-    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "base.npy", code=1).err
+    failed = kith("knn", "base.npy", "queries.npy", "--allowed", "base.npy", code=2).err
     assert "base.npy" in failed and "2 dimensions" in failed
     failed = kith("knn", "base.npy", "queries.npy", "--allowed", "numbers.txt", "-o", "numbers.txt", code=1).err
     assert "numbers.txt" in failed

@@ -39,8 +39,7 @@ class RadiusSearch {
         guard_(device_),
         progress_(execution, stage, std::max<std::int64_t>(1, queries.rows)) {
     there_ = on_device(tree_, device_);
-    workspace_.emplace(workspaces(), device_);
-    w_ = &**workspace_;
+    w_ = &*workspace_.emplace(workspaces(), device_);
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
     limit_ = cuda::available_memory(execution_);
@@ -122,7 +121,7 @@ class RadiusSearch {
 
   SearchStatistics finish() {
     progress_.finish();
-    workspace_->done();
+    if (workspace_) workspace_->done();
     return statistics_;
   }
 

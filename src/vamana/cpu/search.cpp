@@ -32,9 +32,9 @@ struct Job {
   const SearchPlan& plan;
   const NeighborsView& out;
   CanonicalFunction canonical;
-  Counters counters;
-  std::mutex mutex;
   std::vector<std::int64_t>& unanswered;
+  Counters counters{};
+  std::mutex mutex{};
 };
 
 // Some queries, one after the other. R: the type of distances.
