@@ -103,10 +103,10 @@ void check(const Common& common, Options& options) {
 }
 
 struct Result {
-  std::optional<Quantizer> quantizer;
+  Quantizer quantizer;
+  double train_seconds = 0;
   Dataset codes;
   double error = 0;
-  double train_seconds = 0;
   double encode_seconds = 0;
   std::optional<double> recall;
 };
@@ -117,11 +117,12 @@ double since(std::chrono::steady_clock::time_point start) {
 
 Result measure(const Options& options, const CodesParameters& parameters, const BaseAndQueries& data,
                const Execution& execution) {
-  Result result;
   auto start = std::chrono::steady_clock::now();
-  result.quantizer = Quantizer::train(data.base, parameters, execution);
-  const Quantizer& quantizer = *result.quantizer;
-  result.train_seconds = since(start);
+  Result result = {.quantizer = Quantizer::train(data.base, parameters, execution),
+                   .train_seconds = since(start),
+                   .codes = {},
+                   .recall = {}};
+  const Quantizer& quantizer = result.quantizer;
   start = std::chrono::steady_clock::now();
   result.codes = quantizer.encode(data.base, execution);
   result.encode_seconds = since(start);
@@ -162,7 +163,7 @@ std::string described(const Quantizer& quantizer) {
 
 void print_result(const Common& common, const Options& options, const BaseAndQueries& data,
                   const Result& result) {
-  const Quantizer& quantizer = *result.quantizer;
+  const Quantizer& quantizer = result.quantizer;
   const auto rows = static_cast<double>(data.base.rows());
   const double row_bytes =
       static_cast<double>(data.base.dim()) * static_cast<double>(size_of(data.base.dtype()));
@@ -236,7 +237,7 @@ void run(const Common& common, Options& options) {
   const CancellableScope scope;
   Execution saving;
   saving.cancelled = must_stop;
-  if (!options.output.empty()) result.quantizer->save(options.output, saving);
+  if (!options.output.empty()) result.quantizer.save(options.output, saving);
   if (!options.codes.empty()) write_dataset(options.codes, result.codes, {std::nullopt, must_stop});
   print_result(common, options, data, result);
   if (!options.output.empty())

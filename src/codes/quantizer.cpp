@@ -294,7 +294,10 @@ const CodesParameters& Quantizer::parameters() const noexcept {
   return state_->parameters;
 }
 Metric Quantizer::metric() const noexcept {
-  return std::visit([](const auto& its) { return its.metric; }, state_->parameters);
+  const CodesParameters& parameters = state_->parameters;
+  if (const auto* scalar = std::get_if<ScalarCodesParameters>(&parameters)) return scalar->metric;
+  if (const auto* rabitq = std::get_if<RabitqParameters>(&parameters)) return rabitq->metric;
+  return std::get_if<PqParameters>(&parameters)->metric;
 }
 Dtype Quantizer::dtype() const noexcept {
   return state_->rows.dtype;
