@@ -79,6 +79,16 @@ inline Outcome try_readers(const io::Format& format, std::span<const std::byte> 
     } catch (const Error&) {
     }
   }
+  if (format.format == FileFormat::npy || format.format == FileFormat::xyz) {  // what sets of rows look like
+    try {
+      constexpr std::int64_t rows_of_the_set = 100;
+      const RowSet set = io::read_row_set(source, rows_of_the_set);
+      require(set.rows() == rows_of_the_set && set.count() >= 0 && set.count() <= rows_of_the_set,
+              "a set of rows has the rows there are");
+    } catch (const Error& error) {
+      require(error.what()[0] != '\0', "an error says something");
+    }
+  }
   if (format.read_neighbors != nullptr) {
     try {
       const Neighbors result = format.read_neighbors(source);
