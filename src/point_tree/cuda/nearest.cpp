@@ -54,12 +54,12 @@ class NearestSearch {
     statistics_.instruction_set = std::string("cuda ") + name(regime_);
     statistics_.nan_rows = tree_.nan_rows;
     there_ = on_device(tree_, device_);
-    cuda::Borrowed<Workspace>& workspace = workspace_.emplace(workspaces(), device_);
-    w_ = &*workspace;
+    workspace_.emplace(workspaces(), device_);
+    w_ = &**workspace_;
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
     search();
-    workspace.done();
+    workspace_->done();  // NOLINT(bugprone-unchecked-optional-access): emplaced above
     if (asked_.queries == nullptr) left_.insert(left_.end(), tree_.infinite.begin(), tree_.infinite.end());
     progress_.finish();
     statistics_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

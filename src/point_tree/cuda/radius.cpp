@@ -39,7 +39,8 @@ class RadiusSearch {
         guard_(device_),
         progress_(execution, stage, std::max<std::int64_t>(1, queries.rows)) {
     there_ = on_device(tree_, device_);
-    w_ = &*workspace_.emplace(workspaces(), device_);
+    workspace_.emplace(workspaces(), device_);
+    w_ = &**workspace_;
     stream_ = w_->stream;
     cuda::wait_for(execution_, stream_);
     limit_ = cuda::available_memory(execution_);
@@ -121,7 +122,7 @@ class RadiusSearch {
 
   SearchStatistics finish() {
     progress_.finish();
-    if (workspace_) workspace_->done();
+    workspace_->done();  // NOLINT(bugprone-unchecked-optional-access): the constructor has emplaced it
     return statistics_;
   }
 
