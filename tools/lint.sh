@@ -25,13 +25,17 @@ if [[ -n $cache ]]; then
   find "$cache" -type f -mtime +60 -delete
 fi
 
-# What the compiler sees of a file, comments (NOLINT) included, line markers (paths) left out.
+# What the compiler sees of a file, comments (NOLINT) included, line markers (paths) left out. Fails for a file that
+# this build does not compile.
 preprocessed() {
   python3 - "$build/compile_commands.json" "$1" <<'PYTHON'
 import json, os, shlex, subprocess, sys
 
 path = os.path.abspath(sys.argv[2])
-entry = next(e for e in json.load(open(sys.argv[1])) if os.path.join(e["directory"], e["file"]) == path)
+entries = [e for e in json.load(open(sys.argv[1])) if os.path.join(e["directory"], e["file"]) == path]
+if not entries:
+    sys.exit(1)
+entry = entries[0]
 command = shlex.split(entry["command"])
 output = command.index("-o")
 del command[output : output + 2]
@@ -47,8 +51,8 @@ check() {
   budget=${LINT_NODES:-$budget}
   if [[ -n $cache ]]; then
     key=$(set -o pipefail; { echo "$1 $budget"; "$tidy" --version; cat tools/lint.sh .clang-tidy; preprocessed "$1"; } |
-      sha256sum | cut -c1-64) || return 255
-    [[ ! -e $cache/$key ]] || return 0
+      sha256sum | cut -c1-64) || key=
+    [[ -z $key || ! -e $cache/$key ]] || return 0
   fi
   "$tidy" -p "$build" --quiet --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang \
     --extra-arg=max-nodes="$budget" --extra-arg=-Wno-unknown-warning-option \
