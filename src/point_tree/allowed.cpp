@@ -1,6 +1,5 @@
 // The nearest of some rows: of all the nearest those that are allowed, or those in a tree of the allowed
 // rows.
-#include <cstring>
 #include <memory>
 #include <optional>
 

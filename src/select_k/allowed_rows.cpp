@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -37,6 +38,19 @@ bool over_all_pays(const RowSet& allowed, const DatasetView& queries, std::int64
   return static_cast<double>(queries.rows) * static_cast<double>(list) * a_list_place <=
          static_cast<double>(allowed.count()) *
              (a_gathered_row + a_gathered_value * static_cast<double>(queries.dim));
+}
+
+// The numbers in the set, ascending.
+std::vector<std::int64_t> numbers_of(const RowSet& allowed) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(static_cast<std::size_t>(allowed.count()));
+  const auto words = allowed.words();
+  for (std::size_t w = 0; w < words.size(); ++w) {
+    for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
+      numbers.push_back(static_cast<std::int64_t>(w) * 64 + std::countr_zero(bits));
+    }
+  }
+  return numbers;
 }
 
 // Answers of some queries, in a search's whole answer.
@@ -89,16 +103,14 @@ void check_allowed(const RowSet& allowed, std::int64_t rows, std::string_view wh
                   allowed.rows(), what, rows));
 }
 
-std::vector<std::int64_t> numbers_of(const RowSet& allowed) {
-  std::vector<std::int64_t> numbers;
-  numbers.reserve(static_cast<std::size_t>(allowed.count()));
-  const auto words = allowed.words();
-  for (std::size_t w = 0; w < words.size(); ++w) {
-    for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
-      numbers.push_back(static_cast<std::int64_t>(w) * 64 + std::countr_zero(bits));
-    }
+Dataset pick_rows(const DatasetView& rows, std::span<const std::int64_t> numbers) {
+  Dataset picked = Dataset::allocate(rows.dtype, static_cast<std::int64_t>(numbers.size()), rows.dim);
+  auto* to = static_cast<std::byte*>(picked.mutable_data());
+  const std::size_t row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    std::memcpy(to + i * row_bytes, rows.row(numbers[i]), row_bytes);
   }
-  return numbers;
+  return picked;
 }
 
 void GatheredRows::renumber(Neighbors& found) const {
@@ -167,14 +179,7 @@ Neighbors search_allowed(const RowSet& allowed, const DatasetView& queries, std:
       host = Dataset::allocate(queries.dtype, queries.rows, queries.dim);
       cuda::copy_rows_to_host(queries, host.mutable_data());
     }
-    const DatasetView& source = queries.space == MemorySpace::cuda ? host.view() : queries;
-    Dataset picked = Dataset::allocate(queries.dtype, static_cast<std::int64_t>(numbers.size()), queries.dim);
-    auto* to = static_cast<std::byte*>(picked.mutable_data());
-    const std::size_t row_bytes = static_cast<std::size_t>(queries.dim) * size_of(queries.dtype);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      std::memcpy(to + i * row_bytes, source.row(numbers[i]), row_bytes);
-    }
-    return picked;
+    return pick_rows(queries.space == MemorySpace::cuda ? host.view() : queries, numbers);
   };
 
   std::vector<std::int64_t> left;
@@ -237,6 +242,7 @@ void add(SearchStatistics& sum, const SearchStatistics& more) {
   sum.pairs += more.pairs;
   sum.candidates += more.candidates;
   sum.fallbacks += more.fallbacks;
+  sum.nan_queries += more.nan_queries;
   sum.hops += more.hops;
   sum.distances += more.distances;
   sum.certified = sum.certified && more.certified;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "kith/dataset.hpp"
@@ -28,8 +30,8 @@ struct GatheredRows {
 /// @param rows in host or device memory @throws OutOfMemory, DeviceError, Cancelled
 GatheredRows gather(const DatasetView& rows, const RowSet& allowed, const Execution& execution);
 
-/// The numbers in the set, ascending.
-std::vector<std::int64_t> numbers_of(const RowSet& allowed);
+/// The rows of these numbers, side by side. @param rows in host memory @throws OutOfMemory
+Dataset pick_rows(const DatasetView& rows, std::span<const std::int64_t> numbers);
 
 /// Two ways to search; each answers in the contract's order, padded with -1 and +inf, on the host.
 struct WaysToSearch {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -144,12 +143,7 @@ void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& n
   Execution execution = asked;
   execution.progress = nullptr;  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
-  Dataset picked = Dataset::allocate(queries.dtype, count, queries.dim);
-  const std::size_t row_bytes = static_cast<std::size_t>(queries.dim) * size_of(queries.dtype);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    std::memcpy(static_cast<std::byte*>(picked.mutable_data()) + i * row_bytes, queries.row(numbers[i]),
-                row_bytes);
-  }
+  const Dataset picked = pick_rows(queries, numbers);
   const Neighbors found =
       answered(contents.dataset.view(), count, out.k, execution,
                [&](const NeighborsView& to) { return exactly(contents, picked, to, &allowed, execution); });
