@@ -48,7 +48,7 @@ class Process:
         line = [python, ROOT / "benchmarks/vamana/worker.py", name, "--threads", max(options.threads)]
         line += [f"--{role}={path}" for role, path in files.items()]
         line += ["--k", ",".join(map(str, options.k)), "--seconds", options.seconds]
-        for option in ("max_degree", "build_list_size", "m", "ef_construction"):
+        for option in ("max_degree", "build_list_size", "code_bits", "code_dim", "m", "ef_construction"):
             line += [f"--{option.replace('_', '-')}", getattr(options, option)]
         # Threads that wait for work must not take a core from the library whose turn it is.
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(max(options.threads))}
@@ -245,6 +245,8 @@ def parse():
     add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
     add("--max-degree", type=int, default=32, help="of Kith, SVS, DiskANN, SymphonyQG (default 32)")
     add("--build-list-size", type=int, default=128, help="of Kith (default 128)")
+    add("--code-bits", type=int, default=8, help="of Kith (default 8)")
+    add("--code-dim", type=int, default=0, help="of Kith (default 0: chosen by the build)")
     add("--m", type=int, default=32, help="of HNSW (default 32)")
     add("--ef-construction", type=int, default=200, help="of the peers (default 200)")
     add("--quick", action="store_true", help=f"to try it: {QUICK['rows']:,} rows, few queries, one short round")

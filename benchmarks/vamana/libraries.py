@@ -45,13 +45,15 @@ class Kith(Library):
         import kith
 
         self.version = kith.__version__
-        self.parameters = {"max_degree": options.max_degree, "build_list_size": options.build_list_size}
+        names = ("max_degree", "build_list_size", "code_bits", "code_dim")
+        self.parameters = {name: getattr(options, name) for name in names}
         self.index = kith.Vamana(base, **self.parameters, threads=options.threads)
 
     def search(self, queries, k, setting, threads):
         return self.index.search(queries, k, list_size=setting, threads=threads).indices
 
     def about(self):
+        self.parameters["code_dim"] = self.index.code_dim  # as the build chose, where it was 0
         return {"graph_hash": f"{self.index.graph_hash:016x}", "index_bytes": self.index.memory_bytes}
 
     def stated(self, queries, k, recall, threads):

@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--threads", type=int, required=True, help="of the build")
     parser.add_argument("--seconds", type=float, required=True, help="least time a setting")
     parser.add_argument("--enough", type=float, default=0.9995, help="the sweep ends above this recall")
-    for name in ("max-degree", "build-list-size", "m", "ef-construction"):
+    for name in ("max-degree", "build-list-size", "code-bits", "code-dim", "m", "ef-construction"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     # Libraries print what they like; answers go where nobody else writes.

@@ -42,7 +42,7 @@ ALGORITHMS = {
     "vamana": "vamana",
 }
 # Parameters that only a graph has: of its build, and of a search.
-_BUILD = ("max_degree", "build_list_size", "alpha", "seed")
+_BUILD = ("max_degree", "build_list_size", "alpha", "seed", "code_bits", "code_dim")
 _SEARCH = ("recall", "list_size")
 _TREES = {"kd_tree": KdTree, "octree": Octree}
 RADIUS_ALGORITHMS = "'auto', 'brute', 'kd_tree' or 'octree'"

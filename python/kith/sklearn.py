@@ -47,7 +47,8 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         radius: of :meth:`radius_neighbors`, in units of the metric.
         recall, list_size: of searches in a graph, at most one of them: the share of the neighbours to find (0.95 where
             neither is given), or the length of the list; as for :meth:`kith.Vamana.search`.
-        max_degree, build_list_size, alpha, seed: of the graph's build; None for what :class:`kith.Vamana` takes.
+        max_degree, build_list_size, alpha, seed, code_bits, code_dim: of the graph's build; None for what
+            :class:`kith.Vamana` takes.
 
     Attributes:
         n_samples_fit_: number of training vectors.
@@ -74,6 +75,8 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         build_list_size: int | None = None,
         alpha: float | None = None,
         seed: int | None = None,
+        code_bits: int | None = None,
+        code_dim: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.algorithm = algorithm
@@ -88,6 +91,8 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         self.build_list_size = build_list_size
         self.alpha = alpha
         self.seed = seed
+        self.code_bits = code_bits
+        self.code_dim = code_dim
 
     def _check_parameters(self) -> None:
         self._check_n_neighbors(self.n_neighbors)
@@ -118,7 +123,8 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         n_jobs: threads; None or -1 for all cores, -2 for all but one.
         recall, list_size: of searches in a graph, at most one of them: the share of the neighbours to find (0.95 where
             neither is given), or the length of the list; as for :meth:`kith.Vamana.search`.
-        max_degree, build_list_size, alpha, seed: of the graph's build; None for what :class:`kith.Vamana` takes.
+        max_degree, build_list_size, alpha, seed, code_bits, code_dim: of the graph's build; None for what
+            :class:`kith.Vamana` takes.
 
     Attributes:
         n_samples_fit_: number of training vectors.
@@ -145,6 +151,8 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         build_list_size: int | None = None,
         alpha: float | None = None,
         seed: int | None = None,
+        code_bits: int | None = None,
+        code_dim: int | None = None,
     ) -> None:
         self.mode = mode
         self.n_neighbors = n_neighbors
@@ -159,6 +167,8 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         self.build_list_size = build_list_size
         self.alpha = alpha
         self.seed = seed
+        self.code_bits = code_bits
+        self.code_dim = code_dim
 
     def _check_parameters(self) -> None:
         check_mode(self.mode)

@@ -91,7 +91,9 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
     assert str(ROOT) not in json.dumps(result) and str(tmp_path) not in json.dumps(result)
     (kith,) = result["libraries"]
     assert kith["name"] == "Kith" and kith["graph_hash"] and kith["build_seconds"] > 0 and kith["memory_bytes"] > 0
-    assert kith["parameters"] == {"max_degree": 32, "build_list_size": 128} and kith["build_threads"] == 2
+    expected = {"max_degree": 32, "build_list_size": 128, "code_bits": 8}
+    assert expected.items() <= kith["parameters"].items() and kith["parameters"]["code_dim"] > 0
+    assert kith["build_threads"] == 2
     assert [(r["threads"], r["k"]) for r in kith["runs"]] == [(1, 5), (1, 10), (2, 5), (2, 10)]
     for one in kith["runs"]:
         settings = [point["setting"] for point in one["points"]]
@@ -104,12 +106,14 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
     assert (data_of["rows"], data_of["dim"], data_of["dtype"], data_of["queries"]) == (600, 768, "float32", 20)
     # Kept rows are used again; another graph has another hash.
     again = run(
-        *common, "--folder", tmp_path / "rows", "--peers", "", "--max-degree", 16, "--build-list-size", 64, "--threads", 1,
+        *common, "--folder", tmp_path / "rows", "--peers", "", "--max-degree", 16, "--build-list-size", 64, "--code-bits", 4,
+        "--code-dim", 64, "--threads", 1,
         "-k", 10, "-o", tmp_path / "s.json",
     )  # fmt: skip
     assert again.returncode == 0 and "making rows" in done.stderr and "making rows" not in again.stderr
     (other,) = json.loads((tmp_path / "s.json").read_text())["libraries"]
-    assert other["parameters"]["max_degree"] == 16 and other["graph_hash"] != kith["graph_hash"]
+    assert other["parameters"] == {"max_degree": 16, "build_list_size": 64, "code_bits": 4, "code_dim": 64}
+    assert other["graph_hash"] != kith["graph_hash"]
 
 
 @pytest.mark.parametrize(

@@ -344,11 +344,11 @@ def test_a_graph_keeps_its_recall_and_true_distances(long_rows, metric):
 
 def test_the_graphs_parameters_reach_it(long_rows, monkeypatch):
     X, Q = long_rows
-    given = {"max_degree": 12, "build_list_size": 40, "alpha": 1.3, "seed": 5}
+    given = {"max_degree": 12, "build_list_size": 40, "alpha": 1.3, "seed": 5, "code_bits": 4, "code_dim": 24}
     estimator = NearestNeighbors(4, algorithm="vamana", list_size=25, **given).fit(X)
     assert {name: getattr(estimator.index_, name) for name in given} == given
     plain = NearestNeighbors(algorithm="vamana").fit(X).index_
-    assert (plain.max_degree, plain.build_list_size, plain.alpha, plain.seed) == (32, 128, 1.1, 0)
+    assert (plain.max_degree, plain.build_list_size, plain.alpha, plain.seed, plain.code_bits) == (32, 128, 1.1, 0, 8)
     seen = []
     search = kith.Vamana.search
     monkeypatch.setattr(
