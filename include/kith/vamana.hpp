@@ -39,7 +39,7 @@ struct VamanaParameters {
   /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
   std::int64_t code_bits = 8;
   /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
-  /// 0 for the directions that hold 95 % of the variance where half of them do, else all values.
+  /// 0 for the directions that hold 92.5 % of the variance where half of them do, else all values.
   std::int64_t code_dim = 0;
 };
 
