@@ -31,11 +31,16 @@ struct VamanaParameters {
   /// Length of the list while a row's neighbours are searched for, max_degree to 65536. A longer one makes a
   /// better graph, more slowly.
   std::int64_t build_list_size = 128;
-  /// An edge is left out where a detour is shorter by this factor, 1 to 2. Above 1, more and longer edges
-  /// stay.
+  /// An edge to a row is left out where a neighbour chosen before is nearer to that row by this factor, 1 to
+  /// 2. Above 1, more and longer edges stay.
   double alpha = 1.1;
   /// Decides the order in which rows are added.
   std::uint64_t seed = 0;
+  /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
+  std::int64_t code_bits = 8;
+  /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
+  /// 0 for the directions that hold 95 % of the variance where half of them do, else all values.
+  std::int64_t code_dim = 0;
 };
 
 /// k-nearest-neighbour search that visits a small share of the rows.
@@ -79,7 +84,7 @@ class Vamana {
   /// reaches it with 95 % confidence, by recall_curve(); where none does, and for 1, the exact engine
   /// answers, and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default
   /// 1, at most 64) rows of the list are expanded at a time. `options.rerank`: this many rows of the list,
-  /// from k to L, are evaluated exactly; by default all that may change the answer.
+  /// from k to L, are evaluated exactly; by default as many as the build found enough.
   ///
   /// `options.allowed`: only these rows may be found. The walk goes through the others too, and is repeated
   /// with longer lists until these hold as many allowed rows as a list would hold of all rows; where few are
@@ -110,6 +115,8 @@ class Vamana {
   Metric metric() const noexcept;
   /// What it was built with.
   const VamanaParameters& parameters() const noexcept;
+  /// Values of the codes that walks compare: those of a row, or leading directions.
+  std::int64_t code_dim() const noexcept;
   /// Bytes held beyond the dataset itself: codes and graph.
   std::uint64_t memory_bytes() const noexcept;
   /// Recall over list sizes, measured when the index was built; empty where there were too few rows for it.

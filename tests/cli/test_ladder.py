@@ -101,8 +101,9 @@ def test_copies_are_timed_when_asked(kith):
 @pytest.mark.covers("ladder", "--device-memory-limit")
 def test_a_limit_on_gpu_memory_leaves_rungs_out(kith):
     def go(limit):
-        arguments = ["--case", "3,200,20000", "--rungs", "3,4,23", "--repeat", "1", "--device-memory-limit", limit, "--json"]
-        return {rung["number"]: rung for rung in kith("ladder", *arguments).json["cases"][0]["rungs"]}
+        what = ["--case", "3,200,20000", "--rungs", "3,4,23", "--repeat", "1"]
+        out = kith("ladder", *what, "--device-memory-limit", limit, "--json").json
+        return {rung["number"]: rung for rung in out["cases"][0]["rungs"]}
 
     rungs = go("50%")
     if rungs[4]["skipped"] is not None:
@@ -144,7 +145,11 @@ def test_file(kith, folder):
         (["--threads", "-1"], 1, "--threads -1"),
         (["--device", "gpu"], 1, "'gpu'"),
         (["--device-memory-limit", "lots"], 1, "'lots' is not a size"),
-        (["--device", "cpu", "--device-memory-limit", "2GiB"], 1, "--device-memory-limit 2GiB limits the memory of GPUs"),
+        (
+            ["--device", "cpu", "--device-memory-limit", "2GiB"],
+            1,
+            "--device-memory-limit 2GiB limits the memory of GPUs",
+        ),
         (["--device", "cuda:99"], 4, "cuda:99 is not there"),
         (["--rung", "3"], 1, "did you mean '--rungs'?"),
         (["-o", "gone/x.json"], 2, "its folder does not exist"),
