@@ -91,7 +91,7 @@ def recall_chart(curves: Sequence[Curve]) -> Chart:
             )
     notes += [f"Not measured: {name}: {why}." for name, why in first.failed]
     what = f"{first.data}, {first.rows:,} rows of d {first.dim} ({first.dtype}), k {first.k}, {first.where}"
-    said = ", ".join(f"{t}: {figure(rate)}" for t in TARGETS if own is not None and (rate := own.at.get(t)))
+    reached = ", ".join(f"{t}: {figure(rate)}" for t in TARGETS if own is not None and (rate := own.at.get(t)))
     return Chart(
         slug(f"recall-{first.data}-{first.rows}-k-{first.k}-threads-{first.threads}"),
         f"{first.data}, k {first.k}, {first.where}",
@@ -99,7 +99,7 @@ def recall_chart(curves: Sequence[Curve]) -> Chart:
         "search keeps; recall is measured against exact answers. Higher and farther right is better. Rates at a recall "
         "are interpolated between two marks; memory is what the process grew by, rows included where a library copies them.",
         f"Recall against queries a second of {len(curves)} libraries over {what}."
-        + (f" Kith at recall {said}." if said else ""),
+        + (f" Kith at recall {reached}." if reached else ""),
         draw, Table(tuple(head), tuple(rows), strong=frozenset(i for i, c in enumerate(curves) if c is own)), tuple(notes),
     )  # fmt: skip
 
