@@ -190,7 +190,12 @@ GraphFile read_faiss(const io::Source& source, const Hints& hints) {
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(probabilities.count, 256); ++i) {
     layers.probabilities.push_back(io::load<double>(probabilities.data + 8 * i));
   }
-  take_edges(file, source, nodes, first[1], hints.vectors ? 4 * header.rows * header.dim : 0, hints);
+  // Rows are copied, and so is what a node has above the base.
+  const auto base = static_cast<std::uint64_t>(first[1]) * header.rows;
+  take_edges(file, source, nodes, first[1],
+             (hints.vectors ? 4 * header.rows * header.dim : 0) +
+                 4 * (neighbors.count - std::min(base, neighbors.count)),
+             hints);
   read_lists(file, source, levels, offsets, neighbors, first);
   if (nodes > 0) {
     layers.entry = static_cast<std::uint32_t>(entry);

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/int128.hpp"
+#include "core/parallel.hpp"
 #include "io/bytes.hpp"
 #include "kith/error.hpp"
 
@@ -66,7 +66,12 @@ void take_edges(GraphFile& file, const io::Source& source, std::int64_t nodes, s
                                   source.name, need, limit));
   }
   file.graph.edges = AlignedBuffer<std::uint32_t>(values);
-  std::fill_n(file.graph.edges.data(), values, vamana::no_node);
+  constexpr std::int64_t piece = std::int64_t{8} << 20U;  // some milliseconds
+  StopRequest stop(hints.execution);
+  for (std::int64_t at = 0; at < values; at += piece) {
+    std::fill_n(file.graph.edges.data() + at, std::min(piece, values - at), vamana::no_node);
+    stop.check();
+  }
 }
 
 void copy_edges(GraphFile& file, const io::Source& source, std::int64_t node, const std::byte* from,

@@ -133,7 +133,10 @@ GraphFile read_hnswlib(const io::Source& source, const Hints& hints) {
   const bool in_place = header.element % size_of(dtype) == 0;
   GraphFile file;
   take_edges(file, source, nodes, static_cast<std::int64_t>(header.most),
-             header.count * (sizeof(std::int64_t) + (hints.vectors && !in_place ? row_bytes : 0)), hints);
+             // labels, rows that are copied, and the layers behind the elements
+             header.count * (sizeof(std::int64_t) + (hints.vectors && !in_place ? row_bytes : 0)) +
+                 (source.size() - header_bytes - header.count * header.element),
+             hints);
   file.labels.reserve(header.count);
   std::int64_t deleted = 0;
   std::byte* copied = nullptr;

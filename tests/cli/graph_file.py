@@ -32,7 +32,7 @@ def hnswlib(labels=None):
     label = vector + 4 * DIM
     header = struct.pack("<6QiI3QdQ", 0, NODES, NODES, label + 8, label, vector, 0, START, 4, DEGREE, 4, 0.72, 40)
     out = [header]
-    for i, (its, row) in enumerate(zip(edges(), rows())):
+    for i, (its, row) in enumerate(zip(edges(), rows(), strict=True)):
         out.append(struct.pack("<I", len(its)) + its.tobytes() + bytes(4 * (DEGREE - len(its))) + row.tobytes())
         out.append(struct.pack("<Q", i if labels is None else labels[i]))
     return b"".join(out) + bytes(4 * NODES)

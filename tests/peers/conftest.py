@@ -57,7 +57,7 @@ def wheel():
 def recall(data):
     def share(found, metric):
         truth = np.load(data / f"{metric}.indices.npy")
-        return np.mean([len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist())]) / K
+        return np.mean([len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True)]) / K
 
     return share
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 sys.path.pop(0)  # this file has the package's name
-import faiss  # noqa: E402
+import faiss
 
 faiss.omp_set_num_threads(1)
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 sys.path.pop(0)  # this file has the module's name
-import hnswlib  # noqa: E402
+import hnswlib
 
 SPACE = {"sqeuclidean": "l2", "inner_product": "ip", "cosine": "cosine"}
 
