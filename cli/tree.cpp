@@ -64,6 +64,8 @@ const char* graph_option(const IndexOptions& options) {
   if (options.max_degree) return "--max-degree";
   if (options.build_list_size) return "--build-list-size";
   if (options.alpha) return "--alpha";
+  if (options.code_bits) return "--code-bits";
+  if (options.code_dim) return "--code-dim";
   return options.seed ? "--seed" : nullptr;
 }
 
@@ -122,8 +124,8 @@ void add_approximate_options(CLI::App& command, IndexOptions& options) {
   command
       .add_option(
           "--rerank", asked.rerank,
-          "With --list-size: rows of that list evaluated exactly, from K to L [default: all that may change "
-          "the answer]")
+          "With --list-size: rows of that list evaluated exactly, from K to L [default: as many as the build "
+          "found to be enough]")
       ->type_name("N")
       ->group("Search");
 }
@@ -165,6 +167,21 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
   command
       .add_option("--seed", options.seed,
                   "Seed of the order in which rows are added to the graph [default: 0]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option(
+          "--code-bits", options.code_bits,
+          "Bits a value of the codes that walks through the graph compare: 8, or 4 for half the bytes "
+          "and longer lists [default: 8]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option(
+          "--code-dim", options.code_dim,
+          "Values of such a code: leading principal directions, a multiple of 32 below the dimension; "
+          "the dimension for all values; 0 for as few directions as hold 95 % of the variance, where "
+          "half of them do [default: 0]")
       ->type_name("N")
       ->group("Index");
 }
@@ -312,6 +329,8 @@ IndexParameters make_parameters(std::string_view type, Metric metric, const Inde
           its.build_list_size = options.build_list_size.value_or(its.build_list_size);
           its.alpha = options.alpha.value_or(its.alpha);
           its.seed = options.seed.value_or(its.seed);
+          its.code_bits = options.code_bits.value_or(its.code_bits);
+          its.code_dim = options.code_dim.value_or(its.code_dim);
         }
       },
       parameters);

@@ -25,6 +25,7 @@ struct IndexOptions {
   std::optional<std::int64_t> max_degree{}, build_list_size{};
   std::optional<double> alpha{};
   std::optional<std::uint64_t> seed{};
+  std::optional<std::int64_t> code_bits{}, code_dim{};
   const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
 
   /// All that a search is told.
@@ -45,7 +46,7 @@ void add_allowed_option(CLI::App& command, Common& common, std::string& file);
 /// The rows that FILE allows, of `rows`; nothing without a file. "-" is standard input.
 /// @throws IoError
 std::optional<RowSet> read_allowed(const Common& common, std::string& file, std::int64_t rows);
-/// --max-degree, --build-list-size, --alpha and --seed, of graphs.
+/// --max-degree, --build-list-size, --alpha, --seed, --code-bits and --code-dim, of graphs.
 void add_graph_options(CLI::App& command, IndexOptions& options);
 /// --index with trees only, and --leaf-size.
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options);

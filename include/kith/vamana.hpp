@@ -40,6 +40,11 @@ struct VamanaParameters {
   double alpha = 1.1;
   /// Of the order in which rows are added.
   std::uint64_t seed = 0;
+  /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
+  std::int64_t code_bits = 8;
+  /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
+  /// 0 for the directions that hold 95 % of the variance where half of them do, else all values.
+  std::int64_t code_dim = 0;
 };
 
 /// k-nearest-neighbour search that looks at a small share of the rows.
@@ -83,7 +88,7 @@ class Vamana {
   /// recall_curve() has it, is that with 95 % confidence; where none is, and for 1, the exact engine answers,
   /// and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default 1, at
   /// most 64) rows of the list are looked around at a time. `options.rerank`: so many rows of the list, from
-  /// k to L, are evaluated exactly; by default all that may change the answer.
+  /// k to L, are evaluated exactly; by default as many as the build found to be enough.
   ///
   /// `options.allowed`: only these rows may be found. The walk goes through the others too, and is repeated
   /// with longer lists until as many allowed rows are in view as it would have of all rows; where few are
@@ -114,6 +119,8 @@ class Vamana {
   Metric metric() const noexcept;
   /// What it was built with.
   const VamanaParameters& parameters() const noexcept;
+  /// Values of the codes that walks compare: those of a row, or leading directions.
+  std::int64_t code_dim() const noexcept;
   /// Bytes held beyond the dataset itself: codes and graph.
   std::uint64_t memory_bytes() const noexcept;
   /// Recall over list sizes, measured when the index was built; empty where there were too few rows for it.

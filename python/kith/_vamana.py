@@ -47,6 +47,9 @@ class Vamana(Index):
             makes a better graph and takes longer.
         alpha: how much longer a detour may be that makes an edge superfluous, 1 to 2.
         seed: of the order in which rows are added.
+        code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
+        code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
+            or 0 for as few directions as hold 95 % of the variance where half of d do, else all values.
         threads, memory_limit, progress: how to build; as for :func:`kith.knn`.
         device: ``"cpu"`` or None.
 
@@ -65,6 +68,8 @@ class Vamana(Index):
         build_list_size: int = 128,
         alpha: float = 1.1,
         seed: int = 0,
+        code_bits: int = 8,
+        code_dim: int = 0,
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
@@ -79,6 +84,8 @@ class Vamana(Index):
             _integer(build_list_size, "build_list_size"),
             float(alpha),
             _integer(seed, "seed"),
+            _integer(code_bits, "code_bits"),
+            _integer(code_dim, "code_dim"),
         )
         with reporting(progress) as report:
             self._index = _kith.build_vamana(dataset, *parameters, execution, report)
@@ -113,8 +120,8 @@ class Vamana(Index):
                 engine answers. None, with no list_size: 0.95.
             list_size: instead of recall: length of the list of nearest rows that the walk keeps, at least min(k, rows).
             beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.
-            rerank: with list_size: rows of the list evaluated exactly, k to list_size; None: all that may change the
-                answer.
+            rerank: with list_size: rows of the list evaluated exactly, k to list_size; None: as many as the build
+                found to be enough.
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
@@ -159,6 +166,16 @@ class Vamana(Index):
     def seed(self) -> int:
         """Of the order in which rows were added."""
         return int(self._index.vamana_parameters["seed"])
+
+    @property
+    def code_bits(self) -> int:
+        """Bits a value of the codes that walks compare."""
+        return int(self._index.vamana_parameters["code_bits"])
+
+    @property
+    def code_dim(self) -> int:
+        """Values a code."""
+        return int(self._index.vamana_parameters["code_dim"])
 
     @property
     def recall_curve(self) -> list[RecallPoint]:

@@ -26,6 +26,12 @@ namespace kith {
 /// Longest row that is coded: 255^2 * (this + 1) stays below 2^31.
 inline constexpr std::int64_t longest_scalar_row = 32768;
 
+/// How many bits and values codes have.
+struct ScalarShape {
+  int bits = 8;           ///< a value: 8 or 4
+  std::int64_t dim = -1;  ///< values: -1 all, 0 as the data ask, else so many leading directions, or all
+};
+
 /// The transformation into codes, common to rows and queries. What it holds is all that must be kept to make
 /// the same codes again.
 struct ScalarSpace {
@@ -36,13 +42,19 @@ struct ScalarSpace {
   double step = 1;
   double largest_norm = 0;  ///< inner product: M
   int bits = 8;             ///< a value: 8 or 4
+  /// Leading directions (codes/leading.hpp) that are coded in place of all values: y becomes map^T (unit y).
+  std::int64_t leading = 0;  ///< 0: all values
+  double unit = 1;           ///< brings values into float32's range
+  std::vector<float> map;    ///< [y's dimension, leading]
 
   /// u8 and i8 rows are their own codes, and estimates their squared distances.
   bool raw_integers() const {
-    return bits == 8 && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
+    return bits == 8 && leading == 0 && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
            (metric == Metric::sqeuclidean || metric == Metric::euclidean);
   }
-  std::int64_t code_dim() const { return dim + (metric == Metric::inner_product ? 1 : 0); }
+  /// Values of y: of the mean, too.
+  std::int64_t full_dim() const { return dim + (metric == Metric::inner_product ? 1 : 0); }
+  std::int64_t code_dim() const { return leading > 0 ? leading : full_dim(); }
   /// Bytes a code: code_dim() values and zeros to a whole number of registers.
   std::int64_t code_bytes() const { return (code_dim() * bits + 255) / 256 * 32; }
   /// A code's largest magnitude, and what is added to make it positive.
@@ -50,14 +62,17 @@ struct ScalarSpace {
   int zero_code() const { return largest_code() + 1; }
 };
 
-/// Mean and step from a sample of the rows, the largest norm from all of them.
-/// @param bits a value, 8 or 4
+/// Mean, leading directions and step from a sample of the rows, the largest norm from all of them.
 /// @param largest_value rows with a value of a larger magnitude are left out, where a graph takes them as
 /// they
 ///   are
 /// @throws Cancelled
 ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution,
-                              int bits = 8, double largest_value = std::numeric_limits<double>::infinity());
+                              ScalarShape shape = {},
+                              double largest_value = std::numeric_limits<double>::infinity());
+
+/// Bytes that make_scalar_space takes at its peak.
+std::uint64_t scalar_space_bytes(std::int64_t dim, ScalarShape shape);
 
 /// What estimates codes of a space: EstimateKernels::gathered, or gathered_4.
 decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space);
@@ -77,12 +92,14 @@ class ScalarCoder {
  private:
   bool transform(const void* values, bool is_query);
   bool copy_integers(const void* values, std::uint8_t* code) const;
+  void project();
   void quantise(std::uint8_t* code) const;
 
   const ScalarSpace& space_;
   std::vector<double> y_;
+  std::vector<float> narrow_, projected_;
 
-  friend ScalarSpace make_scalar_space(const DatasetView&, Metric, const Execution&, int, double);
+  friend class ScalarTrainer;
 };
 
 }  // namespace kith

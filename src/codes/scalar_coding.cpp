@@ -91,8 +91,8 @@ class ScalarCoding : public Coding {
 
 std::unique_ptr<const Coding> train_scalar(const DatasetView& rows, const ScalarCodesParameters& parameters,
                                            const Execution& execution) {
-  return std::make_unique<ScalarCoding>(make_scalar_space(rows, parameters.metric, execution,
-                                                          static_cast<int>(parameters.bits), largest_value));
+  return std::make_unique<ScalarCoding>(make_scalar_space(
+      rows, parameters.metric, execution, {.bits = static_cast<int>(parameters.bits)}, largest_value));
 }
 
 std::unique_ptr<const Coding> load_scalar(const IndexFile& file, Rows rows,

@@ -83,8 +83,9 @@ Dataset rows_for(const io::Source& source, GraphFormat format, const GraphFile& 
   return rows;
 }
 
-VamanaParameters parameters_for(const GraphFile& file, Metric metric) {
-  VamanaParameters parameters{.metric = metric, .max_degree = file.graph.max_degree};
+// Codes of all values: a list then finds what it finds on the rows.
+VamanaParameters parameters_for(const GraphFile& file, Metric metric, std::int64_t dim) {
+  VamanaParameters parameters{.metric = metric, .max_degree = file.graph.max_degree, .code_dim = dim};
   constexpr std::int64_t longest_build_list = 65536;
   parameters.build_list_size = std::clamp(file.build_list > 0 ? file.build_list : parameters.build_list_size,
                                           parameters.max_degree, longest_build_list);
@@ -152,7 +153,7 @@ ImportedGraph import_graph(const fs::path& path, const GraphImport& options, con
         }
         const Dataset rows = rows_for(source, format, file, options, execution);
         const VamanaParameters parameters =
-            parameters_for(file, metric_for(source, options.metric, file.metric));
+            parameters_for(file, metric_for(source, options.metric, file.metric), rows.dim());
         const std::uint64_t hash = vamana::hash(file.graph);
         return ImportedGraph{.index = vamana::Parts::assemble(rows, std::move(file.graph), parameters,
                                                               pack(file.layers, hash), execution),

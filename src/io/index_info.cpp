@@ -33,7 +33,9 @@ FileInfo inspect_index(const Source& source) {
                                      {"nodes", "nodes"},
                                      {"levels", "levels"},
                                      {"max_degree", "max degree"},
-                                     {"build_list_size", "build list size"}}) {
+                                     {"build_list_size", "build list size"},
+                                     {"code_bits", "bits a value of its codes"},
+                                     {"code_values", "values a code"}}) {
       if (header.contains(key)) {
         info.details.emplace_back(label, std::to_string(header.at(key).get<std::int64_t>()));
       }

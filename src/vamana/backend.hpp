@@ -16,6 +16,8 @@ struct Built {
   ScalarSpace space;
   Nodes nodes;
   Graph graph;
+  /// A search for k evaluates so many times k nodes of its list and a few more; 0: all of it.
+  std::int64_t rerank_factor = 0;
 };
 
 /// Arguments of a search, checked and with defaults filled in.
@@ -23,7 +25,7 @@ struct SearchPlan {
   std::int64_t k = 0;
   std::int64_t list_size = 0;
   std::int64_t beam_width = 1;
-  std::int64_t rerank = 0;  ///< 0: what may change the answer
+  std::int64_t rerank = 0;  ///< 0: what may change the answer, by the codes or by rerank_factor
   /// One node a query that its walk must not enter, or none at all: queries that are rows themselves.
   std::span<const std::uint32_t> left_out = {};
   /// Rows that may be found; null: every row. A walk then has `list_size` nodes in view that hold some, in a
@@ -35,7 +37,7 @@ struct SearchPlan {
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.
 struct Backend {
-  Graph (*build)(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
+  Graph (*build)(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
                  const Execution& execution);
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);

@@ -13,10 +13,11 @@ constexpr std::int64_t least_degree = 4;
 constexpr std::int64_t most_degree = 1024;
 constexpr std::int64_t longest_build_list = 65536;
 constexpr std::int64_t widest_beam = 64;
+constexpr std::int64_t leading_step = 32;  // codes/leading.hpp
 
 }  // namespace
 
-void check_parameters(const VamanaParameters& parameters) {
+void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
   check_metric(Vamana::index_type, parameters.metric);
   if (parameters.max_degree < least_degree || parameters.max_degree > most_degree) {
     throw InvalidArgument(fmt::format("a max_degree of {}; use {} to {}, 32 or 64 for most data",
@@ -30,6 +31,17 @@ void check_parameters(const VamanaParameters& parameters) {
   }
   if (!(parameters.alpha >= 1 && parameters.alpha <= 2)) {
     throw InvalidArgument(fmt::format("an alpha of {}; use 1 to 2, 1.1 for most data", parameters.alpha));
+  }
+  if (parameters.code_bits != 4 && parameters.code_bits != 8) {
+    throw InvalidArgument(
+        fmt::format("code_bits of {}; use 8, or 4 for half the memory", parameters.code_bits));
+  }
+  const std::int64_t values = parameters.code_dim;
+  if (values < 0 || values > dim || (values != dim && values % leading_step != 0)) {
+    throw InvalidArgument(fmt::format(
+        "a code_dim of {} for rows of dimension {}; use a multiple of {} below it, or {} for all values, or "
+        "0 to leave it to the data",
+        values, dim, leading_step, dim));
   }
 }
 

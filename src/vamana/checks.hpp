@@ -9,8 +9,8 @@
 
 namespace kith::vamana {
 
-/// @throws InvalidArgument
-void check_parameters(const VamanaParameters& parameters);
+/// @param dim of the rows @throws InvalidArgument
+void check_parameters(const VamanaParameters& parameters, std::int64_t dim);
 
 /// @throws InvalidArgument for rows that are too long, too many, or not on the host
 void check_rows(const DatasetView& rows);

@@ -19,7 +19,8 @@ namespace kith::vamana {
 namespace {
 
 // Of what is in the header and the sections; the file around them has a version of its own.
-constexpr int layout = 1;
+constexpr int layout = 2;
+constexpr std::int64_t most_rerank_factor = 64;
 
 nlohmann::json to_json(const RecallCurve& curve) {
   nlohmann::json points = nlohmann::json::array();
@@ -83,10 +84,15 @@ void read_section(const IndexFile& file, std::string_view name, T* out, std::int
 Contents read(const IndexFile& file, const Execution& execution) {
   const auto& header = file.header();
   Contents contents;
-  if (header.at("layout").get<int>() != layout) {
-    throw InvalidArgument(fmt::format("it has layout {}; this Kith reads {}, use a newer one",
-                                      header.at("layout").get<int>(), layout));
+  const int its_layout = header.at("layout").get<int>();
+  if (its_layout < 1 || its_layout > layout) {
+    throw InvalidArgument(
+        fmt::format("it has layout {}; this Kith reads up to {}, use a newer one", its_layout, layout));
   }
+  // Layout 1 had codes of 8 bits and all values, and evaluated whole lists.
+  const auto since_2 = [&]<class T>(const char* key, T before) {
+    return its_layout < 2 ? before : header.at(key).get<T>();
+  };
   const auto dtype = parse_dtype(header.at("dtype").get<std::string>());
   const auto rows = header.at("rows").get<std::int64_t>();
   const auto dim = header.at("dim").get<std::int64_t>();
@@ -103,7 +109,9 @@ Contents read(const IndexFile& file, const Execution& execution) {
   parameters.build_list_size = header.at("build_list_size").get<std::int64_t>();
   parameters.alpha = header.at("alpha").get<double>();
   parameters.seed = header.at("seed").get<std::uint64_t>();
-  check_parameters(parameters);
+  parameters.code_bits = since_2("code_bits", std::int64_t{8});
+  parameters.code_dim = since_2("code_dim", dim);
+  check_parameters(parameters, dim);
   check_rows(contents.dataset.view());
 
   Graph& graph = contents.built.graph;
@@ -121,8 +129,21 @@ Contents read(const IndexFile& file, const Execution& execution) {
   space.dim = dim;
   space.step = header.at("step").get<double>();
   space.largest_norm = header.at("largest_norm").get<double>();
-  if (!(space.step > 0 && std::isfinite(space.step) && space.largest_norm >= 0 &&
-        std::isfinite(space.largest_norm))) {
+  space.bits = static_cast<int>(parameters.code_bits);
+  space.leading = since_2("leading", std::int64_t{0});
+  space.unit = since_2("unit", 1.0);
+  contents.built.rerank_factor = since_2("rerank_factor", std::int64_t{0});
+  if (contents.built.rerank_factor < 0 || contents.built.rerank_factor > most_rerank_factor) {
+    throw InvalidArgument(fmt::format("its rerank_factor is {}", contents.built.rerank_factor));
+  }
+  if (space.leading < 0 || space.leading > space.full_dim() || space.leading % 32 != 0) {
+    throw InvalidArgument(fmt::format("its codes have {} directions", space.leading));
+  }
+  if (since_2("code_values", space.code_dim()) != space.code_dim()) {
+    throw InvalidArgument("its codes have another number of values than their directions make");
+  }
+  if (!(space.unit > 0 && std::isfinite(space.unit) && space.step > 0 && std::isfinite(space.step) &&
+        space.largest_norm >= 0 && std::isfinite(space.largest_norm))) {
     throw InvalidArgument("the scale of its codes is out of range");
   }
   const std::uint64_t need = node_bytes(space, rows) + edges.size();
@@ -134,8 +155,12 @@ Contents read(const IndexFile& file, const Execution& execution) {
   }
   StopRequest stop(execution);
   if (!space.raw_integers()) {
-    space.mean.resize(static_cast<std::size_t>(space.code_dim()));
-    read_section(file, "mean", space.mean.data(), space.code_dim());
+    space.mean.resize(static_cast<std::size_t>(space.full_dim()));
+    read_section(file, "mean", space.mean.data(), space.full_dim());
+    if (space.leading > 0) {
+      space.map.resize(static_cast<std::size_t>(space.full_dim() * space.leading));
+      read_section(file, "map", space.map.data(), static_cast<std::int64_t>(space.map.size()));
+    }
     for (const double value : space.mean) {
       if (!std::isfinite(value)) throw InvalidArgument("the mean of its codes is not a number");
     }
@@ -171,7 +196,7 @@ std::uint64_t hash(const Graph& graph) {
 void save(const Contents& contents, const std::filesystem::path& path, const Execution& execution) {
   const DatasetView& data = contents.dataset.view();
   const VamanaParameters& parameters = contents.parameters;
-  const auto& [space, nodes, graph] = contents.built;
+  const auto& [space, nodes, graph, rerank_factor] = contents.built;
   nlohmann::json header = {{"index", Vamana::index_type.name},
                            {"layout", layout},
                            {"rows", data.rows},
@@ -184,11 +209,18 @@ void save(const Contents& contents, const std::filesystem::path& path, const Exe
                            {"seed", parameters.seed},
                            {"nodes", graph.nodes},
                            {"nan_rows", nodes.nan_rows},
+                           {"code_bits", parameters.code_bits},
+                           {"code_dim", parameters.code_dim},
+                           {"code_values", space.code_dim()},
+                           {"leading", space.leading},
+                           {"unit", space.unit},
+                           {"rerank_factor", rerank_factor},
                            {"step", space.step},
                            {"largest_norm", space.largest_norm},
                            {"recall_curve", to_json(contents.curve)}};
   std::vector<IndexSection> sections = {
       rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
+      bytes_section("map", std::as_bytes(std::span(space.map))),
       bytes_section("edges", std::as_bytes(std::span(graph.edges.data(),
                                                      static_cast<std::size_t>(graph.edges.size())))),
       bytes_section("entries", std::as_bytes(std::span(graph.entries)))};

@@ -10,14 +10,29 @@ inline constexpr std::int64_t queries_a_task = 32;
 inline constexpr std::int64_t rows_a_task = 32;
 inline constexpr std::int64_t targets_a_task = 64;
 
-/// Steps of a walk between two questions whether the caller wants to stop: some milliseconds.
-inline constexpr std::int64_t steps_between_polls = 256;
+/// Walks that a thread takes forward in turns, and cache lines of codes that one asks for at a time.
+inline constexpr std::int64_t walks_side_by_side = 4;
+inline constexpr std::int64_t lines_on_their_way = 64;
+
+/// Rounds of such walks between two questions whether the caller wants to stop: some milliseconds.
+inline constexpr std::int64_t rounds_between_polls = 256;
 
 /// Visited rows that a walk remembers: entries of 4 bytes, in the first-level cache. What it
 /// forgets it evaluates again, with the same outcome.
 inline constexpr std::int64_t smallest_table = 1024;
 inline constexpr std::int64_t largest_table = 8192;
 inline constexpr std::int64_t table_a_list_place = 32;
+
+/// Times k, and so many more: nodes of a list that are evaluated exactly. The least that finds all but a
+/// thousandth of what the whole list would, for k = 10 and a list of so many nodes.
+inline constexpr std::int64_t rerank_factors[] = {2, 4, 8};
+inline constexpr std::int64_t reranked_more = 10;
+inline constexpr double rerank_loss = 0.001;
+inline constexpr std::int64_t rerank_k = 10;
+inline constexpr std::int64_t rerank_list = 256;
+constexpr std::int64_t rerank_depth(std::int64_t factor, std::int64_t k) {
+  return factor * k + reranked_more;
+}
 
 /// Walks begin at the medoid and at so many nodes more: one for every so many nodes, within bounds.
 inline constexpr std::int64_t nodes_an_entry = 4096;

@@ -18,6 +18,7 @@
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith {
 
@@ -29,6 +30,7 @@ using vamana::Backend;
 using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
+namespace tuning = vamana::tuning;
 
 std::uint64_t answer_bytes(const DatasetView& rows) {
   return sizeof(std::int64_t) + size_of(distance_dtype(rows.dtype));
@@ -75,30 +77,61 @@ std::vector<std::uint32_t> own_nodes(const vamana::Nodes& nodes, const std::vect
   return own;
 }
 
+ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
+  return {.bits = static_cast<int>(parameters.code_bits),
+          .dim = parameters.code_dim >= dim ? -1 : parameters.code_dim};
+}
+
+// How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it.
+std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
+                                  std::int64_t nodes) {
+  SearchPlan plan;
+  plan.k = tuning::rerank_k;
+  plan.list_size = std::min(nodes, tuning::rerank_list);
+  const Neighbors all = search(plan);
+  for (const std::int64_t factor : tuning::rerank_factors) {
+    plan.rerank = tuning::rerank_depth(factor, plan.k);
+    if (plan.rerank >= plan.list_size) break;
+    const Neighbors some = search(plan);
+    std::int64_t missed = 0;
+    for (std::size_t i = 0; i < all.indices.size(); ++i) missed += some.indices[i] != all.indices[i] ? 1 : 0;
+    if (static_cast<double>(missed) <= tuning::rerank_loss * static_cast<double>(all.indices.size())) {
+      return factor;
+    }
+  }
+  return 0;
+}
+
 // Rows as queries that do not find themselves. Their walks do not enter their own nodes either: a query that
 // is not a row has no such signpost.
-RecallCurve calibrate(const Contents& contents, const Backend& backend, const Execution& asked) {
+RecallCurve calibrate(Contents& contents, const Backend& backend, const Execution& asked) {
   Execution execution = asked;
   execution.progress = nullptr;  // many short searches: none of their reports is one of the build's
   const DatasetView& rows = contents.dataset.view();
   const recall::Sample sample = recall::take_sample(rows, contents.parameters.metric, execution);
   const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample.rows);
+  const auto search = [&](SearchPlan plan) {
+    plan.left_out = own;
+    return answered(rows, sample.size(), plan.k, execution, [&](const NeighborsView& out) {
+      std::vector<std::int64_t> none;
+      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution, none);
+    });
+  };
+  if (sample.k > 0) contents.built.rerank_factor = choose_rerank_factor(search, contents.built.nodes.count);
   return recall::measure(sample, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
     SearchPlan plan;
     plan.k = k;
     plan.list_size = list_size;
-    plan.left_out = own;
-    return answered(rows, sample.size(), k, execution, [&](const NeighborsView& out) {
-      std::vector<std::int64_t> none;
-      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution, none);
-    });
+    return search(plan);
   });
 }
 
 void check_build_memory(const DatasetView& rows, const ScalarSpace& space, const VamanaParameters& parameters,
                         const Backend& backend, const Execution& execution) {
-  const std::uint64_t need = vamana::node_bytes(space, rows.rows) +
-                             backend.build_bytes(rows.rows, parameters, resolve_threads(execution));
+  const std::uint64_t need =
+      std::max(scalar_space_bytes(rows.dim, shape_of(parameters, rows.dim)),
+               vamana::node_bytes(space, rows.rows) +
+                   backend.build_bytes(rows.rows, parameters, resolve_threads(execution)));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(fmt::format(
         "the index vamana of {} rows takes about {} bytes while it is built, the limit is {}; raise "
@@ -225,7 +258,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
   const DatasetView& rows = dataset.view();
   validate(rows, "dataset");
   const Backend& backend = vamana::backend_for(execution);
-  vamana::check_parameters(parameters);
+  vamana::check_parameters(parameters, rows.dim);
   vamana::check_rows(rows);
   auto state = std::make_shared<State>();
   state->dataset = dataset;
@@ -236,11 +269,12 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space.dtype = rows.dtype;
                      built.space.metric = parameters.metric;
                      built.space.dim = rows.dim;
+                     built.space.bits = static_cast<int>(parameters.code_bits);
                      check_build_memory(rows, built.space, parameters, backend, execution);
-                     built.space = make_scalar_space(rows, parameters.metric, execution);
+                     built.space = make_scalar_space(rows, parameters.metric, execution,
+                                                     shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
-                     built.graph =
-                         backend.build(built.nodes, built.space.code_bytes(), parameters, execution);
+                     built.graph = backend.build(built.nodes, built.space, parameters, execution);
                      state->curve = calibrate(*state, backend, execution);
                      return true;
                    });
@@ -303,6 +337,9 @@ Metric Vamana::metric() const noexcept {
 const VamanaParameters& Vamana::parameters() const noexcept {
   return state_->parameters;
 }
+std::int64_t Vamana::code_dim() const noexcept {
+  return state_->built.space.code_dim();
+}
 std::uint64_t Vamana::memory_bytes() const noexcept {
   return state_->built.nodes.bytes() + state_->built.graph.bytes();
 }
@@ -322,7 +359,7 @@ const Contents& Parts::of(const Vamana& index) {
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
   const Backend& backend = backend_for(execution);
-  check_parameters(parameters);
+  check_parameters(parameters, rows.dim());
   check_rows(rows);
   auto state = std::make_shared<Vamana::State>();
   state->dataset = rows;
@@ -331,24 +368,26 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   state->layers = std::move(layers);
   Built& built = state->built;
   built.graph = std::move(graph);
-  return or_out_of_memory([&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
-                          [&] {
-                            built.space.dtype = rows.dtype();
-                            built.space.metric = parameters.metric;
-                            built.space.dim = rows.dim();
-                            const std::uint64_t need =
-                                node_bytes(built.space, rows.rows()) + built.graph.bytes();
-                            if (execution.memory_limit > 0 && need > execution.memory_limit) {
-                              throw OutOfMemory(fmt::format(
-                                  "the imported graph of {} rows takes about {} bytes, the limit is "
-                                  "{}; raise the limit",
-                                  rows.rows(), need, execution.memory_limit));
-                            }
-                            built.space = make_scalar_space(rows, parameters.metric, execution);
-                            built.nodes = make_plain_nodes(rows, built.space, execution);
-                            state->curve = calibrate(*state, backend, execution);
-                            return Vamana(std::move(state));
-                          });
+  return or_out_of_memory(
+      [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
+      [&] {
+        const ScalarShape shape = shape_of(parameters, rows.dim());
+        built.space.dtype = rows.dtype();
+        built.space.metric = parameters.metric;
+        built.space.dim = rows.dim();
+        built.space.bits = static_cast<int>(parameters.code_bits);
+        const std::uint64_t need = std::max(scalar_space_bytes(rows.dim(), shape),
+                                            node_bytes(built.space, rows.rows()) + built.graph.bytes());
+        if (execution.memory_limit > 0 && need > execution.memory_limit) {
+          throw OutOfMemory(fmt::format(
+              "the imported graph of {} rows takes about {} bytes, the limit is {}; raise the limit",
+              rows.rows(), need, execution.memory_limit));
+        }
+        built.space = make_scalar_space(rows, parameters.metric, execution, shape);
+        built.nodes = make_plain_nodes(rows, built.space, execution);
+        state->curve = calibrate(*state, backend, execution);
+        return Vamana(std::move(state));
+      });
 }
 
 const Backend& backend_for(const Execution& execution) {

@@ -8,7 +8,7 @@ import pytest
 def data(folder):
     """Rows of low intrinsic dimension, and queries like them."""
     random = np.random.default_rng(4)
-    turn = random.standard_normal((6, 24)).astype(np.float32)
+    turn = random.standard_normal((6, 64)).astype(np.float32)
     base = random.standard_normal((3000, 6)).astype(np.float32) @ turn
     queries = random.standard_normal((50, 6)).astype(np.float32) @ turn
     np.save("base.npy", base)
@@ -21,6 +21,7 @@ def recall(a, b):
 
 
 @pytest.mark.covers("build", "--index", "--max-degree", "--build-list-size", "--alpha", "--seed")
+@pytest.mark.covers("build", "--code-bits", "--code-dim")
 @pytest.mark.covers("search", "--recall", "--list-size", "--beam-width", "--rerank")
 def test_a_saved_graph_states_its_recall(kith, data):
     built = kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana", "--json").json
@@ -52,12 +53,14 @@ def test_a_saved_graph_states_its_recall(kith, data):
         ("--build-list-size", 70, "build list size"),
         ("--alpha", 1.3, "alpha"),
         ("--seed", 5, None),
+        ("--code-bits", 4, "bits a value of its codes"),
+        ("--code-dim", 32, "values a code"),
     ]:
         kith("build", "base.npy", "-o", "other.kith", "--index", "vamana", option, value)
         files.add(open("other.kith", "rb").read())
         if label:
             assert kith("info", "other.kith", "--json").json["files"][0]["details"][label] == str(value)
-    assert len(files | {open("graph.kith", "rb").read()}) == 5
+    assert len(files | {open("graph.kith", "rb").read()}) == 7
 
 
 @pytest.mark.covers("knn", "--recall", "--list-size", "--beam-width", "--rerank")

@@ -20,6 +20,11 @@ struct RowKernels {
   void (*quantise)(const double* y, double inverse, double step, int offset, std::int64_t dim, double* coded,
                    unsigned char* bytes);
   void (*round_to_float)(const double* y, std::int64_t dim, float* out, double* coded);
+  double (*dot)(const double* x, const double* y, std::int64_t dim);
+  void (*add_scaled)(double* y, double factor, const double* x, std::int64_t dim);  ///< y += factor * x
+  /// z[j] = sum over i of y[i] * map[i, j] in float32, i ascending, every product and sum rounded.
+  /// @param map [dim, count], count a multiple of 32
+  void (*project)(const float* map, const float* y, std::int64_t dim, std::int64_t count, float* z);
 };
 
 extern const RowKernels row_kernels_portable;

@@ -58,10 +58,12 @@ std::int64_t degree_of(const std::uint32_t* edges, std::int64_t stride) {
 
 class Builder {
  public:
-  Builder(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
+  Builder(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
           const Execution& execution)
       : nodes_(nodes),
-        code_bytes_(code_bytes),
+        space_(space),
+        code_bytes_(space.code_bytes()),
+        estimates_(estimates_of(space)),
         parameters_(parameters),
         execution_(execution),
         threads_(resolve_threads(execution)),
@@ -97,6 +99,9 @@ class Builder {
  private:
   const std::uint8_t* code(std::int64_t node) const { return nodes_.codes.data() + node * code_bytes_; }
   std::uint32_t* edges(std::int64_t node) { return edges_.data() + node * stride_; }
+  Pruner make_pruner() const {
+    return {nodes_.codes.data(), code_bytes_, estimates_, parameters_.alpha, parameters_.max_degree};
+  }
 
   // Runs body(first, last) over parts of [0, count).
   template <class Body>
@@ -117,19 +122,23 @@ class Builder {
   std::uint32_t medoid() {
     constexpr std::int64_t part = 4096;
     const auto bytes = static_cast<std::size_t>(code_bytes_);
-    std::vector<std::int64_t> sums(bytes, 0);
+    const bool halves = space_.bits == 4;
+    std::vector<std::int64_t> sums(2 * bytes, 0);  // of low halves or whole bytes, then of high halves
     std::mutex mutex;
     in_parts(nodes_.count, part, [&](std::int64_t first, std::int64_t last) {
-      std::vector<std::int64_t> own(bytes, 0);
+      std::vector<std::int64_t> own(2 * bytes, 0);
       for (std::int64_t i = first; i < last; ++i) {
-        for (std::size_t j = 0; j < bytes; ++j) own[j] += code(i)[j];
+        const std::uint8_t* its = code(i);
+        for (std::size_t j = 0; j < bytes; ++j) own[j] += halves ? its[j] & 15U : its[j];
+        for (std::size_t j = 0; halves && j < bytes; ++j) own[bytes + j] += its[j] >> 4U;
       }
       const std::scoped_lock lock(mutex);
-      for (std::size_t j = 0; j < bytes; ++j) sums[j] += own[j];
+      for (std::size_t j = 0; j < own.size(); ++j) sums[j] += own[j];
     });
     std::vector<std::uint8_t> mean(bytes);
     for (std::size_t j = 0; j < bytes; ++j) {
-      mean[j] = static_cast<std::uint8_t>((sums[j] + nodes_.count / 2) / nodes_.count);
+      const auto rounded = [&](std::int64_t sum) { return (sum + nodes_.count / 2) / nodes_.count; };
+      mean[j] = static_cast<std::uint8_t>(rounded(sums[j]) | rounded(sums[bytes + j]) << 4U);
     }
     Key best = ~Key{0};
     in_parts(nodes_.count, part, [&](std::int64_t first, std::int64_t last) {
@@ -137,8 +146,8 @@ class Builder {
       std::vector<std::uint32_t> these(count);
       std::iota(these.begin(), these.end(), static_cast<std::uint32_t>(first));
       std::vector<std::int32_t> estimates(count);
-      estimate_kernels().gathered(nodes_.codes.data(), code_bytes_, mean.data(), these.data(),
-                                  static_cast<std::int64_t>(count), estimates.data());
+      estimates_(nodes_.codes.data(), code_bytes_, mean.data(), these.data(),
+                 static_cast<std::int64_t>(count), estimates.data());
       Key own = ~Key{0};
       for (std::size_t i = 0; i < count; ++i) own = std::min(own, make_key(estimates[i], these[i]));
       const std::scoped_lock lock(mutex);
@@ -161,8 +170,8 @@ class Builder {
 
   WalkedGraph walked(std::int64_t inserted) const {
     const std::size_t entries = std::min(static_cast<std::size_t>(inserted), entries_.size());
-    return {edges_.data(), stride_, nodes_.codes.data(), code_bytes_,
-            std::span<const std::uint32_t>(order_.data(), entries)};
+    return {edges_.data(), stride_,    nodes_.codes.data(),
+            code_bytes_,   estimates_, std::span<const std::uint32_t>(order_.data(), entries)};
   }
 
   // Nodes order_[done, done + count) into the graph of those before them.
@@ -170,20 +179,33 @@ class Builder {
     const WalkedGraph graph = walked(done);
     const std::int64_t list_size = std::min(parameters_.build_list_size, done);
     in_parts(count, tuning::rows_a_task, [&](std::int64_t first, std::int64_t last) {
-      Walk walk(graph);
-      Pruner pruner(nodes_.codes.data(), code_bytes_, parameters_.alpha, parameters_.max_degree);
+      struct Lane {
+        Walk walk;
+        std::uint32_t node = no_node;
+        std::vector<Key> seen{};
+      };
+      std::vector<Lane> lanes;
+      for (std::int64_t i = 0; i < tuning::walks_side_by_side; ++i) lanes.push_back({Walk(graph)});
+      Pruner pruner = make_pruner();
       Walk::Counters counters;
-      std::vector<Key> seen;
-      for (std::int64_t i = first; i < last; ++i) {
-        const std::uint32_t node = order_[static_cast<std::size_t>(done + i)];
-        seen.clear();
-        walk.run(code(node), list_size, 1, no_node, stop_, counters, &seen);
+      std::int64_t next = first;
+      const auto begin = [&](Lane& lane) {
+        if (next == last) return false;
+        lane.node = order_[static_cast<std::size_t>(done + next++)];
+        lane.seen.clear();
+        lane.walk.begin({.query = code(lane.node), .list_size = list_size, .seen = &lane.seen});
+        return true;
+      };
+      const auto end = [&](Lane& lane) {
+        std::vector<Key>& seen = lane.seen;
         std::sort(seen.begin(), seen.end());
         const auto most = std::min(seen.size(), static_cast<std::size_t>(tuning::most_candidates));
         const auto chosen = pruner.prune(std::span<const Key>(seen.data(), most));
         // No walk of this batch can come here: nothing leads to the node yet.
-        std::copy(chosen.begin(), chosen.end(), edges(node));
-      }
+        std::copy(chosen.begin(), chosen.end(), edges(lane.node));
+        return true;
+      };
+      walk_side_by_side(std::span(lanes), stop_, counters, begin, end);
       progress_.advance(last - first);
     });
     add_back_edges(done, count);
@@ -206,7 +228,7 @@ class Builder {
     groups_.push_back(back_.size());
     in_parts(static_cast<std::int64_t>(groups_.size()) - 1, tuning::targets_a_task,
              [&](std::int64_t first, std::int64_t last) {
-               Pruner pruner(nodes_.codes.data(), code_bytes_, parameters_.alpha, parameters_.max_degree);
+               Pruner pruner = make_pruner();
                std::vector<std::uint32_t> all;
                for (std::int64_t g = first; g < last; ++g)
                  add_group(static_cast<std::size_t>(g), pruner, all);
@@ -237,7 +259,7 @@ class Builder {
     constexpr std::int64_t part = 256;
     const std::int64_t most = parameters_.max_degree;
     in_parts(nodes_.count, part, [&](std::int64_t first, std::int64_t last) {
-      Pruner pruner(nodes_.codes.data(), code_bytes_, parameters_.alpha, most);
+      Pruner pruner = make_pruner();
       for (std::int64_t i = first; i < last; ++i) {
         std::uint32_t* out = graph.edges.data() + i * most;
         const std::int64_t degree = degree_of(edges(i), stride_);
@@ -281,11 +303,12 @@ class Builder {
     for (std::int64_t i = 0; i < nodes_.count; ++i) {
       if (reached[static_cast<std::size_t>(i)] != 0) continue;
       const auto node = static_cast<std::uint32_t>(i);
-      Walk walk({graph.edges.data(), graph.max_degree, nodes_.codes.data(), code_bytes_, graph.entries});
+      Walk walk({graph.edges.data(), graph.max_degree, nodes_.codes.data(), code_bytes_, estimates_,
+                 graph.entries});
       stop_.check();
       bool linked = false;
-      for (const Key key : walk.run(code(i), std::min(parameters_.build_list_size, nodes_.count), 1, no_node,
-                                    stop_, counters)) {
+      const WalkPlan plan{.query = code(i), .list_size = std::min(parameters_.build_list_size, nodes_.count)};
+      for (const Key key : walk.run(plan, stop_, counters)) {
         std::uint32_t* its = graph.edges.data() + std::int64_t{node_of(key)} * graph.max_degree;
         const std::int64_t degree = degree_of(its, graph.max_degree);
         if (degree == graph.max_degree) continue;
@@ -301,7 +324,9 @@ class Builder {
   }
 
   const Nodes& nodes_;
+  const ScalarSpace& space_;
   std::int64_t code_bytes_;
+  decltype(EstimateKernels::gathered) estimates_;
   const VamanaParameters& parameters_;
   const Execution& execution_;
   int threads_;
@@ -316,9 +341,9 @@ class Builder {
 
 }  // namespace
 
-Graph build_graph(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
+Graph build_graph(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
                   const Execution& execution) {
-  return Builder(nodes, code_bytes, parameters, execution).build();
+  return Builder(nodes, space, parameters, execution).build();
 }
 
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads) {
@@ -329,8 +354,9 @@ std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters
   // Both graphs, the order and what is reached; the back edges of a batch, and groups of them, in vectors
   // that grow by doubling; lists of the walks and what they saw.
   const std::uint64_t a_thread =
-      Walk::bytes(parameters.build_list_size, 1, build_stride(parameters.max_degree)) +
-      static_cast<std::uint64_t>(parameters.build_list_size) * 64;
+      static_cast<std::uint64_t>(tuning::walks_side_by_side) *
+      (Walk::bytes(parameters.build_list_size, 1, build_stride(parameters.max_degree)) +
+       static_cast<std::uint64_t>(parameters.build_list_size) * 64);
   return n * (4 * (degree + stride) + 4 + 1) + 2 * batch * degree * 16 +
          static_cast<std::uint64_t>(threads) * a_thread;
 }

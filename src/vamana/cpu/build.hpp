@@ -10,7 +10,7 @@
 namespace kith::vamana {
 
 /// Parameters are checked already. @throws Cancelled, std::bad_alloc
-Graph build_graph(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
+Graph build_graph(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
                   const Execution& execution);
 
 /// Bytes that building takes at its peak, the graph included.

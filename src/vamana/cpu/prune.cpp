@@ -15,12 +15,13 @@ std::int64_t fixed_alpha(double alpha) {
   return std::llround(alpha * alpha * 65536);
 }
 
-Pruner::Pruner(const std::uint8_t* codes, std::int64_t code_bytes, double alpha, std::int64_t max_degree)
+Pruner::Pruner(const std::uint8_t* codes, std::int64_t code_bytes,
+               decltype(EstimateKernels::gathered) estimates, double alpha, std::int64_t max_degree)
     : codes_(codes),
       code_bytes_(code_bytes),
       alpha_(fixed_alpha(alpha)),
       max_degree_(static_cast<std::size_t>(max_degree)),
-      kernels_(estimate_kernels()),
+      estimates_(estimates),
       distances_(compared_at_once) {}
 
 bool Pruner::covered(Key candidate) {
@@ -28,8 +29,8 @@ bool Pruner::covered(Key candidate) {
   const std::int64_t distance = std::int64_t{estimate_of(candidate)} << 16U;
   for (std::size_t from = 0; from < chosen_.size(); from += compared_at_once) {
     const std::size_t count = std::min(compared_at_once, chosen_.size() - from);
-    kernels_.gathered(codes_, code_bytes_, code, chosen_.data() + from, static_cast<std::int64_t>(count),
-                      distances_.data());
+    estimates_(codes_, code_bytes_, code, chosen_.data() + from, static_cast<std::int64_t>(count),
+               distances_.data());
     for (std::size_t i = 0; i < count; ++i) {
       if (alpha_ * distances_[i] <= distance) return true;
     }
@@ -48,8 +49,8 @@ std::span<const std::uint32_t> Pruner::prune(std::span<const Key> candidates) {
 
 std::span<const std::uint32_t> Pruner::prune(std::uint32_t node, std::span<const std::uint32_t> candidates) {
   if (distances_.size() < candidates.size()) distances_.resize(candidates.size());
-  kernels_.gathered(codes_, code_bytes_, codes_ + std::int64_t{node} * code_bytes_, candidates.data(),
-                    static_cast<std::int64_t>(candidates.size()), distances_.data());
+  estimates_(codes_, code_bytes_, codes_ + std::int64_t{node} * code_bytes_, candidates.data(),
+             static_cast<std::int64_t>(candidates.size()), distances_.data());
   keys_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i] != node) keys_.push_back(make_key(distances_[i], candidates[i]));

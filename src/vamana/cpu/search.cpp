@@ -37,17 +37,14 @@ struct Job {
   std::mutex mutex{};
 };
 
-// Some queries, one after the other. R: the type of distances.
+// Some queries, a few side by side. R: the type of distances.
 template <class R>
 class Task {
  public:
   Task(Job& job, StopRequest& stop)
       : job_(job),
         stop_(stop),
-        walk_({job.built.graph.edges.data(), job.built.graph.max_degree, job.built.nodes.codes.data(),
-               job.built.space.code_bytes(), job.built.graph.entries}),
         coder_(job.built.space),
-        code_(job.built.space.code_bytes()),
         values_(static_cast<std::size_t>(canonical_padded(job.rows.dim))),
         list_k_(std::clamp<std::int64_t>(job.plan.k, 1, std::max<std::int64_t>(1, job.rows.rows))) {}
 
@@ -60,29 +57,75 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  void answer(std::int64_t q) {
-    const SearchPlan& plan = job_.plan;
-    std::int64_t* indices = job_.out.indices + q * plan.k;
-    R* distances = static_cast<R*>(job_.out.distances) + q * plan.k;
-    std::int64_t found = 0;
-    if (!coder_.query(job_.queries.row(q), code_.data())) {
-      ++nan_queries_;
-    } else if (job_.built.nodes.count > 0) {
-      const std::uint32_t left_out =
-          plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(q)];
-      const auto list = plan.allowed == nullptr ? walk_.run(code_.data(), plan.list_size, plan.beam_width,
-                                                            left_out, stop_, walked_)
-                                                : walk_to_allowed(q, left_out);
-      for (const auto& [distance, row] : rerank(q, list)) {
-        distances[found] = distance;
-        indices[found++] = row;
-      }
+  // Queries [first, last).
+  template <class Done>
+  void answer(std::int64_t first, std::int64_t last, const Done& done) {
+    const Graph& graph = job_.built.graph;
+    const ScalarSpace& space = job_.built.space;
+    const WalkedGraph walked{graph.edges.data(), graph.max_degree,    job_.built.nodes.codes.data(),
+                             space.code_bytes(), estimates_of(space), graph.entries};
+    std::vector<Lane> lanes;
+    for (std::int64_t i = 0; i < std::min(last - first, tuning::walks_side_by_side); ++i) {
+      lanes.push_back({Walk(walked), AlignedBuffer<std::uint8_t>(space.code_bytes())});
     }
-    std::fill(indices + found, indices + plan.k, -1);
-    std::fill(distances + found, distances + plan.k, std::numeric_limits<R>::infinity());
+    const auto begin = [&](Lane& lane) {
+      for (; first < last; done(first++)) {
+        if (coder_.query(job_.queries.row(first), lane.code.data())) {
+          if (job_.built.nodes.count > 0) break;
+        } else {
+          ++nan_queries_;
+        }
+        write(first, {});
+      }
+      if (first == last) return false;
+      lane.query = first++;
+      lane.list_size = job_.plan.allowed == nullptr ? job_.plan.list_size : job_.plan.first_list;
+      begin_walk(lane);
+      return true;
+    };
+    const auto end = [&](Lane& lane) {
+      if (job_.plan.allowed == nullptr) {
+        write(lane.query, rerank(lane.query, lane.walk.list()));
+      } else if (!end_among_allowed(lane)) {
+        begin_walk(lane);
+        return false;
+      }
+      done(lane.query);
+      return true;
+    };
+    walk_side_by_side(std::span(lanes), stop_, walked_, begin, end);
   }
 
  private:
+  struct Lane {
+    Walk walk;
+    AlignedBuffer<std::uint8_t> code;
+    std::int64_t query = 0;
+    std::int64_t list_size = 0;
+  };
+
+  void begin_walk(Lane& lane) const {
+    const SearchPlan& plan = job_.plan;
+    lane.walk.begin(
+        {.query = lane.code.data(),
+         .list_size = lane.list_size,
+         .beam_width = plan.beam_width,
+         .left_out = plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(lane.query)]});
+  }
+
+  void write(std::int64_t q, const std::vector<typename TopK<R>::Entry>& found) const {
+    const std::int64_t k = job_.plan.k;
+    std::int64_t* indices = job_.out.indices + q * k;
+    R* distances = static_cast<R*>(job_.out.distances) + q * k;
+    for (const auto& [distance, row] : found) {
+      *distances++ = distance;
+      *indices++ = row;
+    }
+    const auto missing = k - static_cast<std::int64_t>(found.size());
+    std::fill_n(indices, missing, -1);
+    std::fill_n(distances, missing, std::numeric_limits<R>::infinity());
+  }
+
   bool allows(std::int64_t node) const {
     const Nodes& nodes = job_.built.nodes;
     for (std::int64_t j = 0; j < nodes.rows_of(node); ++j) {
@@ -91,23 +134,30 @@ class Task {
     return false;
   }
 
-  // The nodes in view that hold allowed rows, of a list that is long enough for as many as the plan wants.
-  std::span<const Key> walk_to_allowed(std::int64_t q, std::uint32_t left_out) {
+  // Answers by the list's nodes that hold allowed rows; false where it had too few of them and a longer list
+  // may have more.
+  bool end_among_allowed(Lane& lane) {
     const SearchPlan& plan = job_.plan;
-    for (std::int64_t size = plan.first_list;; size = std::min(2 * size, plan.longest_list)) {
-      const auto list = walk_.run(code_.data(), size, plan.beam_width, left_out, stop_, walked_);
-      allowed_.clear();
-      for (const Key key : list) {
-        if (allows(node_of(key))) allowed_.push_back(key);
-        if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size) return allowed_;
-      }
-      // A list with room to spare holds everything there is to reach.
-      if (static_cast<std::int64_t>(list.size()) < size) return allowed_;
-      if (size >= plan.longest_list) break;
+    const auto list = lane.walk.list();
+    allowed_.clear();
+    for (const Key key : list) {
+      if (allows(node_of(key))) allowed_.push_back(key);
+      if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size) break;
     }
+    // A list with room to spare holds everything there is to reach.
+    if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size ||
+        static_cast<std::int64_t>(list.size()) < lane.list_size) {
+      write(lane.query, rerank(lane.query, allowed_));
+      return true;
+    }
+    if (lane.list_size < plan.longest_list) {
+      lane.list_size = std::min(2 * lane.list_size, plan.longest_list);
+      return false;
+    }
+    write(lane.query, {});
     const std::scoped_lock lock(job_.mutex);
-    job_.unanswered.push_back(q);
-    return {};
+    job_.unanswered.push_back(lane.query);
+    return true;
   }
 
   // How many of the list's nodes are evaluated exactly.
@@ -115,7 +165,13 @@ class Task {
     const SearchPlan& plan = job_.plan;
     if (plan.rerank > 0) return std::min(list.size(), static_cast<std::size_t>(plan.rerank));
     const auto k = static_cast<std::size_t>(plan.k);
-    if (!job_.built.space.raw_integers() || list.size() <= k) return list.size();
+    if (list.size() <= k) return list.size();
+    if (!job_.built.space.raw_integers()) {
+      const std::int64_t factor = job_.built.rerank_factor;
+      // A list of all nodes finds everything.
+      if (factor == 0 || plan.list_size >= job_.built.nodes.count) return list.size();
+      return std::min(list.size(), static_cast<std::size_t>(tuning::rerank_depth(factor, plan.k)));
+    }
     // Estimates are the distances: after the k-th only what rounding may tie with it.
     const std::int64_t last = estimate_of(list[k - 1]);
     std::size_t count = k;
@@ -164,9 +220,7 @@ class Task {
 
   Job& job_;
   StopRequest& stop_;
-  Walk walk_;
   ScalarCoder coder_;
-  AlignedBuffer<std::uint8_t> code_;
   std::vector<double> values_;
   std::int64_t list_k_;
   std::int64_t ids_[rows_at_once] = {};
@@ -187,10 +241,7 @@ void search_as(Job& job, const Execution& execution) {
   parallel_for(threads, (job.queries.rows + part - 1) / part, [&](std::int64_t t) {
     Task<R> task(job, stop);
     const std::int64_t end = std::min(job.queries.rows, (t + 1) * part);
-    for (std::int64_t q = t * part; q < end; ++q) {
-      task.answer(q);
-      progress.advance(1);
-    }
+    task.answer(t * part, end, [&](std::int64_t) { progress.advance(1); });
   });
   progress.finish();
 }
@@ -214,7 +265,7 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
   std::sort(unanswered.begin(), unanswered.end());
   SearchStatistics s;
   s.index = Vamana::index_type.name;
-  s.filter = "int8";
+  s.filter = built.space.bits == 4 ? "int4" : "int8";
   s.instruction_set = std::string(name(active_instruction_set()));
   s.candidates = job.counters.candidates;
   s.hops = job.counters.hops;
@@ -229,7 +280,9 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
 
 std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threads) {
   return static_cast<std::uint64_t>(threads) *
-         (Walk::bytes(std::max(plan.list_size, plan.longest_list), plan.beam_width, built.graph.max_degree) +
+         (static_cast<std::uint64_t>(tuning::walks_side_by_side) *
+              Walk::bytes(std::max(plan.list_size, plan.longest_list), plan.beam_width,
+                          built.graph.max_degree) +
           TopK<double>::bytes(std::min(plan.k, built.nodes.count + 1)) +
           static_cast<std::uint64_t>(canonical_padded(built.space.dim)) * 24);
 }

@@ -4,6 +4,9 @@
 // the smallest pairs (estimate, node) met so far; a node that was dropped cannot come back, for the list only
 // improves, and one in the list is met again by its number. So the table of nodes already visited saves
 // work and decides nothing: it may forget, and its size does not matter.
+//
+// A walk waits for memory twice a hop: for a node's edges, and for the codes of its neighbours. So it stops
+// after asking for either, and a thread takes other walks a step further in the meantime.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +41,21 @@ struct WalkedGraph {
   std::int64_t stride;
   const std::uint8_t* codes;
   std::int64_t code_bytes;
+  decltype(EstimateKernels::gathered) estimates;
   std::span<const std::uint32_t> entries;
 };
 
-/// Scratch space of one thread.
+/// Where a walk begins and what it is to find.
+struct WalkPlan {
+  const std::uint8_t* query = nullptr;  ///< its code; stays where it is until the walk has ended
+  std::int64_t list_size = 1;
+  std::int64_t beam_width = 1;
+  std::uint32_t left_out = no_node;  ///< never entered
+  std::vector<Key>* seen = nullptr;  ///< where not null: every node expanded is appended to it
+  bool alone = false;                ///< no other walk goes on meanwhile
+};
+
+/// Scratch space of one walk after the other.
 class Walk {
  public:
   struct Counters {
@@ -49,15 +63,16 @@ class Walk {
     std::int64_t distances = 0;  ///< estimates evaluated
   };
 
-  explicit Walk(const WalkedGraph& graph)
-      : graph_(graph), kernels_(estimate_kernels()), stride_(static_cast<std::size_t>(graph.stride)) {}
+  explicit Walk(const WalkedGraph& graph) : graph_(graph), stride_(static_cast<std::size_t>(graph.stride)) {}
 
-  /// The list, ascending, every entry expanded; valid until the next run. `left_out` is never entered.
-  /// @param seen where not null: every node expanded is appended to it
-  /// @throws what `stop` throws
-  std::span<const Key> run(const std::uint8_t* query, std::int64_t list_size, std::int64_t beam_width,
-                           std::uint32_t left_out, StopRequest& stop, Counters& counters,
-                           std::vector<Key>* seen = nullptr);
+  void begin(const WalkPlan& plan);
+  /// Goes on to where memory has to be waited for. False when the walk has ended.
+  bool step(Counters& counters);
+  /// The list, ascending, every entry expanded, of a walk that has ended; valid until the next begins.
+  std::span<const Key> list() const { return {list_.data(), size_}; }
+
+  /// A whole walk. @throws what `stop` throws
+  std::span<const Key> run(const WalkPlan& plan, StopRequest& stop, Counters& counters);
 
   /// Bytes it takes at most.
   static std::uint64_t bytes(std::int64_t list_size, std::int64_t beam_width, std::int64_t degree);
@@ -65,32 +80,55 @@ class Walk {
  private:
   static std::int64_t table_size(std::int64_t list_size);
   void offer(Key key);
-  void evaluate_found(const std::uint8_t* query, Counters& counters);
+  void evaluate_found(Counters& counters);
+  bool choose();
+  void fetch_codes() const;
+  void fetch_edges(std::uint32_t node) const;
+  void fetch_next_edges() const;
 
   // Takes the neighbours of a node that were not visited yet.
-  void gather(const std::uint32_t* neighbors, std::int64_t count, std::uint32_t left_out) {
+  void gather(const std::uint32_t* neighbors, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t node = neighbors[i];
       if (node == no_node) return;
       std::uint32_t& visited = table_[(node * 0x9E3779B1U) >> shift_];
-      if (visited == node || node == left_out) continue;
+      if (visited == node || node == plan_.left_out) continue;
       visited = node;
       found_[found_count_++] = node;
     }
   }
 
   WalkedGraph graph_;
-  const EstimateKernels& kernels_;
   std::size_t stride_;
+  WalkPlan plan_;
   std::vector<Key> list_;
   std::size_t size_ = 0;      // entries of list_ in use
-  std::size_t capacity_ = 0;  // list size of this run
+  std::size_t capacity_ = 0;  // list size of this walk
   std::size_t next_ = 0;      // no entry before it is unexpanded
   std::vector<std::uint32_t> table_;
   unsigned shift_ = 32;
   std::vector<std::uint32_t> found_;
   std::vector<std::int32_t> estimates_;
   std::size_t found_count_ = 0;
+  std::vector<std::uint32_t> beam_;  // nodes whose edges are on their way
 };
+
+/// Walks side by side in one thread: one goes on while others wait for memory. Each lane has a walk;
+/// `begin(lane)` begins its next one, or returns false where there is none left, and `end(lane)` takes what
+/// it found, or begins the lane's walk anew and returns false.
+/// @throws what `stop` throws
+template <class Lane, class Begin, class End>
+void walk_side_by_side(std::span<Lane> lanes, StopRequest& stop, Walk::Counters& counters, const Begin& begin,
+                       const End& end) {
+  std::vector<Lane*> going;
+  for (Lane& lane : lanes) {
+    if (begin(lane)) going.push_back(&lane);
+  }
+  for (std::int64_t rounds = 1; !going.empty(); ++rounds) {
+    if (rounds % tuning::rounds_between_polls == 0) stop.check();
+    std::erase_if(going,
+                  [&](Lane* lane) { return !lane->walk.step(counters) && end(*lane) && !begin(*lane); });
+  }
+}
 
 }  // namespace kith::vamana

@@ -130,7 +130,7 @@ TEST(ScalarCodes, EstimatesFollowDistances) {
        {std::tuple{Metric::sqeuclidean, 8, 0.999}, std::tuple{Metric::cosine, 8, 0.999},
         std::tuple{Metric::inner_product, 8, 0.999}, std::tuple{Metric::sqeuclidean, 4, 0.95},
         std::tuple{Metric::cosine, 4, 0.95}, std::tuple{Metric::inner_product, 4, 0.9}}) {
-    const ScalarSpace space = make_scalar_space(data, metric, {}, bits);
+    const ScalarSpace space = make_scalar_space(data, metric, {}, {.bits = bits});
     ScalarCoder coder(space);
     std::vector<std::uint8_t> query(static_cast<std::size_t>(space.code_bytes()));
     std::vector<std::uint8_t> row(query.size());

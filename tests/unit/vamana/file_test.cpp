@@ -104,7 +104,7 @@ TEST_F(DamagedGraph, HeadersThatMakeNoSense) {
   EXPECT_EQ(AnyIndex::load(path_).rows(), 60);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const std::vector<std::pair<const char*, nlohmann::json>> wrong = {
-      {"layout", 2},
+      {"layout", 3},
       {"layout", "one"},
       {"rows", 59},
       {"rows", -1},
@@ -126,6 +126,16 @@ TEST_F(DamagedGraph, HeadersThatMakeNoSense) {
       {"nodes", 59},
       {"nodes", -1},
       {"nodes", most},
+      {"code_bits", 5},
+      {"code_dim", -32},
+      {"code_dim", 33},
+      {"code_values", 4},
+      {"leading", 32},
+      {"leading", -32},
+      {"leading", most},
+      {"unit", 0},
+      {"rerank_factor", -1},
+      {"rerank_factor", most},
       {"step", 0},
       {"step", -1},
       {"step", nullptr},

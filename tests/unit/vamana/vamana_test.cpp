@@ -59,6 +59,95 @@ TEST(Vamana, TheGraphIsTheSameFromAnyThreadsAndInstructionSet) {
 }
 
 // From shares that the walk answers to shares that the exact engine does, spread evenly and all on one side.
+// Rows whose variance sits in few of their directions.
+Dataset with_few_directions(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32) {
+  return generate({.generator = Generator::low_intrinsic_dimension,
+                   .rows = rows,
+                   .dim = 128,
+                   .dtype = dtype,
+                   .seed = 5,
+                   .first_row = first});
+}
+
+double recall_of(const Vamana& index, const Dataset& data, const Dataset& queries, std::int64_t list_size,
+                 Metric metric = Metric::sqeuclidean) {
+  const Neighbors exact = knn(data, queries, 10, {metric});
+  return evaluate(index.search(queries, 10, {}, {.list_size = list_size}), exact).recall;
+}
+
+TEST(VamanaCodes, OfLeadingDirectionsFindWhatThoseOfAllValuesFind) {
+  for (const Metric metric : vamana_metrics) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+      const Dataset data = with_few_directions(3000, 0, dtype);
+      const Dataset queries = with_few_directions(100, 3000, dtype);
+      VamanaParameters parameters{.metric = metric};
+      const Vamana few = Vamana::build(data, parameters);
+      EXPECT_EQ(few.code_dim(), 32) << name(metric);
+      parameters.code_dim = 128;
+      const Vamana all = Vamana::build(data, parameters);
+      EXPECT_GE(all.code_dim(), 128);
+      EXPECT_LT(few.memory_bytes(), all.memory_bytes());
+      parameters.code_dim = 64;
+      EXPECT_EQ(Vamana::build(data, parameters).code_dim(), 64);
+      const double found = recall_of(few, data, queries, 60, metric);
+      EXPECT_GT(found, recall_of(all, data, queries, 60, metric) - 0.03) << name(metric) << name(dtype);
+      EXPECT_GT(found, 0.9) << name(metric) << name(dtype);
+      EXPECT_EQ(recall_of(few, data, queries, 3000, metric), 1) << name(metric) << name(dtype);
+    }
+  }
+  // Every direction of these holds as much as the others; and 200 rows say nothing about 128 directions.
+  const Dataset even = generate({.generator = Generator::gaussian, .rows = 2000, .dim = 128});
+  EXPECT_EQ(Vamana::build(even).code_dim(), 128);
+  EXPECT_EQ(Vamana::build(with_few_directions(200)).code_dim(), 128);
+  // u8 rows are their own codes, unless asked for otherwise.
+  const Dataset bytes = with_few_directions(2000, 0, Dtype::u8);
+  EXPECT_EQ(Vamana::build(bytes).code_dim(), 128);
+  const Vamana reduced = Vamana::build(bytes, {.code_dim = 32});
+  EXPECT_EQ(reduced.code_dim(), 32);
+  EXPECT_GT(recall_of(reduced, bytes, with_few_directions(50, 2000, Dtype::u8), 60), 0.8);
+}
+
+TEST(VamanaCodes, OfFourBitsTakeHalfTheMemoryAndFindNearlyAsMuch) {
+  const Dataset data = with_few_directions(3000);
+  const Dataset queries = with_few_directions(100, 3000);
+  const Vamana bytes = Vamana::build(data, {.code_dim = 128});
+  const Vamana halves = Vamana::build(data, {.code_bits = 4, .code_dim = 128});
+  EXPECT_EQ(bytes.memory_bytes() - halves.memory_bytes(), 3000U * 64U);
+  EXPECT_EQ(halves.search(queries, 1, {}, {.list_size = 20}).statistics.filter, "int4");
+  EXPECT_GT(recall_of(halves, data, queries, 100), recall_of(bytes, data, queries, 100) - 0.03);
+  EXPECT_EQ(recall_of(halves, data, queries, 3000), 1);
+}
+
+TEST(VamanaCodes, OfEveryKindAreTheSameFromAnyThreadsAndInstructionSetAndFile) {
+  const test::TemporaryFolder folder;
+  const Dataset data = with_few_directions(1500);
+  const Dataset queries = with_few_directions(40, 1500);
+  for (const std::int64_t bits : {4, 8}) {
+    for (const std::int64_t dim : {0, 64, 128}) {
+      const VamanaParameters parameters{.metric = Metric::inner_product, .code_bits = bits, .code_dim = dim};
+      const Vamana one = Vamana::build(data, parameters, with_threads(1));
+      const SearchOptions options{.list_size = 30};
+      const Neighbors found = one.search(queries, 5, with_threads(1), options);
+      for (const InstructionSet set : usable_instruction_sets()) {
+        force_instruction_set(set);
+        const Vamana other = Vamana::build(data, parameters, with_threads(3));
+        EXPECT_EQ(other.graph_hash(), one.graph_hash()) << name(set) << bits << dim;
+        EXPECT_EQ(other.search(queries, 5, {}, options).indices, found.indices) << name(set) << bits << dim;
+      }
+      force_instruction_set(std::nullopt);
+      one.save(folder / "graph.kith");
+      const Vamana loaded = Vamana::load(folder / "graph.kith");
+      EXPECT_EQ(loaded.code_dim(), one.code_dim());
+      EXPECT_EQ(loaded.parameters().code_bits, bits);
+      EXPECT_EQ(loaded.parameters().code_dim, dim);
+      const Neighbors again = loaded.search(queries, 5, {}, options);
+      EXPECT_EQ(again.indices, found.indices);
+      EXPECT_EQ(again.distances, found.distances);
+      EXPECT_EQ(again.statistics.candidates, found.statistics.candidates);
+    }
+  }
+}
+
 TEST(Vamana, AllowedRowsAreFoundToTheRecallAskedFor) {
   const Dataset data = clusters(4000);
   const Dataset queries = clusters(200, 4000);
@@ -215,6 +304,17 @@ TEST(Vamana, RefusesByNameWhatItDoesNotTake) {
   const std::vector<float> wide(2 * 32769);
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([&] { Vamana::build(DatasetView(wide.data(), 2, 32769)); }), "32769"));
+}
+
+TEST(VamanaCodes, ThatThereAreNotAreRefused) {
+  const Dataset data = with_few_directions(50);
+  const auto refusal = [&](std::int64_t bits, std::int64_t dim) {
+    return message_of<InvalidArgument>([&] { Vamana::build(data, {.code_bits = bits, .code_dim = dim}); });
+  };
+  EXPECT_TRUE(contains(refusal(5, 0), "code_bits of 5; use 8, or 4"));
+  EXPECT_TRUE(contains(refusal(8, 33), "code_dim of 33 for rows of dimension 128"));
+  EXPECT_TRUE(contains(refusal(8, 160), "code_dim of 160"));
+  EXPECT_TRUE(contains(refusal(8, -1), "code_dim of -1"));
 }
 
 TEST(Vamana, RefusesToTakeMoreMemoryThanTheLimit) {

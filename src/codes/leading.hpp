@@ -1,0 +1,40 @@
+// The leading principal directions of rows: where variance sits in few directions, codes of those alone order
+// pairs nearly as codes of all values do, in a fraction of the bytes (LeanVec: Tepper et al. 2024).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kith/execution.hpp"
+
+namespace kith::codes {
+
+/// An orthonormal map onto some directions, turned among themselves at random, so that each holds about as
+/// much variance as the others and one step suits all.
+struct LeadingDirections {
+  std::int64_t count = 0;  ///< a multiple of 32; 0: none
+  /// Of the variance, the share that they hold.
+  double share = 0;
+  std::vector<float> map;  ///< [dim, count]
+};
+
+/// How many directions to find.
+struct LeadingPlan {
+  std::int64_t count = 0;  ///< so many; 0: as few as hold `share` of the variance
+  double share = 1;
+  std::int64_t most = 0;  ///< none where `share` takes more
+};
+
+/// The leading eigenvectors of the rows' covariance, by orthogonal iteration (Golub and Van Loan, section
+/// 7.3.2) on float64 sums in one written order: the same bits from any number of threads and every
+/// instruction set.
+/// @param rows [any number, dim], the mean taken off; those with a value that is not finite are left out
+/// @throws Cancelled
+LeadingDirections leading_directions(std::span<const double> rows, std::int64_t dim, const LeadingPlan& plan,
+                                     const Execution& execution);
+
+/// Bytes that it takes at its peak, the rows not counted.
+std::uint64_t leading_bytes(std::int64_t dim, std::int64_t most);
+
+}  // namespace kith::codes
