@@ -43,9 +43,10 @@ def wheel():
         if python is None:
             pytest.skip(reason)
 
-        def run(*arguments):
+        def run(*arguments, timeout=1800):
             script = Path(__file__).parent / "wheels" / f"{name}.py"
-            process = subprocess.run([python, script, *map(str, arguments)], capture_output=True, text=True)
+            command = [python, script, *map(str, arguments)]
+            process = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
             assert process.returncode == 0, process.stdout + process.stderr
 
         return run

@@ -1,6 +1,7 @@
 """Graphs that wheels have built, searched by Kith; Kith's own, searched by the wheels. Run by `make test-peers`."""
 
 import struct
+import subprocess
 
 import numpy as np
 import pytest
@@ -111,6 +112,14 @@ def test_hnswlib_labels(wheel, kith, data, tmp_path):
     np.testing.assert_array_equal(written[np.load(tmp_path / "found.indices.npy")], (shuffled * 3 + 5)[truth])
 
 
+def search_disk(run, folder, data, size, out):
+    """The wheel waits for asynchronous reads, for ever where the system has none (some containers)."""
+    try:
+        run("search", folder, data / "queries.npy", K, size, out / "ids.npy", "sqeuclidean", "disk", timeout=300)
+    except subprocess.TimeoutExpired:
+        pytest.skip("diskannpy's disk index gives no answer on this machine within 300 s")
+
+
 @pytest.mark.parametrize("metric", ["sqeuclidean", "inner_product"])
 def test_diskann(wheel, kith, data, recall, table, tmp_path, metric):
     run, folder = wheel("diskann"), tmp_path / "wheel"
@@ -130,13 +139,17 @@ def test_diskann(wheel, kith, data, recall, table, tmp_path, metric):
     file = folder / "disk" / "ann_disk.index"
     index, again = import_and_back(kith, file, tmp_path, metric, "diskann-disk")
     assert again.read_bytes() == file.read_bytes()
-    ids = wheel_ids(run, folder / "disk", data, metric, tmp_path, "disk")
-    compare(table, "DiskANN on disk", metric, ids, curve(kith, data, index, recall, metric, tmp_path), recall)
-    # The same rows' quantizer, written by Kith, serves the wheel as its own.
+    # The same rows' quantizer, written by Kith, is the wheel's own.
     pivots = folder / "disk" / "ann_pq_pivots.bin"
     kith("import", pivots, "-o", tmp_path / "pq.kith")
     kith("export", tmp_path / "pq.kith", "--format", "diskann-pq", "-o", tmp_path / "pivots")
     assert (tmp_path / "pivots").read_bytes() == pivots.read_bytes()
+    mine = curve(kith, data, index, recall, metric, tmp_path)
+    ids = dict.fromkeys(LISTS)
+    for size in LISTS:
+        search_disk(run, folder / "disk", data, size, tmp_path)
+        ids[size] = np.load(tmp_path / "ids.npy")
+    compare(table, "DiskANN on disk", metric, ids, mine, recall)
 
 
 @pytest.mark.parametrize("metric", ["sqeuclidean", "inner_product"])
@@ -167,7 +180,7 @@ def test_disk_index_of_kith(wheel, kith, data, recall, tmp_path):
     kith("codes", base, "--kind", "pq", "--subspaces", 16, "-o", tmp_path / "pq.kith", "--codes", tmp_path / "c.u8bin")
     kith("export", tmp_path / "pq.kith", "--format", "diskann-pq", "-o", folder / "ann_pq_pivots.bin")
     (tmp_path / "c.u8bin").rename(folder / "ann_pq_compressed.bin")
-    run("search", folder, data / "queries.npy", K, 128, tmp_path / "ids.npy", "sqeuclidean", "disk")
+    search_disk(run, folder, data, 128, tmp_path)
     assert recall(np.load(tmp_path / "ids.npy"), "sqeuclidean") > 0.95
 
 
