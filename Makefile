@@ -10,9 +10,11 @@ CTEST_FLAGS ?=
 
 PYTHON := $(abspath $(BUILD))/venv/bin/python
 RESULTS := $(abspath $(BUILD))/test-results
-LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
-# Without it ccache leaves alone what is compiled with a precompiled header.
-export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+COMMA := ,
+# Without the sloppiness ccache leaves alone what is compiled with a precompiled header. It stands in the launcher, so that
+# "cmake --build" has it as well.
+LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache \
+  -DCMAKE_CXX_COMPILER_LAUNCHER="env;CCACHE_SLOPPINESS=pch_defines$(COMMA)time_macros;ccache")
 CONFIGURE = tools/check_build_dir.sh $(BUILD) && cmake -S . -B $(BUILD) -G Ninja $(LAUNCHER)
 PYTHON_TESTS = $(if $(wildcard python/requirements-test.txt),$(wildcard tests/cli tests/python tests/tools tests/benchmarks))
 
@@ -24,7 +26,7 @@ all: ## build the library and build/bin/kith
 	cmake --build $(BUILD) -j $(JOBS)
 
 .PHONY: demo
-demo: ## find the nearest coast of 300 cities and 660,000 places, the normals of a scan: tables and pictures
+demo: ## find the nearest coast of 300 cities and 660,000 places, the normals of a scan, the same detail in other pictures: tables and pictures
 	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build demo
 	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
 	cmake --build $(BUILD) -j $(JOBS)

@@ -73,6 +73,19 @@ void choose_gpus(const std::string& device, ladder::ClimbOptions& options) {
   }
 }
 
+// Threads, and the limit on the memory of those GPUs.
+Execution execution_of(const LadderOptions& options, const ladder::ClimbOptions& climbing,
+                       const Common& common) {
+  if (options.device == "cpu" && common.device_memory_limit != "none") {
+    throw InvalidArgument(fmt::format(
+        "--device-memory-limit {} limits the memory of GPUs, and --device cpu is none; name a GPU",
+        common.device_memory_limit));
+  }
+  Common chosen = common;
+  chosen.device = options.device != "auto" ? options.device : climbing.gpus.empty() ? "auto" : "all";
+  return make_execution(chosen);
+}
+
 void check_memory(const std::vector<ladder::Case>& cases, const Common& common) {
   for (const ladder::Case& c : cases) {
     MemoryPlan plan(common, "name a smaller --case");
@@ -113,7 +126,9 @@ void run(LadderOptions options, const Common& common) {
   const bool tables = !common.json && !is_standard_output(options.output);
   check_memory(cases, common);
   choose_gpus(options.device, climbing);
-  climbing.threads = resolve_threads(make_execution(common));
+  const Execution execution = execution_of(options, climbing, common);
+  climbing.threads = resolve_threads(execution);
+  climbing.device_memory_limit = execution.device_memory_limit;
   climbing.repeat = static_cast<int>(options.repeat);
   climbing.copies = options.copies;
   climbing.cancelled = [] { return interrupted(); };
@@ -208,6 +223,15 @@ void add_ladder(CLI::App& app, Common& common) {
       .add_option("--threads", common.threads,
                   "Threads of the engine on the processor; 0 means one per core. The rungs take one")
       ->type_name("N")
+      ->capture_default_str()
+      ->group("Execution");
+  command
+      .add_option(
+          "--device-memory-limit", common.device_memory_limit,
+          "Take no more of each GPU's memory than this, for example 8GiB or 50% of the smallest one's: "
+          "matrices of distances shrink, and rungs that need more are left out. 'none' leaves it to "
+          "what is free. Refused without a GPU, but for --device auto")
+      ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");
   common.file(command.add_option("-o,--output", options->output, "Write what was measured to a JSON file")

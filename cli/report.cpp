@@ -228,7 +228,7 @@ void add_report(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, common, "report", "Draw what ladder and bench measured, as one page",
                                   [options, &common] { run(*options, common); });
-  common.file(command.add_option("RESULT", options->inputs, "JSON of kith ladder, kith bench or gpu_search")
+  common.file(command.add_option("RESULT", options->inputs, "JSON of kith ladder, kith bench, gpu_search or benchmarks.vamana")
                   ->required()
                   ->expected(1, -1));
   common.file(command.add_option("-o,--output", options->output, "The page, written whole or not at all")
@@ -251,9 +251,9 @@ void add_report(CLI::App& app, Common& common) {
   common.about(command).details = {
       "The page is one HTML file without scripts or external resources: it opens from a disk, has a light "
       "and a dark style, and prints. It shows the ladder with the floor of the hardware, what each rung is "
-      "worth, the roofline, queries a second, scaling over threads and GPUs, what the certified filter "
-      "keeps, and the machines, each chart with a table of its numbers. Charts without data are left out, "
-      "and a note says which.",
+      "worth, the roofline, the recall of graphs against their queries a second, queries a second, scaling "
+      "over threads and GPUs, what the certified filter keeps, and the machines, each chart with a table of "
+      "its numbers. Charts without data are left out, and a note says which.",
       "Python draws it, with matplotlib; 'python -m kith.report' of the Python package does the same."};
   common.about(command).examples = {{"kith report ladder.json -o ladder.html", "What kith ladder measured."},
                                     {"kith report ladder.json bench.json -o report.html --images figures",

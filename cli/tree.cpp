@@ -180,7 +180,7 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
       .add_option(
           "--code-dim", options.code_dim,
           "Values of such a code: leading principal directions, a multiple of 32 below the dimension; "
-          "the dimension for all values; 0 for as few directions as hold 95 % of the variance, where "
+          "the dimension for all values; 0 for as few directions as hold 92.5 % of the variance, where "
           "half of them do [default: 0]")
       ->type_name("N")
       ->group("Index");

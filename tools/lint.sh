@@ -39,7 +39,7 @@ entry = entries[0]
 command = shlex.split(entry["command"])
 output = command.index("-o")
 del command[output : output + 2]
-if os.path.basename(command[0]) == "ccache":
+while "=" in command[0] or os.path.basename(command[0]) in ("env", "ccache"):
     del command[0]
 sys.exit(subprocess.run([*command, "-E", "-P", "-C"], cwd=entry["directory"]).returncode)
 PYTHON

@@ -21,7 +21,8 @@ for group in "$@"; do
       requirements+=(python/requirements-test.txt) ;;
     browser) packages+=(chromium) ;;  # the report's layout is looked at in one; its test is skipped without
     demo)
-      packages+=(python3 python3-venv python3-dev gmt-gshhg-full libcgal-demo tzdata)
+      packages+=(python3 python3-venv python3-dev gmt-gshhg-full libcgal-demo tzdata plasma-workspace-wallpapers
+        gnome-backgrounds)
       requirements+=(tools/requirements-demo.txt) ;;
     lint)
       # clang-tidy from PyPI: Debian's (14) spends most of its time in the system's headers.

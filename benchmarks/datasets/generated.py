@@ -36,6 +36,43 @@ def clustered_unit_vectors(rows, dim, clusters, seed):
     return out
 
 
+def decay_for(ratio, dim):
+    """tau such that variances proportional to exp(-i / tau) have the participation ratio (sum l)^2 / sum l^2."""
+    low, high = 1e-3, 1e6
+    for _ in range(200):
+        tau = np.sqrt(low * high)
+        variances = np.exp(-np.arange(dim) / tau)
+        if variances.sum() ** 2 / (variances**2).sum() < ratio:
+            low = tau
+        else:
+            high = tau
+    return tau
+
+
+def gaussian_mixture(rows, dim, ratio, seed, gaussians=2000):
+    """A mixture of gaussians like embeddings, float32 [rows, dim].
+
+    In a latent basis the variances of the coordinates fall as exp(-i / tau), with tau such that their participation
+    ratio is `ratio`, and their sum is dim. Centres come from the same spectrum at 0.6 of its standard deviation; each
+    gaussian has a scale of 0.7 to 1.3 and a log-normal weight (sigma 0.5). One random rotation turns everything.
+    Rows and queries are cut from one draw.
+    """
+    random = np.random.default_rng(seed)
+    variances = np.exp(-np.arange(dim) / decay_for(ratio, dim))
+    spread = np.sqrt(variances * dim / variances.sum()).astype(np.float32)
+    basis, _ = np.linalg.qr(random.standard_normal((dim, dim), np.float32))
+    centres = random.standard_normal((gaussians, dim), np.float32) * (spread * np.float32(0.6))
+    scale = random.uniform(0.7, 1.3, gaussians).astype(np.float32)
+    weight = np.exp(0.5 * random.standard_normal(gaussians))
+    member = random.choice(gaussians, rows, p=weight / weight.sum())
+    out = np.empty((rows, dim), np.float32)
+    for first in range(0, rows, 16384):  # a block at a time keeps the scratch memory small
+        own = member[first : first + 16384]
+        noise = random.standard_normal((len(own), dim), np.float32) * spread
+        out[first : first + len(own)] = (centres[own] + scale[own, None] * noise) @ basis
+    return out
+
+
 def make_clustered(log):
     """The files of `clustered-200k-768`: base and queries drawn from one mixture of 1000 clusters."""
     log(f"  drawing {CLUSTERED_BASE + QUERIES} unit vectors of dimension {CLUSTERED_DIM}")

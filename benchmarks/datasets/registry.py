@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from collections.abc import Callable
 
-from . import cache, coast, generated, scans, sift_photos, tree_points
+from . import cache, coast, generated, photo_details, scans, sift_photos, tree_points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,11 @@ DATASETS = {
         "a seeded million of sift-photos, uint8 [1000000, 128]; 1,000 queries",
         sift_photos.make_1m,
         source="sift-photos",
+    ),
+    "photo-details": Dataset(
+        "SIFT descriptors of the same wallpapers, small, about 60,000 with their places; some of the pictures as queries",
+        photo_details.make,
+        packages=photo_details.PACKAGES,
     ),
     "rootsift-1m": Dataset(
         "sift-photos-1m as RootSIFT, float32 unit vectors [1000000, 128]; 1,000 queries",

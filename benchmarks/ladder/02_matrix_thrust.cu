@@ -18,7 +18,7 @@ namespace kith::ladder {
 Answer matrix_thrust(const Problem& problem, Run& run) {
   const Gpu gpu(run);
   const OnDevice on(gpu, problem);
-  const std::int64_t rows = rows_at_once(problem, run);
+  const std::int64_t rows = rows_at_once(gpu, problem, run);
   const auto matrix = gpu.room<float>(rows * problem.points);
   std::vector<Neighbor> nearest(static_cast<std::size_t>(problem.queries), nobody());
   run.search([&] {

@@ -30,7 +30,7 @@ __global__ void reduce_rows(const float* matrix, std::int64_t points, Neighbor* 
 Answer matrix_reduction(const Problem& problem, Run& run) {
   const Gpu gpu(run);
   const OnDevice on(gpu, problem);
-  const std::int64_t rows = rows_at_once(problem, run);
+  const std::int64_t rows = rows_at_once(gpu, problem, run);
   const auto matrix = gpu.room<float>(rows * problem.points);
   const auto nearest = gpu.room<Neighbor>(problem.queries);
   run.search([&] {

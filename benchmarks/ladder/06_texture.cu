@@ -27,6 +27,7 @@ class PointTexture {
   // `from`: `rows` rows of `width` values, one after the other.
   PointTexture(const Gpu& gpu, const float* from, std::int64_t width, std::int64_t rows) {
     const cudaChannelFormatDesc one_float = cudaCreateChannelDesc<float>();
+    gpu.take(width * rows * static_cast<std::int64_t>(sizeof(float)));
     KITH_CUDA(cudaMallocArray(&array_, &one_float, static_cast<std::size_t>(width),
                               static_cast<std::size_t>(rows)));
     const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(float);

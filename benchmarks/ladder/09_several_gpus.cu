@@ -18,7 +18,7 @@ namespace {
 // One GPU's points [first, first + problem.points) of all, and its answers.
 struct Share {
   Share(int device, std::int64_t first_, const Problem& problem_, Run& run)
-      : gpu(device),
+      : gpu(device, run),
         first(first_),
         problem(problem_),
         on(gpu, problem, run),

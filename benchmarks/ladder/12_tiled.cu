@@ -63,7 +63,7 @@ __global__ void select_by_insertion(const float* matrix, std::int64_t queries, s
 Answer tiled(const Problem& problem, Run& run) {
   const Gpu gpu(run);
   const OnDevice on(gpu, problem);
-  const std::int64_t at_once = rows_at_once(problem, run);
+  const std::int64_t at_once = rows_at_once(gpu, problem, run);
   const auto matrix = gpu.room<float>(at_once * problem.points);
   const auto nearest = gpu.room<Neighbor>(problem.queries * problem.k);
   const auto dim = static_cast<int>(problem.dim);

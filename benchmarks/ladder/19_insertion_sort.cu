@@ -55,7 +55,7 @@ __global__ void sort_columns(const float* matrix, std::int64_t queries, std::int
 Answer insertion_sort(const Problem& problem, Run& run) {
   const Gpu gpu(run);
   const OnDevice on(gpu, problem);
-  const std::int64_t at_once = rows_at_once(problem, run);
+  const std::int64_t at_once = rows_at_once(gpu, problem, run);
   const auto matrix = gpu.room<float>(at_once * problem.points);
   // Of all batches one after the other, each as if it were alone.
   const auto distance = gpu.room<float>(problem.queries * problem.k);

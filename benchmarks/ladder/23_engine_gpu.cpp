@@ -32,11 +32,13 @@ Answer search_on_gpu(const Problem& problem, const Parameters& parameters, Run& 
   const auto indices = gpu.room<std::int64_t>(problem.queries * problem.k);
   const auto distances = gpu.room<float>(problem.queries * problem.k);
   gpu.finish();
+  execution.device_memory_limit = gpu.left();
   std::unique_ptr<Index> index;
   run.build([&] {
     index =
         std::make_unique<Index>(Index::build(on_gpu(host_points(problem), on.point), parameters, execution));
   });
+  hold(*index, execution);
   const DatasetView queries = on_gpu(host_queries(problem), on.query);
   const NeighborsView out{indices.data(), distances.data(),  problem.queries,
                           problem.k,      MemorySpace::cuda, device};
@@ -61,6 +63,7 @@ Execution on_gpus(const Run& run) {
   Execution execution = engine_execution(run);
   execution.devices.clear();
   for (const int gpu : run.gpus) execution.devices.push_back({Device::Kind::cuda, gpu});
+  execution.device_memory_limit = run.device_memory_limit;
   return execution;
 }
 

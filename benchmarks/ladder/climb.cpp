@@ -33,9 +33,22 @@ Answer truth_of(const Problem& problem, const ClimbOptions& options) {
   run.threads = options.threads;
   run.cancelled = options.cancelled;
   Execution execution = engine_execution(run);
-  if (!options.gpus.empty()) execution.devices = {{Device::Kind::cuda, options.gpus.front()}};
   Answer answer(problem);
-  knn_into(host_points(problem), host_queries(problem), into(answer, problem), {}, execution);
+  const auto search = [&] {
+    knn_into(host_points(problem), host_queries(problem), into(answer, problem), {}, execution);
+  };
+  if (!options.gpus.empty()) {
+    execution.devices = {{Device::Kind::cuda, options.gpus.front()}};
+    execution.device_memory_limit = options.device_memory_limit;
+    try {
+      search();
+      return answer;
+    } catch (const OutOfMemory&) {
+      if (options.device_memory_limit == 0) throw;
+    }
+    execution = engine_execution(run);  // the same bits
+  }
+  search();
   return answer;
 }
 
@@ -45,11 +58,27 @@ class Climber {
       : problem_(problem), truth_(truth), options_(options) {}
 
   Step step(const Rung& rung) const {
+    std::string reason = why_not(rung);
+    if (!reason.empty()) return left_out(rung, std::move(reason));
+    try {
+      return measure(rung);
+    } catch (const OutOfMemory& error) {
+      if (options_.device_memory_limit == 0 || rung.hardware == Hardware::cpu) throw;
+      return left_out(rung, error.what());
+    }
+  }
+
+ private:
+  static Step left_out(const Rung& rung, std::string reason) {
     Step out;
     out.rung = &rung;
+    out.skipped = std::move(reason);
     out.ms = out.min_ms = out.max_ms = out.ms_with_copies = out.build_ms = not_measured;
-    out.skipped = why_not(rung);
-    if (!out.skipped.empty()) return out;
+    return out;
+  }
+
+  Step measure(const Rung& rung) const {
+    Step out = left_out(rung, "");
     Run run = new_run(options_.repeat);
     const Answer answer = rung.search(problem_, run);
     out.wrong = cells_that_differ(answer, truth_);
@@ -64,12 +93,12 @@ class Climber {
     return out;
   }
 
- private:
   Run new_run(int repeat) const {
     Run run;
     run.gpus = options_.gpus;
     run.threads = options_.threads;
     run.repeat = repeat;
+    run.device_memory_limit = options_.device_memory_limit;
     run.cancelled = options_.cancelled;
     return run;
   }

@@ -35,6 +35,8 @@ struct ClimbOptions {
   int threads = 0;        ///< of the engine on the CPU
   int repeat = 7;         ///< timed runs
   bool copies = false;    ///< time from host memory to host memory too
+  /// Bytes of each GPU's memory a rung may take; one that needs more is left out. 0: no limit.
+  std::uint64_t device_memory_limit = 0;
   double most_seconds = 10;  ///< a rung on the CPU that would take longer is left out unless it is chosen
   bool (*cancelled)() = nullptr;
   std::function<void(const Rung&, int done, int total)> progress;

@@ -1,6 +1,7 @@
 // What rungs on a GPU share: the device and a stream, copies to it and back, the problem as a kernel sees it.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "cuda/pool.hpp"
@@ -14,16 +15,27 @@ namespace kith::ladder {
 /// The GPU a rung runs on, current for a scope, and its stream.
 class Gpu {
  public:
-  explicit Gpu(Run& run) : Gpu(run.gpus.front()) { run.devices = 1; }
-  explicit Gpu(int ordinal) : ordinal_(ordinal), guard_(ordinal) { cuda::keep_some_memory(ordinal); }
+  explicit Gpu(Run& run) : Gpu(run.gpus.front(), run) { run.devices = 1; }
+  Gpu(int ordinal, const Run& run) : ordinal_(ordinal), limit_(run.device_memory_limit), guard_(ordinal) {
+    cuda::keep_some_memory(ordinal);
+  }
 
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_; }
   void finish() const { stream_.synchronize(); }
 
+  /// Counts memory that a rung takes against the limit; what it has given back counts, too.
+  /// @throws OutOfMemory
+  void take(std::int64_t bytes) const {
+    taken_ += static_cast<std::uint64_t>(bytes);
+    if (limit_ > 0 && taken_ > limit_) refuse();
+  }
+  /// What may still be taken; 0: no limit.
+  std::uint64_t left() const { return limit_ == 0 ? 0 : (taken_ < limit_ ? limit_ - taken_ : 1); }
+
   template <class T>
   cuda::Buffer<T> upload(const T* host, std::int64_t count) const {
-    cuda::Buffer<T> out(count, stream_);
+    auto out = room<T>(count);
     if (count > 0) {
       KITH_CUDA(cudaMemcpyAsync(out.data(), host, out.bytes(), cudaMemcpyHostToDevice, stream_));
     }
@@ -31,6 +43,7 @@ class Gpu {
   }
   template <class T>
   cuda::Buffer<T> room(std::int64_t count) const {
+    take(count * static_cast<std::int64_t>(sizeof(T)));
     return cuda::Buffer<T>(count, stream_);
   }
   template <class T>
@@ -44,7 +57,14 @@ class Gpu {
   }
 
  private:
+  [[noreturn]] void refuse() const {
+    throw OutOfMemory("takes " + std::to_string(taken_) +
+                      " bytes of a GPU's memory or more, and the limit is " + std::to_string(limit_));
+  }
+
   int ordinal_;
+  std::uint64_t limit_;
+  mutable std::uint64_t taken_ = 0;
   cuda::DeviceGuard guard_;
   cuda::Stream stream_;
 };

@@ -40,11 +40,14 @@ double now_ms();
 /// How a rung runs, and what it says about its run.
 class Run {
  public:
-  std::vector<int> gpus;          ///< ordinals; rungs for one GPU take the first
-  int threads = 0;                ///< of the engine on the CPU; 0: one a core. The rungs take one.
-  int repeat = 1;                 ///< timed runs of search(), after one that is not; 1: that one alone
-  double seconds = 0.5;           ///< and no further run once they have taken so long together
-  bool whole = false;             ///< the caller times the whole call, from host memory to host memory
+  std::vector<int> gpus;  ///< ordinals; rungs for one GPU take the first
+  int threads = 0;        ///< of the engine on the CPU; 0: one a core. The rungs take one.
+  int repeat = 1;         ///< timed runs of search(), after one that is not; 1: that one alone
+  double seconds = 0.5;   ///< and no further run once they have taken so long together
+  bool whole = false;     ///< the caller times the whole call, from host memory to host memory
+  /// Bytes of each GPU's memory the rung may take, its points, queries and answers among them; 0: what there
+  /// is.
+  std::uint64_t device_memory_limit = 0;
   bool (*cancelled)() = nullptr;  ///< polled; true: stop
 
   std::vector<double> times;  ///< ms of each timed run

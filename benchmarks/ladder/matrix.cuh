@@ -10,12 +10,19 @@ inline constexpr std::int64_t matrix_cells = std::int64_t{1} << 30;
 /// Most rows: a grid's second dimension ends at 65,535.
 inline constexpr std::int64_t matrix_rows = 65535;
 
-/// How many queries' rows fit a matrix; says so where they are not all.
-inline std::int64_t rows_at_once(const Problem& problem, Run& run) {
-  std::int64_t fit = problem.points > 0 ? smaller(matrix_cells / problem.points, matrix_rows) : matrix_rows;
+/// How many queries' rows fit a matrix beside what lies on the device already and the answers; says so where
+/// they are not all.
+inline std::int64_t rows_at_once(const Gpu& gpu, const Problem& problem, Run& run) {
+  std::int64_t cells = matrix_cells;
+  if (gpu.left() > 0) {
+    const auto answers = static_cast<std::int64_t>(sizeof(Neighbor)) * problem.queries * problem.k;
+    cells = smaller(cells, (static_cast<std::int64_t>(gpu.left()) - answers) / 4);
+  }
+  std::int64_t fit = problem.points > 0 ? smaller(cells / problem.points, matrix_rows) : matrix_rows;
   if (fit < 1) fit = 1;
   if (fit < problem.queries) {
-    run.fallback = "the matrix is cut to " + std::to_string(fit) + " queries at a time, to stay within 4 GiB";
+    run.fallback = "the matrix is cut to " + std::to_string(fit) + " queries at a time, to stay within " +
+                   (cells < matrix_cells ? std::to_string(4 * cells) + " bytes" : "4 GiB");
   }
   return smaller(fit, problem.queries);
 }

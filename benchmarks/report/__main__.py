@@ -1,17 +1,17 @@
-"""python -m benchmarks.report: writes docs/benchmarks.md and the ladder's page; with --check only says whether they are
+"""python -m benchmarks.report: writes docs/benchmarks.md, the ladder's page and pictures; with --check only says whether they are
 up to date."""
 
 import argparse
 import sys
 
-from . import ladder
+from . import graphs, ladder
 from .make_docs import DOCUMENT, render
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
 parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is not up to date")
 if parser.parse_args().check:
     stale = [] if DOCUMENT.is_file() and DOCUMENT.read_text() == render() else [DOCUMENT]
-    if stale := stale + ladder.stale():
+    if stale := stale + ladder.stale() + graphs.stale():
         names = ", ".join(str(path.relative_to(ladder.ROOT)) for path in stale)
         sys.exit(f"not what benchmarks/results say: {names}; run: python -m benchmarks.report")
 else:
@@ -21,3 +21,4 @@ else:
     if (page := ladder.render()) is not None:
         ladder.PAGE.write_text(page)
         print(ladder.PAGE, *ladder.draw(), sep="\n")
+    print(*graphs.draw(), sep="\n")

@@ -122,7 +122,7 @@ def chapter_table(ladder, ids):
         rows.append(row)
     built = any(rungs[name].tree for name in ids if name in rungs)
     return table(rows) + (
-        "\n\n*In brackets: building the tree, once for all searches, which is not in the time.*" if built else ""
+        "\n\n*In brackets: building the tree, done once for all searches and not part of the time.*" if built else ""
     )
 
 
@@ -195,7 +195,7 @@ AIMS = (
 
 
 def aims(ladder):
-    """What the project set itself, and whether it is so."""
+    """What the project aims at, and whether it is met."""
     compared = report_package()._ladder_charts.compared
     met, missed = [], []
     for case in ladder.cases:
@@ -204,9 +204,9 @@ def aims(ladder):
             continue
         wanted = 5 if (case.dim, case.queries, case.points) == (16, 1024, 2**20) else 3
         (met if ratio >= wanted else missed).append(f"{short(case)} ({figure(ratio)} of {wanted})")
-    lines = [f"What Kith set itself is more than being first: {AIMS}."]
+    lines = [f"Kith aims at more than being first: {AIMS}."]
     lines.append(f"Reached: {', '.join(met) if met else 'nowhere'}.")
-    lines.append(f"**Not reached: {', '.join(missed)}.**" if missed else "That is so in all of them.")
+    lines.append(f"**Not reached: {', '.join(missed)}.**" if missed else "The aim is met in all of them.")
     return wrapped(" ".join(lines))
 
 
@@ -226,10 +226,10 @@ def published(ladder):
 
 SEVERAL = """The same search on one GPU and on several of the same host, the points dealt out among them.
 
-What rung 9 does beside the search is little: a search with the least of two answers behind it. The engine takes a thread
-a GPU, proves each GPU's list whole and merges them, which has its price even where the search is short. Several GPUs are
-for data that one does not hold, and for searches that take milliseconds ([gpu.md](gpu.md#several-gpus)); these cases, the
-reports', are over sooner, and one GPU serves them better.
+Rung 9 adds little to the search itself: it takes the nearer of the GPUs' answers. The engine runs a thread per GPU,
+makes sure that each GPU's list is complete, and merges the lists, which costs time even in a short search. Several GPUs
+are for data that one cannot hold, and for searches that take milliseconds ([gpu.md](gpu.md#several-gpus)); the reports'
+cases are over sooner, and one GPU serves them better.
 """
 
 
@@ -286,13 +286,13 @@ def render(results=RESULTS):
     out = [
         HEAD,
         wrapped(
-            "All points are whole numbers, so that float32 sums are exact and points at equal distances are frequent; ties go "
+            "All points are whole numbers, so float32 sums are exact and points at equal distances are frequent; ties go "
             f"to the lower index. The answers of {len(checked)} searches were compared with the engine's, cell by cell: "
-            + ("all of them are the same." if right == len(checked) else f"**{len(checked) - right} of them differ.**")
+            + ("all are the same." if right == len(checked) else f"**{len(checked) - right} of them differ.**")
         ),
         wrapped(
-            f"Measured on {setting}; {facts['measured'][:10]}. A time is the median of up to {ladder.repeat} searches, the data "
-            "being where they are searched."
+            f"Measured on {setting}; {facts['measured'][:10]}. A time is the median of up to {ladder.repeat} searches, with the "
+            "data already where they are searched."
         ),
     ]
     if "ladder-speed-up" in found:
@@ -309,7 +309,7 @@ def render(results=RESULTS):
         chart = found["ladder-roofline"]
         out += ["## Under the roofline\n", wrapped(chart.caption), picture("ladder-roofline", chart.title)]
         out += [table([list(chart.table.head), *map(list, chart.table.rows)]) + "\n", *map(wrapped, chart.notes)]
-    out += ["## Then and now\n", "The reports measured on a Tesla V100 of 2017; two figures are two reports' of the same case.\n",
+    out += ["## Then and now\n", "The reports measured on a Tesla V100 of 2017; where there are two figures, two reports measured the same case.\n",
             published(ladder)]  # fmt: skip
     out.append("## Every case\n")
     for case in ladder.cases:

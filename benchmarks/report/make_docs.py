@@ -5,6 +5,8 @@ from pathlib import Path
 
 from benchmarks.cases import CASES
 
+from . import graphs
+from .filters import render_filters
 from .gpu import render_gpu
 from .sweep import render_sweep
 from .text import duration, figure, mebibytes, table
@@ -33,6 +35,8 @@ FOOT = """## Measure it yourself
 ```sh
 make bench                                        # brute force: datasets, peers, all cases, this page
 make bench-trees                                  # the trees
+build/venv/bin/python -m benchmarks.vamana --dataset sift-photos-u8                # graphs; --help says what peers need
+build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                   # graphs, some of the rows; wants hnswlib
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
 build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
@@ -116,7 +120,10 @@ def render(results=RESULTS):
             parts.append(render_case(name, json.loads(path.read_text())))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
-    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "trees_gpu": render_trees_gpu}
+    parts += [graphs.INTRODUCTION] if graphs.files(results) else []
+    parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
+    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "trees_gpu": render_trees_gpu,
+              "filters": render_filters}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]

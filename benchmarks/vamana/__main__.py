@@ -1,112 +1,208 @@
-"""python -m benchmarks.vamana BASE.npy QUERIES.npy: graphs of three libraries over the same rows, in one process.
+"""python -m benchmarks.vamana --dataset NAME: recall against queries a second, Kith's graph beside others, in one run.
 
-Each library builds once. Then, in turns, every list size (ef) of every library answers all queries, `--repeats` times;
-the best of each counts, so that what else the machine does falls on all alike. Recall@k is checked against exact
-answers. `--mixture N,D` makes rows in place of files: unit vectors around centres whose spread decays over a rotated basis,
-like embeddings. Needs kith, hnswlib and faiss-cpu; a library that is not there is left out and named.
+Each library works in a process of its own, with the Python of its own virtual environment: PEERS/NAME/bin/python, where
+NAME is that of its package. All are built first, one after the other, by the most threads asked for. Then they take turns:
+for each number of threads and each k every library answers all queries with every setting of its list, as often as fills
+--seconds, and then the next; that as many times as --repeats says. The best of a setting counts, so that a slow moment
+of the machine falls on none alone. Recall is that against exact answers, ties counted as found. What fails is named with
+its error. Run it with nothing else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
 """
 
 import argparse
+import contextlib
+import datetime
 import json
+import os
 import platform
+import signal
 import subprocess
 import sys
-import time
-from datetime import datetime, timezone
+import tempfile
+import threading
 from pathlib import Path
 
-import kith
 import numpy as np
 
-LISTS = (10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512)
+from benchmarks.run import commit
+
+from .curve import at_recall
+from .data import FOLDER, SETS, prepare
+from .libraries import LIBRARIES
+
+ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (0.90, 0.95, 0.99)
+PEERS = tuple(name for name in LIBRARIES if name != "kith")
+QUICK = {"rows": 20_000, "queries": 500, "repeats": 1, "seconds": 0.1}
+USUAL = {"rows": 1_000_000, "queries": 2_000, "repeats": 3, "seconds": 0.5}
 
 
-def mixture(rows, dim, queries, seed=7):
-    """(base, queries), unit vectors: 1,000 gaussian clusters in a latent basis with decaying variances, rotated."""
-    random = np.random.default_rng(seed)
-    scale = np.exp(-np.arange(dim) / (2 * 40)).astype(np.float32)
-    turn = np.linalg.qr(random.standard_normal((dim, dim)))[0].astype(np.float32)
-    centres = random.standard_normal((1000, dim)).astype(np.float32) * 0.6
-    labels = random.integers(0, 1000, rows + queries)
-    values = (centres[labels] + random.standard_normal((rows + queries, dim), dtype=np.float32)) * scale @ turn
-    values /= np.linalg.norm(values, axis=1, keepdims=True)
-    return values[:rows], values[rows:]
+class Failed(Exception):
+    """What a library died of, in a line."""
 
 
-class Kith:
-    name = "kith Vamana"
-    version = kith.__version__
+class Process:
+    """A library at work; see worker.py."""
 
-    def __init__(self, base, arguments):
-        self.threads = arguments.threads
-        self.index = kith.Vamana(
-            base, max_degree=arguments.max_degree, build_list_size=arguments.build_list_size, threads=self.threads
-        )
-        self.parameters = {"max_degree": arguments.max_degree, "build_list_size": arguments.build_list_size}
-        self.bytes = self.index.memory_bytes
+    def __init__(self, name, python, files, options):
+        self.name, self.limit = name, options.limit
+        line = [python, ROOT / "benchmarks/vamana/worker.py", name, "--threads", max(options.threads)]
+        line += [f"--{role}={path}" for role, path in files.items()]
+        line += ["--k", ",".join(map(str, options.k)), "--seconds", options.seconds]
+        for option in ("max_degree", "build_list_size", "m", "ef_construction"):
+            line += [f"--{option.replace('_', '-')}", getattr(options, option)]
+        # Threads that wait for work must not take a core from the library whose turn it is.
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(max(options.threads))}
+        if name == "kith":
+            environment["PYTHONPATH"] = os.pathsep.join([str(options.package), *environment.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [str(word) for word in line], cwd=ROOT, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+        )  # fmt: skip
 
-    def search(self, queries, k, size):
-        return self.index.search(queries, k, list_size=size, threads=self.threads).indices
+    def answer(self):
+        """The next object it says. @raises Failed"""
+        gave_up = threading.Event()
+
+        def stop():
+            gave_up.set()
+            self.process.kill()
+
+        timer = threading.Timer(self.limit, stop)
+        timer.start()
+        line = self.process.stdout.readline()
+        timer.cancel()
+        if not line:
+            raise Failed(f"gave up after {self.limit:.0f} s" if gave_up.is_set() else self.last_words())
+        value = json.loads(line)
+        if "error" in value:
+            raise Failed(value["error"])
+        return value
+
+    def ask(self, **task):
+        try:
+            self.process.stdin.write(json.dumps(task) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(self.last_words()) from None
+        return self.answer()
+
+    def last_words(self):
+        code = self.process.wait()
+        self.errors.seek(0)
+        lines = [line for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        # A folder of this machine is nobody else's business.
+        return f"{how}: {lines[-1].replace(str(ROOT), '.').rstrip('. ')[-300:] if lines else 'no word'}"
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
 
 
-class Hnswlib:
-    name = "hnswlib"
-
-    def __init__(self, base, arguments):
-        import hnswlib
-
-        self.version = getattr(hnswlib, "__version__", "")
-        self.threads = arguments.threads
-        self.index = hnswlib.Index("l2", base.shape[1])
-        self.index.init_index(len(base), M=arguments.m, ef_construction=arguments.ef_construction)
-        self.index.set_num_threads(self.threads)
-        self.index.add_items(base.astype(np.float32, copy=False))
-        self.parameters = {"M": arguments.m, "ef_construction": arguments.ef_construction}
-        self.bytes = self.index.index_file_size()
-
-    def search(self, queries, k, size):
-        self.index.set_ef(max(size, k))
-        return self.index.knn_query(queries.astype(np.float32, copy=False), k, num_threads=self.threads)[0]
+def python_of(name, options):
+    """The interpreter that has a library. @raises Failed with the remedy"""
+    if name == "kith":
+        return sys.executable
+    package = LIBRARIES[name].package
+    for folder in (package, name):
+        python = options.peers_folder / folder / "bin/python"
+        if python.exists():
+            return python
+    folder = options.peers_folder / package
+    raise Failed(f"no virtual environment: python3 -m venv {package} && {package}/bin/pip install {package} numpy in "
+                 f"{folder.parent.name}")  # fmt: skip
 
 
-class FaissHnsw:
-    name = "faiss HNSW"
-
-    def __init__(self, base, arguments):
-        import faiss
-
-        self.version = faiss.__version__
-        faiss.omp_set_num_threads(arguments.threads)
-        self.index = faiss.IndexHNSWFlat(base.shape[1], arguments.m)
-        self.index.hnsw.efConstruction = arguments.ef_construction
-        self.index.add(base.astype(np.float32, copy=False))
-        self.parameters = {"M": arguments.m, "efConstruction": arguments.ef_construction}
-        self.bytes = None
-
-    def search(self, queries, k, size):
-        self.index.hnsw.efSearch = max(size, k)
-        return self.index.search(queries.astype(np.float32, copy=False), k)[1]
+def merge(points, more):
+    """Of points with the same setting the one with the higher rate."""
+    for point in more:
+        known = points.setdefault(point["setting"], point)
+        if point["queries_per_second"] > known["queries_per_second"]:
+            points[point["setting"]] = point
 
 
-LIBRARIES = {"kith": Kith, "hnswlib": Hnswlib, "faiss": FaissHnsw}
+def measure(names, files, options, log):
+    """(results of the libraries, what failed) of one group of libraries, which are in memory together."""
+    alive, results, failed = {}, {}, []
+
+    def lost(name, error, at=""):
+        log(f"  {name} fails{at}: {error}")
+        failed.append({"name": LIBRARIES[name].name, "error": f"{error}{at}"})
+
+    try:
+        for name in names:
+            try:
+                process = Process(name, python_of(name, options), files, options)
+                alive[name] = process
+                results[name] = {**process.answer(), "runs": {}, "stated": []}
+                about = results[name]
+                log(f"  {about['name']} {about['version']}: built in {about['build_seconds']:.1f} s, "
+                    f"{about['memory_bytes'] / 2**20:,.0f} MiB")  # fmt: skip
+            except Failed as error:
+                lost(name, error)
+                if name in alive:
+                    alive.pop(name).close()
+                results.pop(name, None)
+        refused = set()
+        for turn in range(options.repeats):
+            for threads in options.threads:
+                for k in options.k:
+                    for name, process in list(alive.items()):
+                        if (name, threads) in refused:
+                            continue
+                        try:
+                            found = process.ask(do="sweep", k=k, threads=threads)["points"]
+                            merge(results[name]["runs"].setdefault((threads, k), {}), found)
+                            for target in TARGETS if turn == 0 else ():
+                                said = process.ask(do="stated", k=k, threads=threads, recall=target)
+                                if said:
+                                    results[name]["stated"].append(
+                                        {"threads": threads, "k": k, "asked": target, **said}
+                                    )
+                        except Failed as error:
+                            lost(name, error, f" ({threads} threads, k = {k})")
+                            refused.add((name, threads))
+                            if process.process.poll() is not None:
+                                alive.pop(name).close()
+            log(f"  round {turn + 1} of {options.repeats} done")
+    finally:
+        for process in alive.values():
+            process.close()
+    return results, failed
 
 
-def recall_of(found, truth):
-    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, truth, strict=True)]) / truth.shape[1])
+def finished(result):
+    """A library's result as the file has it."""
+    runs = []
+    for (threads, k), points in sorted(result["runs"].items()):
+        ordered = sorted(points.values(), key=lambda point: point["setting"])
+        runs.append({"threads": threads, "k": k, "points": ordered,
+                     "queries_per_second_at": {f"{t:.2f}": at_recall(ordered, t) for t in TARGETS}})  # fmt: skip
+    return {**result, "runs": runs}
 
 
-def at_recall(points, target):
-    """Queries a second where the curve crosses a recall, between two measured points; None where it never does."""
-    points = sorted(points, key=lambda point: point["list"])
-    for before, after in zip([None, *points], points, strict=False):
-        if after["recall"] < target:
-            continue
-        if before is None:
-            return after["qps"]
-        share = (target - before["recall"]) / max(after["recall"] - before["recall"], 1e-12)
-        return float(np.exp(np.log(before["qps"]) * (1 - share) + np.log(after["qps"]) * share))
-    return None
+def exact_answers(options):
+    """exact(base, queries, k) by Kith's exact engine, in a process of its own."""
+
+    def exact(base, queries, k):
+        with tempfile.TemporaryDirectory() as folder:
+            rows, asked, truth = (f"{folder}/{name}.npy" for name in ("rows", "queries", "truth"))
+            np.save(rows, base)
+            np.save(asked, queries)
+            code = "import sys, numpy as n, kith; a, b, c, k = sys.argv[1:]; n.save(c, kith.knn(n.load(a), n.load(b), int(k)).indices)"
+            environment = {**os.environ, "PYTHONPATH": str(options.package)}
+            subprocess.run([sys.executable, "-c", code, rows, asked, truth, str(k)], check=True, env=environment)
+            return np.load(truth)
+
+    return exact
 
 
 def cpu_name():
@@ -116,97 +212,104 @@ def cpu_name():
     return platform.processor()
 
 
-def measure(base, queries, arguments, log):
-    truth = kith.knn(base, queries, arguments.k, threads=arguments.threads).indices
-    built = {}
-    for name in arguments.libraries:
-        started = time.perf_counter()
-        try:
-            library = LIBRARIES[name](base, arguments)
-        except ModuleNotFoundError as error:
-            log(f"{name} is left out: {error}")
-            continue
-        built[name] = (library, time.perf_counter() - started)
-        log(f"{library.name} {library.version}: built in {built[name][1]:.1f} s")
-    points = {name: {} for name in built}
-    for _ in range(arguments.repeats):
-        for size in LISTS:
-            if size < arguments.k:
-                continue
-            for name, (library, _seconds) in built.items():
-                point = points[name].setdefault(size, {"list": size, "qps": 0.0})
-                if point.get("recall", 0) > 0.9995:
-                    continue
-                started = time.perf_counter()
-                found = library.search(queries, arguments.k, size)
-                point["qps"] = max(point["qps"], len(queries) / (time.perf_counter() - started))
-                point["recall"] = recall_of(found, truth)
-    return [
-        {
-            "name": library.name,
-            "version": library.version,
-            "parameters": library.parameters,
-            "build_s": round(seconds, 2),
-            "bytes": library.bytes,
-            "points": list(points[name].values()),
-            "qps_at": {str(target): at_recall(points[name].values(), target) for target in TARGETS},
-        }
-        for name, (library, seconds) in built.items()
-    ]
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.vamana", description=__doc__.split("\n\n")[0],
+        epilog="datasets:\n" + "\n".join(f"  {name:17} {rows.text}" for name, rows in SETS.items())
+        + f"\npeers: {', '.join(PEERS)}", formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--dataset", choices=SETS, required=True)
+    add("--rows", type=int, help=f"default {USUAL['rows']:,}")
+    add("--queries", type=int, help=f"default {USUAL['queries']:,}")
+    add("--threads", type=numbers, default=[1, 2], help="of searches, by commas (default 1,2); the most of them build")
+    add("-k", type=numbers, default=[10, 100], help="by commas (default 10,100)")
+    add("--peers", default=",".join(PEERS), help="by commas; '' for none (default: all)")
+    add("--peers-folder", type=Path, default=ROOT / "build/peers", help="virtual environments (default build/peers)")
+    add(
+        "--folder", type=Path, default=FOLDER, help="where rows and exact answers are kept (default build/vamana-bench)"
+    )
+    add(
+        "--package",
+        type=Path,
+        default=ROOT / "build/python",
+        help="folder with the package kith (default build/python)",
+    )
+    add("--repeats", type=int, help=f"rounds (default {USUAL['repeats']})")
+    add("--seconds", type=float, help=f"least time a setting and round (default {USUAL['seconds']})")
+    add("--limit", type=float, default=3600, help="seconds after which a task is given up (default 3600)")
+    add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
+    add("--max-degree", type=int, default=32, help="of Kith, SVS, DiskANN, SymphonyQG (default 32)")
+    add("--build-list-size", type=int, default=128, help="of Kith (default 128)")
+    add("--m", type=int, default=32, help="of HNSW (default 32)")
+    add("--ef-construction", type=int, default=200, help="of the peers (default 200)")
+    add("--quick", action="store_true", help=f"to try it: {QUICK['rows']:,} rows, few queries, one short round")
+    add(
+        "-o", "--output", type=Path, help="default benchmarks/results/vamana-DATASET.json; with --quick standard output"
+    )
+    options = parser.parse_args()
+    for name, value in (QUICK if options.quick else USUAL).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    asked = [name for name in options.peers.split(",") if name]
+    if unknown := [name for name in asked if name not in PEERS]:
+        parser.error(f"there is no peer '{unknown[0]}'; there are: {', '.join(PEERS)}")
+    options.names = ["kith", *asked]
+    if min(options.k) < 1 or max(options.k) > min(100, options.rows):
+        parser.error(f"-k {','.join(map(str, options.k))}: 1 to {min(100, options.rows)}")
+    return options
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.vamana", description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", metavar="FILE", help="BASE.npy QUERIES.npy")
-    parser.add_argument("--mixture", metavar="N,D", help="make N rows of D dimensions in place of files")
-    parser.add_argument("--rows", type=int, help="only the first rows")
-    parser.add_argument("--float", action="store_true", help="rows as float32, whatever they are")
-    parser.add_argument("-k", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--max-degree", type=int, default=32)
-    parser.add_argument("--build-list-size", type=int, default=128)
-    parser.add_argument("--m", type=int, default=32, help="of HNSW")
-    parser.add_argument("--ef-construction", type=int, default=200)
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the result there as JSON")
-    arguments = parser.parse_args()
-    if arguments.mixture:
-        rows, dim = map(int, arguments.mixture.split(","))
-        base, queries = mixture(rows, dim, 1000)
-    elif len(arguments.files) == 2:
-        base, queries = (np.load(file, mmap_mode="r") for file in arguments.files)
-        base = np.ascontiguousarray(base[: arguments.rows])
-        queries = np.ascontiguousarray(queries)
-    else:
-        parser.error("give BASE.npy and QUERIES.npy, or --mixture")
-    if arguments.float:
-        base, queries = base.astype(np.float32), queries.astype(np.float32)
+    options = parse()
 
     def log(text):
         print(text, file=sys.stderr, flush=True)
 
-    libraries = measure(base, queries, arguments, log)
-    for library in libraries:
-        figures = ", ".join(f"{t}: {v:,.0f}" if v else f"{t}: -" for t, v in library["qps_at"].items())
-        print(f"{library['name']:12} build {library['build_s']:8.1f} s   queries/s at recall {figures}")
-    if arguments.output:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-        result = {
-            "kind": "vamana",
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-            "commit": commit,
-            "cpu": cpu_name(),
-            "command": "python -m benchmarks.vamana " + " ".join(Path(a).name if "/" in a else a for a in sys.argv[1:]),
-            "rows": len(base),
-            "dim": base.shape[1],
-            "dtype": str(base.dtype),
-            "queries": len(queries),
-            "k": arguments.k,
-            "threads": arguments.threads,
-            "libraries": libraries,
-        }
-        Path(arguments.output).write_text(json.dumps(result, indent=1) + "\n")
+    if (load := os.getloadavg()[0]) > 0.5:
+        log(f"warning: the load is {load:.1f}; other work on this machine blurs the figures")
+    files = prepare(options.dataset, options.rows, options.queries, options.folder, exact_answers(options), log)
+    base = np.load(files["base"], mmap_mode="r")
+    groups = [[name] for name in options.names] if options.one_at_a_time else [options.names]
+    results, failed = {}, []
+    for group in groups:
+        found, lost = measure(group, files, options, log)
+        results |= found
+        failed += lost
+    given = " ".join(Path(word).name if "/" in word else word for word in sys.argv[1:])
+    result = {
+        "format": "kith-vamana", "format_version": 1, "kind": "vamana",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(),
+        "load": round(load, 1), "command": f"python -m benchmarks.vamana {given}",
+        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(),
+                    "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")},
+        "data": {"name": options.dataset, "text": SETS[options.dataset].text, "rows": len(base), "dim": base.shape[1],
+                 "dtype": base.dtype.name, "queries": options.queries},
+        "repeats": options.repeats, "together": not options.one_at_a_time,
+        "libraries": [finished(found) for found in results.values()], "failed": failed,
+    }  # fmt: skip
+    for library in result["libraries"]:
+        for run in library["runs"]:
+            figures = ", ".join(
+                f"{t}: {'-' if v is None else f'{v:,.0f}'}" for t, v in run["queries_per_second_at"].items()
+            )
+            log(f"{library['name']:22} {run['threads']} threads, k = {run['k']:3}: {figures}")
+    output = options.output or (None if options.quick else ROOT / f"benchmarks/results/vamana-{options.dataset}.json")
+    text = json.dumps(result, indent=1) + "\n"
+    if output is None:
+        print(text, end="")
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = output.with_name(f".{output.name}")
+        temporary.write_text(text)
+        temporary.replace(output)
+        print(output)
+    if "kith" not in results:
+        sys.exit("error: Kith itself failed")
 
 
 if __name__ == "__main__":

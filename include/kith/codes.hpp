@@ -24,7 +24,7 @@ struct PqParts;
 /// How rows become codes.
 enum class CodeKind : std::uint8_t {
   scalar,  ///< every value rounded to 8 or 4 bits on one scale
-  rabitq,  ///< the direction from the mean, turned at random and rounded to 1 to 8 bits a dimension
+  rabitq,  ///< the direction from the mean, rotated at random and rounded to 1 to 8 bits per dimension
   pq,      ///< parts of the row, each the nearest of 256 centroids
 };
 
@@ -51,9 +51,9 @@ struct RabitqParameters {
 struct PqParameters {
   Metric metric = Metric::sqeuclidean;  ///< sqeuclidean or inner_product
   std::int64_t subspaces = 0;           ///< parts, 1 to the dimension; 0: one for every four dimensions
-  bool rotate = false;                  ///< turn rows at random first, which spreads their variance evenly
-  std::int64_t iterations = 20;         ///< of k-means at most, 1 to 1000
-  std::int64_t training_rows = 65536;   ///< centroids are found from so many rows, spread over all; 1 or more
+  bool rotate = false;                  ///< rotate rows at random first, to spread their variance evenly
+  std::int64_t iterations = 20;         ///< of k-means, at most; 1 to 1000
+  std::int64_t training_rows = 65536;   ///< rows, spread over all, that centroids are found from; 1 or more
   std::uint64_t seed = 0;               ///< of the rotation and the first centroids
 };
 
@@ -63,19 +63,19 @@ using CodesParameters = std::variant<ScalarCodesParameters, RabitqParameters, Pq
 struct Estimates {
   std::int64_t queries = 0;
   std::int64_t rows = 0;
-  /// [queries, rows], by the metric as Kith defines it (an inner product has its sign flipped). Estimates of
-  /// squared distances may be below 0, by their error.
+  /// [queries, rows], by the metric as Kith defines it (an inner product has its sign flipped). By their
+  /// error estimates of squared distances may be below 0.
   std::vector<float> distances;
-  /// RaBitQ: [queries, rows], the true distance is within this of the estimate with the confidence asked for.
+  /// RaBitQ: [queries, rows]: the true distance is this close to the estimate, with the confidence asked for.
   /// Empty where there is no bound.
   std::vector<float> bounds;
 };
 
-/// A way of coding rows that was trained on some of them.
+/// A way of coding rows, trained on some of them.
 ///
-/// Codes are a function of row, parameters and rows trained on, estimates one of query and code: the same
+/// Codes are a function of row, parameters and training rows, estimates one of query and code: the same
 /// bits for any number of threads and every instruction set. Values must be finite and at most 2^50 in
-/// magnitude. Copies share one immutable state: any number of threads may use one.
+/// magnitude. Copies share one immutable state; any number of threads may use one.
 class Quantizer {
  public:
   /// Longest row that is coded.
@@ -83,7 +83,7 @@ class Quantizer {
   static constexpr double default_confidence = 0.95;
 
   /// Learns what the kind needs: mean and step, mean and rotation, or centroids.
-  /// @param rows [n, dim] on the host, at least one that is finite; rows that are not are left out
+  /// @param rows [n, dim] on the host, at least one of them finite; those that are not are skipped
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
   static Quantizer train(const DatasetView& rows, const CodesParameters& parameters,
                          const Execution& execution = {});
@@ -95,7 +95,7 @@ class Quantizer {
   ///   inner_product also for a row longer than all trained on; OutOfMemory, Cancelled
   Dataset encode(const DatasetView& rows, const Execution& execution = {}) const;
 
-  /// What codes stand for.
+  /// The rows that codes stand for.
   /// @param codes u8 [n, code_bytes()], as encode() gives them
   /// @return f32 [n, dim]; f64 where f64 rows were trained on
   /// @throws InvalidArgument, OutOfMemory, Cancelled
@@ -104,14 +104,14 @@ class Quantizer {
   /// Distances of all pairs of queries and coded rows.
   /// @param queries [q, dim] of the dtype trained on
   /// @param codes u8 [n, code_bytes()]
-  /// @param confidence RaBitQ: with which each bound holds, over random rotations; above 0, below 1
+  /// @param confidence RaBitQ: probability that a bound holds, over random rotations; above 0, below 1
   /// @throws InvalidArgument, OutOfMemory, Cancelled
   Estimates estimate(const DatasetView& queries, const DatasetView& codes, const Execution& execution = {},
                      double confidence = default_confidence) const;
 
-  /// The k rows of the smallest estimates, ties to the lower row: ranking by codes alone. Distances are
-  /// estimates; nothing is known of the recall, and `certified` is false.
-  /// @param k at least 1; more than the rows there are pads with -1 and +inf
+  /// The k rows with the smallest estimates, ties to the lower row: ranking by codes alone. Distances are
+  /// estimates; the recall is not known, and `certified` is false.
+  /// @param k at least 1; beyond the number of rows, answers are padded with -1 and +inf
   /// @throws InvalidArgument, OutOfMemory, Cancelled
   Neighbors search(const DatasetView& queries, const DatasetView& codes, std::int64_t k,
                    const Execution& execution = {}) const;
@@ -137,7 +137,7 @@ class Quantizer {
   Metric metric() const noexcept;
   Dtype dtype() const noexcept;
   std::int64_t dim() const noexcept;
-  /// Bytes a row.
+  /// Bytes per row.
   std::int64_t code_bytes() const noexcept;
   /// Bytes that the quantizer itself holds: mean, rotation, centroids.
   std::uint64_t memory_bytes() const noexcept;

@@ -21,20 +21,20 @@ enum class Guarantee : std::uint8_t {
   approximate,  ///< a stated share of the nearest rows, at their true distances
 };
 
-/// What a search may be told beyond k. An index type that does not know an option refuses it by name.
+/// What a search takes beyond k. An index type that does not know an option refuses it by name.
 struct SearchOptions {
   /// No row farther than this, in units of the metric.
   std::optional<double> radius{};
   /// Share of the nearest rows to be found, above 0 and at most 1.
   std::optional<double> recall{};
-  /// Rows that a walk through a graph keeps in view.
+  /// Length of the list of nearest rows that a walk through a graph keeps.
   std::optional<std::int64_t> list_size{};
-  /// Rows of that list that it looks around at a time.
+  /// Rows of that list that it expands at a time.
   std::optional<std::int64_t> beam_width{};
-  /// Rows that are evaluated exactly at its end.
+  /// Rows of that list that are evaluated exactly at the end.
   std::optional<std::int64_t> rerank{};
-  /// The only rows that may be found, a set over all of the index's; null: every row may. The caller's, who
-  /// keeps it until the search is done.
+  /// The only rows that may be found, a set over all rows of the index; null: all of them. Owned by the
+  /// caller, who keeps it until the search is done.
   const RowSet* allowed = nullptr;
 };
 

@@ -19,18 +19,18 @@ struct SearchStatistics {
   std::string index;                ///< "brute_force", ...
   std::string filter;               ///< "int8", "fp16", "fp32", "none"
   std::string instruction_set;      ///< kernel path that ran
-  std::int64_t pairs = 0;           ///< (query, row) pairs the filter looked at
+  std::int64_t pairs = 0;           ///< (query, row) pairs the filter compared
   std::int64_t candidates = 0;      ///< pairs the filter kept and that were evaluated exactly
   std::int64_t fallbacks = 0;       ///< queries that left the chosen filter for a finer one
   std::int64_t nan_rows = 0;        ///< dataset rows with a NaN: never returned
   std::int64_t nan_queries = 0;     ///< queries with a NaN: answered by -1 and +inf
   std::int64_t collapsed_rows = 0;  ///< rows equal to an earlier row, evaluated once with it
-  std::int64_t hops = 0;            ///< graphs: nodes whose neighbours were looked at
-  std::int64_t distances = 0;       ///< graphs: distances of codes that were evaluated
-  std::int64_t list_size = 0;       ///< graphs: rows in view, as given or as the recall asked for
-  /// The answer is the nearest rows, by proof; false: mostly, as an approximate index finds them.
+  std::int64_t hops = 0;            ///< graphs: nodes expanded
+  std::int64_t distances = 0;       ///< graphs: distances of codes evaluated
+  std::int64_t list_size = 0;       ///< graphs: length of the list, as given or as the recall required
+  /// The answer is proved to be the nearest rows; false: most of them, as an approximate index finds them.
   bool certified = true;
-  /// Share of the nearest rows that the index has measured itself to find, at least, with 95 % confidence; 1
+  /// The least share of the nearest rows that the index has measured itself to find, with 95 % confidence; 1
   /// where certified, 0 where nothing is known.
   double recall = 1;
   double seconds = 0;  ///< wall time of the search

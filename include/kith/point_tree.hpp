@@ -25,7 +25,7 @@ namespace point_tree {
 struct Tree;
 }
 
-/// Metrics that bound distances by boxes, and what a search of a tree may be told.
+/// Metrics whose distances boxes bound, and what a search of a tree takes.
 inline constexpr std::array tree_metrics = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
 inline constexpr std::array tree_options = {SearchOption::radius, SearchOption::allowed};
 
@@ -89,15 +89,15 @@ class PointTree {
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
                    double radius = std::numeric_limits<double>::infinity()) const;
 
-  /// The same into memory of the caller's, on the host or the device that searches; complete when the call
+  /// The same into memory of the caller, on the host or the device that searches; complete when the call
   /// returns.
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
                                const Execution& execution = {},
                                double radius = std::numeric_limits<double>::infinity()) const;
 
   /// The same with options: the radius, and the rows that may be found. The answer is exact over the allowed
-  /// rows: of few a tree of their own is made for this search.
-  /// @throws InvalidArgument for another option, and for a set over another number of rows, too
+  /// rows: where they are few, a tree of their own is built for this search.
+  /// @throws InvalidArgument also for another option, and for a set over another number of rows
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                    const SearchOptions& options) const;
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
@@ -108,7 +108,7 @@ class PointTree {
   Neighbors all_knn(std::int64_t k, bool include_self = false, const Execution& execution = {},
                     double radius = std::numeric_limits<double>::infinity()) const;
 
-  /// The same into memory of the caller's, on the host or the device that searches: [rows, out.k].
+  /// The same into memory of the caller, on the host or the device that searches: [rows, out.k].
   SearchStatistics all_knn_into(const NeighborsView& out, bool include_self = false,
                                 const Execution& execution = {},
                                 double radius = std::numeric_limits<double>::infinity()) const;
@@ -127,9 +127,9 @@ class PointTree {
   Normals normals(const Neighborhood& neighborhood, const std::optional<std::vector<double>>& viewpoint = {},
                   const Execution& execution = {}) const;
 
-  /// The same into memory of the caller's, on the host or the device that searches; complete when the call
+  /// The same into memory of the caller, on the host or the device that searches; complete when the call
   /// returns.
-  /// @throws InvalidArgument where the view is not [rows(), dim()], too
+  /// @throws InvalidArgument also where the view is not [rows(), dim()]
   void normals_into(const NormalsView& out, const Neighborhood& neighborhood,
                     const std::optional<std::vector<double>>& viewpoint = {},
                     const Execution& execution = {}) const;
@@ -139,7 +139,7 @@ class PointTree {
   Outliers outliers(const Neighborhood& neighborhood, double ratio = 2,
                     const Execution& execution = {}) const;
 
-  /// Rows a unit of length, area or volume (for euclidean distances, of any dim) around each row: with a
+  /// Rows per unit of length, area or volume (for euclidean distances, of any dim) around each row: with a
   /// radius, the rows within it, itself included; with k alone, k over the ball that reaches the k-th other
   /// row.
   std::vector<double> density(const Neighborhood& neighborhood, const Execution& execution = {}) const;

@@ -1,5 +1,5 @@
 /// @file
-/// How much of the nearest rows an approximate index finds, as it was measured.
+/// What share of the nearest rows an approximate index finds, as measured.
 #pragma once
 
 #include <cstdint>

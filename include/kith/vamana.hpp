@@ -29,30 +29,30 @@ inline constexpr SearchOption vamana_options[] = {SearchOption::recall, SearchOp
 
 struct VamanaParameters {
   Metric metric = Metric::sqeuclidean;  ///< sqeuclidean, euclidean, cosine or inner_product
-  /// Most neighbours a row, 4 to 1024: 4 bytes each. More find more with a list as long, and cost more a
-  /// step.
+  /// Most edges per row, 4 to 1024, of 4 bytes each. More edges find more with a list of the same length, and
+  /// make each step dearer.
   std::int64_t max_degree = 32;
-  /// Rows in view while a row's neighbours are looked for, max_degree to 65536. More make a better graph,
-  /// more slowly.
+  /// Length of the list while a row's neighbours are searched for, max_degree to 65536. A longer one makes a
+  /// better graph, more slowly.
   std::int64_t build_list_size = 128;
-  /// How much longer than the direct way a detour may be that makes an edge superfluous, 1 to 2. Above 1 more
-  /// and longer edges stay.
+  /// An edge to a row is left out where a neighbour chosen before is nearer to that row by this factor, 1 to
+  /// 2. Above 1, more and longer edges stay.
   double alpha = 1.1;
-  /// Of the order in which rows are added.
+  /// Decides the order in which rows are added.
   std::uint64_t seed = 0;
   /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
   std::int64_t code_bits = 8;
   /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
-  /// 0 for the directions that hold 95 % of the variance where half of them do, else all values.
+  /// 0 for the directions that hold 92.5 % of the variance where half of them do, else all values.
   std::int64_t code_dim = 0;
 };
 
-/// k-nearest-neighbour search that looks at a small share of the rows.
+/// k-nearest-neighbour search that visits a small share of the rows.
 ///
 /// Each row has edges to rows around it, chosen so that from anywhere some edge leads nearer (robust prune).
-/// A search walks along them with a list of the nearest rows it has met, on one-byte codes of the rows, and
-/// then evaluates those of the list by the canonical distance. So distances are true and ordered as
-/// everywhere, and what is approximate is only which rows were found.
+/// A search walks along them on one-byte codes of the rows, keeping a list of the nearest rows it has met,
+/// and then evaluates the rows of the list by the canonical distance. So distances are true, and ordered as
+/// in every index; only the choice of rows is approximate.
 ///
 /// A graph is a function of rows, parameters and seed, an answer one of the graph, the query and the search's
 /// options: the same bits for any number of threads, every instruction set, and after saving and loading.
@@ -68,10 +68,10 @@ class Vamana {
                                            .metrics = vamana_metrics,
                                            .backends = vamana_backends,
                                            .options = vamana_options};
-  /// What a search asks for that says neither recall nor list size.
+  /// Of a search that asks for neither a recall nor a list size.
   static constexpr double default_recall = 0.95;
 
-  /// Over rows that stay the caller's and must outlive the index.
+  /// Over rows that the caller owns and that must outlive the index.
   /// @param dataset [n, dim] on the host, n below 2^32 - 1
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
   static Vamana build(const DatasetView& dataset, const VamanaParameters& parameters = {},
@@ -81,26 +81,26 @@ class Vamana {
   static Vamana build(const Dataset& dataset, const VamanaParameters& parameters = {},
                       const Execution& execution = {});
 
-  /// Some k rows near each query, mostly the nearest, at their true distances.
+  /// k rows near each query, most of them the nearest, with their true distances.
   ///
-  /// `options.list_size` L: the walk keeps the L nearest rows it has met, at least min(k, rows); longer finds
-  /// more and takes longer. Or `options.recall`, above 0 and at most 1: the shortest list whose recall, as
-  /// recall_curve() has it, is that with 95 % confidence; where none is, and for 1, the exact engine answers,
-  /// and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default 1, at
-  /// most 64) rows of the list are looked around at a time. `options.rerank`: so many rows of the list, from
-  /// k to L, are evaluated exactly; by default as many as the build found to be enough.
+  /// `options.list_size` L: the walk keeps the L nearest rows it has met, at least min(k, rows); a longer
+  /// list finds more and takes longer. Or `options.recall`, above 0 and at most 1: the shortest list that
+  /// reaches it with 95 % confidence, by recall_curve(); where none does, and for 1, the exact engine
+  /// answers, and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default
+  /// 1, at most 64) rows of the list are expanded at a time. `options.rerank`: this many rows of the list,
+  /// from k to L, are evaluated exactly; by default as many as the build found enough.
   ///
   /// `options.allowed`: only these rows may be found. The walk goes through the others too, and is repeated
-  /// with longer lists until as many allowed rows are in view as it would have of all rows; where few are
+  /// with longer lists until these hold as many allowed rows as a list would hold of all rows; where few are
   /// allowed, altogether or near a query, the exact engine answers over those (`fallbacks` counts such
   /// queries).
   /// @param queries [q, dim] of the dataset's dtype
-  /// @param k at least 1; more than the rows there are pads with -1 and +inf
+  /// @param k at least 1; beyond the number of rows, answers are padded with -1 and +inf
   /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
                    const SearchOptions& options = {}) const;
 
-  /// The same answer into memory of the caller's.
+  /// The same answer, into memory of the caller.
   /// @param out [queries.rows, k] on the host; its k is the k of the search
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
                                const Execution& execution = {}, const SearchOptions& options = {}) const;

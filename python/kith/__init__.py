@@ -17,6 +17,7 @@ from ._index import BruteForce, Index, IndexChoice, choose_index, knn, load
 from ._io import read, read_neighbors, write, write_neighbors
 from ._kith import GpuArray
 from ._kith import version as _version
+from ._knn_graph import all_knn, knn_graph
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
 from ._point_tree import PointTree
@@ -52,6 +53,7 @@ __all__ = [
     "SearchStatistics",
     "Vamana",
     "__version__",
+    "all_knn",
     "choose_index",
     "devices",
     "evaluate",
@@ -60,6 +62,7 @@ __all__ = [
     "import_graph",
     "import_pq",
     "knn",
+    "knn_graph",
     "load",
     "read",
     "read_neighbors",

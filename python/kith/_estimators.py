@@ -14,11 +14,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._arrays import common_dtype
 from ._errors import InvalidArgument
 from ._index import BruteForce, Index, choose_index, knn
+from ._knn_graph import search_others, without_self
 from ._neighbors import Neighbors
-from ._pieces import keep, pieces
+from ._pieces import keep
 from ._point_tree import PointTree
 from ._tree_queries import ragged
 from ._trees import KdTree, Octree
+from ._vamana import Vamana
 
 # scikit-learn's names of metrics; there "l2" always is the rooted one.
 _METRICS = {
@@ -37,8 +39,13 @@ ALGORITHMS = {
     "brute_force": "brute_force",
     "kd_tree": "kd_tree",
     "octree": "octree",
+    "vamana": "vamana",
 }
+# Parameters that only a graph has: of its build, and of a search.
+_BUILD = ("max_degree", "build_list_size", "alpha", "seed")
+_SEARCH = ("recall", "list_size")
 _TREES = {"kd_tree": KdTree, "octree": Octree}
+RADIUS_ALGORITHMS = "'auto', 'brute', 'kd_tree' or 'octree'"
 _TREE_METRICS = ("euclidean", "sqeuclidean", "manhattan")
 # Element types searched as they are; everything else becomes float64.
 _DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8]
@@ -66,7 +73,8 @@ class NeighborsBase(BaseEstimator):  # type: ignore[misc]
 
         Raises:
             ValueError: an unknown metric, algorithm or filter, n_neighbors below 1, radius below 0, NaN or inf in
-                X, a tree for a metric that has none, a filter for a tree.
+                X, a tree or a graph for a metric that has none, a filter for either, a parameter of the graph for
+                another algorithm.
         """
         metric = self._kith_metric()
         if self.algorithm not in ALGORITHMS:
@@ -74,13 +82,21 @@ class NeighborsBase(BaseEstimator):  # type: ignore[misc]
                 f"algorithm {self.algorithm!r} is not one of Kith's; use one of {', '.join(ALGORITHMS)}"
             )
         self._check_parameters()
+        self._check_graph()
         self._threads()
         X = validate_data(self, X, dtype=_DTYPES)
         self._fit_X = X
         self.n_samples_fit_ = X.shape[0]
         self.effective_metric_ = metric
         self._index = self._build()
+        self.effective_algorithm_ = self._index.type
         return self
+
+    @property
+    def index_(self) -> Index:
+        """The index of Kith's over the training vectors, for what it knows beyond this interface."""
+        check_is_fitted(self)
+        return self._index
 
     def _check_parameters(self) -> None:
         """Refuses parameters of the estimator's own."""
@@ -98,7 +114,26 @@ class NeighborsBase(BaseEstimator):  # type: ignore[misc]
                 f"the filter {self.filter!r} belongs to brute force; leave it at 'auto' for algorithm "
                 f"{self.algorithm!r}"
             )
+        if kind == "vamana":
+            return Vamana(X, metric=metric, threads=threads, **self._graph(_BUILD))
         return _TREES[kind](X, metric=metric, threads=threads)
+
+    def _check_graph(self) -> None:
+        """Refuses parameters of a graph that nothing would take, before one is built."""
+        given = self._graph(_BUILD + _SEARCH)
+        if given and ALGORITHMS[self.algorithm] != "vamana":
+            raise InvalidArgument(
+                f"algorithm {self.algorithm!r} has no {', '.join(given)}; leave that at None, or use algorithm 'vamana'"
+            )
+        if "recall" in given and "list_size" in given:
+            raise InvalidArgument("recall and list_size both say how far to search; give one of them")
+        if not 0 < given.get("recall", 1) <= 1:
+            raise InvalidArgument(f"recall is {given['recall']}; use a number above 0 and at most 1")
+
+    def _graph(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Those of the graph's parameters that were given."""
+        values = {name: getattr(self, name, None) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _choose(self) -> str:
         """The index for algorithm "auto": an estimator is fitted for many queries."""
@@ -108,7 +143,8 @@ class NeighborsBase(BaseEstimator):  # type: ignore[misc]
 
     def _queries(self, X: Any) -> tuple[Any, bool]:
         """The checked queries, and whether the index can take them unrounded."""
-        X = validate_data(self, X, dtype=_DTYPES, reset=False)
+        own = self._index.dtype if self._index.type == "vamana" and not hasattr(X, "dtype") else _DTYPES
+        X = validate_data(self, X, dtype=own, reset=False)
         return X, common_dtype(X.dtype.name, self._index.dtype) == self._index.dtype
 
     def _kith_metric(self) -> str:
@@ -129,15 +165,16 @@ class NeighborsBase(BaseEstimator):  # type: ignore[misc]
         return int(effective_n_jobs(self.n_jobs))
 
     def __getstate__(self) -> dict[str, Any]:
-        # The index can be built again from the vectors: no need to write them twice.
+        # An index can be built again from the vectors: no need to write them twice. But a graph takes long to build.
         state = dict(super().__getstate__())
-        state.pop("_index", None)
+        if not isinstance(state.get("_index"), Vamana):
+            state.pop("_index", None)
         state.pop("_radius_tree", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if hasattr(self, "_fit_X"):
+        if hasattr(self, "_fit_X") and not hasattr(self, "_index"):
             self._index = self._build()
 
 
@@ -148,7 +185,7 @@ class KNeighborsMixin:
     n_samples_fit_: int
 
     def kneighbors(self: Any, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """The nearest training vectors of each row of ``X``.
+        """The nearest training vectors of each row of ``X``; most of them, where a graph answers.
 
         Args:
             X: array-like ``[q, d]``; None for the training vectors themselves, each then not counted among its
@@ -160,7 +197,9 @@ class KNeighborsMixin:
             ``(distances, indices)``, both ``[q, n_neighbors]``, nearest first, or ``indices`` (int64).
 
         Raises:
-            ValueError: n_neighbors below 1 or above the number of training vectors (less one without X).
+            ValueError: n_neighbors below 1 or above the number of training vectors (less one without X); a list_size
+                below it.
+            TypeError: queries that a graph would have to round.
             sklearn.exceptions.NotFittedError: fit was not called.
         """
         check_is_fitted(self)
@@ -200,8 +239,8 @@ class KNeighborsMixin:
 
     def _search(self: Any, X: Any, k: int) -> Neighbors:
         X, fits = self._queries(X)
-        if fits:
-            answer: Neighbors = self._index.search(X, k, threads=self._threads())
+        if fits or isinstance(self._index, Vamana):  # the graph says itself that it would have to round
+            answer: Neighbors = self._index.search(X, k, threads=self._threads(), **self._graph(_SEARCH))
             return answer
         # float64 queries to float32 vectors: rounding the queries would not be exact, so widen the vectors.
         return knn(
@@ -219,7 +258,10 @@ class KNeighborsMixin:
         if isinstance(self._index, PointTree):
             distances, indices = self._index.all_knn(k, threads=self._threads())
             return distances, indices
-        return _without_self(*self._index.search(self._fit_X, k + 1, threads=self._threads()))
+        if isinstance(self._index, Vamana) and self.list_size is None:
+            recall = 0.95 if self.recall is None else self.recall
+            return without_self(*search_others(self._index, self._fit_X, k + 1, recall, threads=self._threads()))
+        return without_self(*self._index.search(self._fit_X, k + 1, threads=self._threads(), **self._graph(_SEARCH)))
 
     @staticmethod
     def _check_n_neighbors(value: Any) -> None:
@@ -230,7 +272,8 @@ class KNeighborsMixin:
 
 
 class RadiusMixin:
-    """Searches for all within a radius. They need a tree: where the index is brute force one is built for them."""
+    """Searches for all within a radius. They need a tree: where the index is brute force one is built for them; a graph
+    cannot tell whether it has found all, and refuses."""
 
     radius: float
     n_samples_fit_: int
@@ -253,7 +296,7 @@ class RadiusMixin:
 
         Raises:
             ValueError: a radius below 0, sort_results without return_distance, metrics that no tree supports (cosine,
-                inner product).
+                inner product), a graph.
             sklearn.exceptions.NotFittedError: fit was not called.
         """
         check_is_fitted(self)
@@ -290,6 +333,8 @@ class RadiusMixin:
         """(offsets, indices, distances)"""
         limit = self.radius if radius is None else radius
         self._check_radius(limit)
+        if isinstance(self._index, Vamana):
+            raise InvalidArgument(f"algorithm 'vamana' has no search by radius; use {RADIUS_ALGORITHMS}")
         if self.effective_metric_ not in _TREE_METRICS:
             raise InvalidArgument(
                 f"a search by radius needs one of the metrics {', '.join(_TREE_METRICS)}, not {self.effective_metric_}"
@@ -329,19 +374,6 @@ class RadiusMixin:
             raise TypeError(f"radius is {value!r}; use a number of 0 or more")
         if not float(value) >= 0:
             raise InvalidArgument(f"radius is {value}; use 0 or more")
-
-
-def _without_self(distances: Any, indices: Any) -> tuple[Any, Any]:
-    """Drops from k + 1 neighbours of every training vector itself; where ties kept it out, the last."""
-    queries, wide = indices.shape
-    near = np.empty((queries, wide - 1), distances.dtype)
-    others = np.empty((queries, wide - 1), indices.dtype)
-    for part in pieces(queries, wide):
-        mask = indices[part] != np.arange(part.start, part.stop)[:, np.newaxis]
-        mask[mask.all(axis=1), -1] = False
-        near[part] = distances[part][mask].reshape(-1, wide - 1)
-        others[part] = indices[part][mask].reshape(-1, wide - 1)
-    return near, others
 
 
 def check_mode(mode: Any) -> None:

@@ -49,7 +49,7 @@ class Vamana(Index):
         seed: of the order in which rows are added.
         code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
         code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
-            or 0 for as few directions as hold 95 % of the variance where half of d do, else all values.
+            or 0 for as few directions as hold 92.5 % of the variance where half of d do, else all values.
         threads, memory_limit, progress: how to build; as for :func:`kith.knn`.
         device: ``"cpu"`` or None.
 

@@ -1,7 +1,8 @@
 """Kith behind scikit-learn's interface: :class:`NearestNeighbors` and the two transformers.
 
 Needs scikit-learn 1.6 or newer and SciPy: ``pip install 'kith[sklearn]'``. They take the place of the classes
-of the same names in ``sklearn.neighbors`` and answer exactly: float64 evaluation, ties to the lower row.
+of the same names in ``sklearn.neighbors`` and answer exactly: float64 evaluation, ties to the lower row. Where
+``algorithm="vamana"`` asks for it, a graph answers approximately, to a stated recall.
 
 >>> import numpy as np
 >>> from kith.sklearn import NearestNeighbors
@@ -30,12 +31,13 @@ __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransfor
 
 
 class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
-    """Finds the nearest training vectors, exactly, as ``sklearn.neighbors.NearestNeighbors`` does.
+    """Finds the nearest training vectors as ``sklearn.neighbors.NearestNeighbors`` does, exactly unless a graph is asked.
 
     Args:
         n_neighbors: neighbours a query.
-        algorithm: ``"auto"``, ``"brute"`` or ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions); the
-            answer is the same.
+        algorithm: ``"auto"``, ``"brute"`` or ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions), whose
+            answer is the same; or ``"vamana"``, a graph, which is approximate (:class:`kith.Vamana`) and has no
+            searches by radius.
         metric: ``"minkowski"`` (with p), ``"euclidean"`` or ``"l2"``, ``"sqeuclidean"``, ``"manhattan"``,
             ``"l1"`` or ``"cityblock"``, ``"cosine"``, ``"inner_product"`` (its sign flipped). Trees and
             searches by radius know neither of the last two.
@@ -43,12 +45,17 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         filter: as for :func:`kith.knn`; the answer is the same.
         n_jobs: threads; None or -1 for all cores, -2 for all but one.
         radius: of :meth:`radius_neighbors`, in units of the metric.
+        recall, list_size: of searches in a graph, at most one of them: the share of the neighbours to find (0.95 where
+            neither is given), or the length of the list; as for :meth:`kith.Vamana.search`.
+        max_degree, build_list_size, alpha, seed: of the graph's build; None for what :class:`kith.Vamana` takes.
 
     Attributes:
         n_samples_fit_: number of training vectors.
         n_features_in_: their dimension.
         feature_names_in_: their names, where X had some.
         effective_metric_: Kith's name of the metric.
+        effective_algorithm_: Kith's name of the type of index that answers.
+        index_: that index.
     """
 
     def __init__(
@@ -61,6 +68,12 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         filter: str = "auto",
         n_jobs: int | None = None,
         radius: float = 1.0,
+        recall: float | None = None,
+        list_size: int | None = None,
+        max_degree: int | None = None,
+        build_list_size: int | None = None,
+        alpha: float | None = None,
+        seed: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.algorithm = algorithm
@@ -69,6 +82,12 @@ class NearestNeighbors(KNeighborsMixin, RadiusMixin, NeighborsBase):
         self.filter = filter
         self.n_jobs = n_jobs
         self.radius = radius
+        self.recall = recall
+        self.list_size = list_size
+        self.max_degree = max_degree
+        self.build_list_size = build_list_size
+        self.alpha = alpha
+        self.seed = seed
 
     def _check_parameters(self) -> None:
         self._check_n_neighbors(self.n_neighbors)
@@ -89,20 +108,25 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
     Args:
         mode: ``"distance"`` or ``"connectivity"``, the values of the graph.
         n_neighbors: neighbours a query, beside itself.
-        algorithm: ``"auto"``, ``"brute"`` or ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions); the
-            answer is the same.
+        algorithm: ``"auto"``, ``"brute"`` or ``"brute_force"``, ``"kd_tree"``, ``"octree"`` (2 or 3 dimensions), whose
+            answer is the same; or ``"vamana"``, a graph, which is approximate (:class:`kith.Vamana`).
         metric: ``"minkowski"`` (with p), ``"euclidean"`` or ``"l2"``, ``"sqeuclidean"``, ``"manhattan"``,
             ``"l1"`` or ``"cityblock"``, ``"cosine"``, ``"inner_product"`` (its sign flipped). Trees and
             searches by radius know neither of the last two.
         p: 1 or 2, the power of ``"minkowski"``.
         filter: as for :func:`kith.knn`; the answer is the same.
         n_jobs: threads; None or -1 for all cores, -2 for all but one.
+        recall, list_size: of searches in a graph, at most one of them: the share of the neighbours to find (0.95 where
+            neither is given), or the length of the list; as for :meth:`kith.Vamana.search`.
+        max_degree, build_list_size, alpha, seed: of the graph's build; None for what :class:`kith.Vamana` takes.
 
     Attributes:
         n_samples_fit_: number of training vectors.
         n_features_in_: their dimension.
         feature_names_in_: their names, where X had some.
         effective_metric_: Kith's name of the metric.
+        effective_algorithm_: Kith's name of the type of index that answers.
+        index_: that index.
     """
 
     def __init__(
@@ -115,6 +139,12 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         p: float = 2,
         filter: str = "auto",
         n_jobs: int | None = None,
+        recall: float | None = None,
+        list_size: int | None = None,
+        max_degree: int | None = None,
+        build_list_size: int | None = None,
+        alpha: float | None = None,
+        seed: int | None = None,
     ) -> None:
         self.mode = mode
         self.n_neighbors = n_neighbors
@@ -123,6 +153,12 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         self.p = p
         self.filter = filter
         self.n_jobs = n_jobs
+        self.recall = recall
+        self.list_size = list_size
+        self.max_degree = max_degree
+        self.build_list_size = build_list_size
+        self.alpha = alpha
+        self.seed = seed
 
     def _check_parameters(self) -> None:
         check_mode(self.mode)
@@ -164,6 +200,8 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
         n_features_in_: their dimension.
         feature_names_in_: their names, where X had some.
         effective_metric_: Kith's name of the metric.
+        effective_algorithm_: Kith's name of the type of index that answers.
+        index_: that index.
     """
 
     filter = "auto"
@@ -188,7 +226,7 @@ class RadiusNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _check_parameters(self) -> None:
         check_mode(self.mode)
         self._check_radius(self.radius)
-        if ALGORITHMS[self.algorithm] == "brute_force":
+        if ALGORITHMS[self.algorithm] in ("brute_force", "vamana"):
             raise InvalidArgument(f"algorithm {self.algorithm!r} has no search by radius; use auto, kd_tree or octree")
 
     def _choose(self) -> str:

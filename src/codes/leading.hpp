@@ -24,6 +24,8 @@ struct LeadingPlan {
   std::int64_t count = 0;  ///< so many; 0: as few as hold `share` of the variance
   double share = 1;
   std::int64_t most = 0;  ///< none where `share` takes more
+
+  bool none() const { return count == 0 && most == 0; }
 };
 
 /// The leading eigenvectors of the rows' covariance, by orthogonal iteration (Golub and Van Loan, section

@@ -26,8 +26,8 @@ struct GraphFile {
 /// What a reader is told besides the bytes.
 struct Hints {
   std::optional<Dtype> dtype{};  ///< of the file's rows
-  bool vectors = true;         ///< whether the file's rows are wanted
-  Execution execution = {};    ///< memory limit, cancellation
+  bool vectors = true;           ///< whether the file's rows are wanted
+  Execution execution = {};      ///< memory limit, cancellation
 };
 
 // One reader a format. @throws IoError, InvalidArgument, OutOfMemory, Cancelled

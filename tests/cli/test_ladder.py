@@ -98,6 +98,24 @@ def test_copies_are_timed_when_asked(kith):
     assert "with copies" not in kith("ladder", "--case", "3,20,2000", *SMALL).out
 
 
+@pytest.mark.covers("ladder", "--device-memory-limit")
+def test_a_limit_on_gpu_memory_leaves_rungs_out(kith):
+    def go(limit):
+        what = ["--case", "3,200,20000", "--rungs", "3,4,23", "--repeat", "1"]
+        out = kith("ladder", *what, "--device-memory-limit", limit, "--json").json
+        return {rung["number"]: rung for rung in out["cases"][0]["rungs"]}
+
+    rungs = go("50%")
+    if rungs[4]["skipped"] is not None:
+        assert rungs[4]["skipped"].startswith("no GPU")
+        pytest.skip("needs a GPU")
+    assert all(rungs[number]["skipped"] is None for number in (3, 4, 23)) and rungs[3]["fallback"] is None
+    # Points, queries and answers are 244,000 bytes, and the matrix would be 16 MB.
+    assert "within" in go("4MiB")[3]["fallback"]
+    rungs = go("230kB")
+    assert all("the limit is 230000" in rungs[number]["skipped"] for number in (3, 4)) and rungs[23]["ms"] is None
+
+
 @pytest.mark.covers("ladder", "--output", "--quiet")
 def test_file(kith, folder):
     said = kith("ladder", "--case", "3,5,50", *SMALL, "-o", "out.json")
@@ -126,6 +144,12 @@ def test_file(kith, folder):
         (["--repeat", "1e3"], 1, "not a whole number"),
         (["--threads", "-1"], 1, "--threads -1"),
         (["--device", "gpu"], 1, "'gpu'"),
+        (["--device-memory-limit", "lots"], 1, "'lots' is not a size"),
+        (
+            ["--device", "cpu", "--device-memory-limit", "2GiB"],
+            1,
+            "--device-memory-limit 2GiB limits the memory of GPUs",
+        ),
         (["--device", "cuda:99"], 4, "cuda:99 is not there"),
         (["--rung", "3"], 1, "did you mean '--rungs'?"),
         (["-o", "gone/x.json"], 2, "its folder does not exist"),

@@ -41,6 +41,8 @@ CALLS = {
     "Octree": ("big = rng.random((8_000_000, 3))", "kith.Octree(big, threads=1)"),
     "search": (TREE, "tree.search(X, 1000, threads=1)"),
     "all_knn": (TREE, "tree.all_knn(1000, threads=1)"),
+    "all_knn of rows": ("", "kith.all_knn(wide, 1000, threads=1)"),
+    "knn_graph by a graph": ("", "kith.knn_graph(wide, 50, recall=0.95, threads=1)"),
     "radius_search": (TREE, "tree.radius_search(X, 1.0, threads=1)"),
     "radius_search of all": (TREE, "tree.radius_search(X[:1000], 1e9, threads=1)"),
     "count_within": (TREE, "tree.count_within(X, 1e9, threads=1)"),

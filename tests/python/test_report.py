@@ -23,7 +23,7 @@ from kith.report import InputError, UsageError, _draw, _text, make_report
 
 PROJECT = pathlib.Path(__file__).parents[2]
 DATA = PROJECT / "tests/data/report"
-ALL = [DATA / name for name in ("ladder.json", "bench.json", "gpu-search.json")]
+ALL = [DATA / name for name in ("ladder.json", "bench.json", "gpu-search.json", "vamana.json")]
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
@@ -108,7 +108,7 @@ def test_every_chart_is_there(report):
     made, page, _ = report
     assert made.charts == (
         "ladder-16-1-16777216-1", "ladder-3-1024-65536-1", "ladder-128-512-8192-16", "speed-up-ladder-json",
-        "roofline-ladder-json", "queries-per-second-cpu", "queries-per-second-gpu", "scaling-threads", "scaling-gpus", "surplus",
+        "roofline-ladder-json", "recall-invented-20000-k-10-threads-1", "recall-invented-20000-k-10-threads-2", "queries-per-second-cpu", "queries-per-second-gpu", "scaling-threads", "scaling-gpus", "surplus",
     )  # fmt: skip
     assert made.left_out == ()
     drawings = [values for tag, values in page.elements if tag == "svg"]
@@ -222,8 +222,22 @@ def test_the_roof_is_the_floor_of_every_case():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("bench", ["The ladder", "What each rung is worth", "The roofline"]),
-        ("ladder", ["Queries a second", "Scaling", "What the certified filter keeps"]),
+        ("bench", ["The ladder", "What each rung is worth", "The roofline", "Recall against queries a second"]),
+        (
+            "vamana",
+            [
+                "The ladder",
+                "What each rung is worth",
+                "The roofline",
+                "Queries a second",
+                "Scaling",
+                "What the certified filter keeps",
+            ],
+        ),
+        (
+            "ladder",
+            ["Recall against queries a second", "Queries a second", "Scaling", "What the certified filter keeps"],
+        ),
     ],
 )
 def test_what_the_inputs_lack_is_left_out_and_said(tmp_path, name, parts):
@@ -271,6 +285,19 @@ def test_one_thread_count_does_not_scale(tmp_path, changed):
 
 NAN = float("nan")
 BAD = [
+    ("vamana", lambda v: v.update(libraries=[]), r"vamana.json': libraries is empty: nothing was measured"),
+    (
+        "vamana",
+        lambda v: v["libraries"][0]["runs"][0]["points"][1].update(recall=1.5),
+        r"libraries\[0\].runs\[0\].points\[1\].recall is 1.5; a recall lies between 0 and 1",
+    ),
+    (
+        "vamana",
+        lambda v: v["libraries"][1]["runs"][0]["queries_per_second_at"].update({"0.90": 0}),
+        r"libraries\[1\].runs\[0\].queries_per_second_at.0.90 is 0; it must be above 0",
+    ),
+    ("vamana", lambda v: v.update(format_version=2), r"format_version is 2; this report reads version 1"),
+    ("vamana", lambda v: v.pop("failed"), r"has no field 'failed'"),
     ("ladder", lambda v: v.update(cases=[]), r"ladder.json': cases is empty: nothing was measured"),
     ("ladder", lambda v: v.pop("cases"), r"ladder.json' has no field 'cases'"),
     ("ladder", lambda v: v["cases"][1].update(rungs=[]), r"cases\[1\].rungs is empty"),
@@ -463,7 +490,7 @@ def test_the_same_inputs_make_the_same_bytes(tmp_path):
             env={**environment, "PYTHONHASHSEED": seed},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert done.stdout == f"wrote {out / 'page.html'} and 16 pictures\n"
+        assert done.stdout.splitlines()[0] == f"wrote {out / 'page.html'} and 16 pictures"
     for first in sorted((tmp_path / "1").rglob("*.*")):
         assert first.read_bytes() == (tmp_path / "2" / first.relative_to(tmp_path / "1")).read_bytes(), first.name
 
@@ -564,8 +591,29 @@ def test_the_module_is_a_command(tmp_path):
     done = run([*call, DATA / "bench.json", "-o", "y.html", "--json", "--title", "Mine"], env=environment, cwd=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["output"] == "y.html" and "surplus" in answer["charts"] and answer["images"] == []
-    assert [part["section"] for part in answer["left_out"]] == ["The ladder", "What each rung is worth", "The roofline"]
+    assert [part["section"] for part in answer["left_out"]] == [
+        "The ladder", "What each rung is worth", "The roofline", "Recall against queries a second",
+    ]  # fmt: skip
     assert "<h1>Mine</h1>" in (tmp_path / "y.html").read_text()
+
+
+def test_graphs_beside_others(report, tmp_path):
+    _, page, _ = report
+    (one, other, third) = page.named("invented, k 10, 1 thread")
+    assert one["library"] == "Kith 0.1.0" and one["queries/s at 0.95"] == "17,500" and one["Kith is at 0.95"] == ""
+    assert (one["build"], one["memory"]) == ("12.5 s", "20.0 MB")
+    assert other["library"] == "Other & <Graph> 9.9" and other["Kith is at 0.99"] == "2.00 times faster"
+    assert third["queries/s at 0.99"] == "-" and third["Kith is at 0.99"] == ""
+    assert third["Kith is at 0.90"] == "2.00 times slower"
+    (two, *_) = page.named("invented, k 10, 2 threads")
+    assert two["queries/s at 0.95"] == "35,000"
+    words = re.sub(r"\s+", " ", page.words)
+    assert "Not measured: Absent: SIGILL: no word." in words
+    assert "Asked for a recall of 0.95, Kith takes a list of 32, states at least 0.953" in words
+    assert "finds 0.9601 at 16,000 queries a second" in words and "max degree 32, build list size 128" in words
+    assert ["graph hash", "00000000invented"] in page.tables["Machine of vamana.json"]
+    assert "exactly, or most of them by a graph." in words
+    assert "by a graph" not in page_of(tmp_path, DATA / "bench.json").words
 
 
 def test_a_tree_without_a_peer_is_said(tmp_path, changed):

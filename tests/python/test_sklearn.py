@@ -28,7 +28,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
         NearestNeighbors(n_neighbors=2, algorithm="kd_tree", radius=3),
         KNeighborsTransformer(),
         KNeighborsTransformer(mode="connectivity", n_neighbors=3),
+        NearestNeighbors(n_neighbors=2, algorithm="vamana", recall=0.9),
         KNeighborsTransformer(algorithm="kd_tree", n_neighbors=3),
+        KNeighborsTransformer(algorithm="vamana", n_neighbors=3, max_degree=16, build_list_size=50),
         RadiusNeighborsTransformer(),
         RadiusNeighborsTransformer(mode="connectivity", radius=2, metric="manhattan"),
     ]
@@ -149,6 +151,15 @@ def test_n_jobs_changes_no_answer(blobs, n_jobs):
         ({"algorithm": "octree"}, ValueError, "octree|dimension"),
         ({"algorithm": "kd_tree", "metric": "cosine"}, ValueError, "cosine"),
         ({"algorithm": "kd_tree", "filter": "int8"}, ValueError, "'int8' belongs to brute force"),
+        ({"algorithm": "vamana", "filter": "int8"}, ValueError, "'int8' belongs to brute force"),
+        ({"algorithm": "vamana", "metric": "manhattan"}, ValueError, "manhattan"),
+        ({"algorithm": "vamana", "max_degree": 2}, ValueError, "max_degree of 2"),
+        ({"algorithm": "vamana", "build_list_size": 8}, ValueError, "build_list_size of 8"),
+        ({"algorithm": "vamana", "alpha": 3.0}, ValueError, "alpha of 3"),
+        ({"algorithm": "vamana", "recall": 1.5}, ValueError, "recall is 1.5"),
+        ({"algorithm": "vamana", "recall": 0.9, "list_size": 20}, ValueError, "give one of them"),
+        ({"algorithm": "kd_tree", "recall": 0.9}, ValueError, "'kd_tree' has no recall.*'vamana'"),
+        ({"list_size": 50, "seed": 1}, ValueError, "'auto' has no seed, list_size.*'vamana'"),
         ({"radius": -1}, ValueError, "radius is -1"),
         ({"radius": float("nan")}, ValueError, "radius is nan"),
         ({"radius": "far"}, TypeError, "radius is 'far'"),
@@ -301,3 +312,109 @@ def test_wrong_searches_by_radius_are_refused(blobs):
         RadiusNeighborsTransformer(metric="cosine").fit(X)
     with pytest.raises(sklearn.exceptions.NotFittedError):
         NearestNeighbors().radius_neighbors(X)
+
+
+@pytest.fixture(scope="module")
+def long_rows():
+    """(training, queries) of low intrinsic dimension, float32."""
+    turn = np.random.default_rng(1).standard_normal((6, 24))
+    values = (np.random.default_rng(2).standard_normal((2200, 6)) @ turn).astype(np.float32)
+    return values[:2000], values[2000:]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine", "inner_product"])
+def test_a_graph_keeps_its_recall_and_true_distances(long_rows, metric):
+    X, Q = long_rows
+    graph = NearestNeighbors(8, metric=metric, algorithm="vamana", recall=0.9).fit(X)
+    exact = NearestNeighbors(8, metric=metric).fit(X)
+    assert graph.effective_algorithm_ == graph.index_.type == "vamana"
+    assert type(graph.index_) is kith.Vamana and graph.index_.metric == metric
+    for queries in (Q, None):
+        distances, indices = graph.kneighbors(queries)
+        true_distances, true_indices = exact.kneighbors(queries)
+        assert kith.evaluate(indices, true_indices).recall >= 0.9
+        found = indices == true_indices
+        np.testing.assert_array_equal(distances[found], true_distances[found])
+        if queries is None:
+            assert (indices != np.arange(len(X))[:, None]).all()
+    whole = graph.set_params(recall=1).kneighbors(Q)
+    for a, b in zip(whole, exact.kneighbors(Q), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_graphs_parameters_reach_it(long_rows, monkeypatch):
+    X, Q = long_rows
+    given = {"max_degree": 12, "build_list_size": 40, "alpha": 1.3, "seed": 5}
+    estimator = NearestNeighbors(4, algorithm="vamana", list_size=25, **given).fit(X)
+    assert {name: getattr(estimator.index_, name) for name in given} == given
+    plain = NearestNeighbors(algorithm="vamana").fit(X).index_
+    assert (plain.max_degree, plain.build_list_size, plain.alpha, plain.seed) == (32, 128, 1.1, 0)
+    seen = []
+    search = kith.Vamana.search
+    monkeypatch.setattr(
+        kith.Vamana, "search", lambda self, Q, k, **how: seen.append((k, how)) or search(self, Q, k, **how)
+    )
+    estimator.kneighbors(Q)
+    estimator.kneighbors()
+    estimator.set_params(list_size=None, recall=0.8, n_jobs=2).kneighbors(Q)
+    KNeighborsTransformer(n_neighbors=4, algorithm="vamana", list_size=30).fit(X).transform(Q)
+    assert seen == [
+        (4, {"threads": 0, "list_size": 25}),
+        (5, {"threads": 0, "list_size": 25}),
+        (4, {"threads": 2, "recall": 0.8}),
+        (5, {"threads": 0, "list_size": 30}),
+    ]
+    with pytest.raises(ValueError, match="list_size of 3"):
+        estimator.set_params(recall=None, list_size=3).kneighbors(Q)
+
+
+def test_a_graph_is_pickled_not_built_again(long_rows, monkeypatch):
+    X, Q = long_rows
+    estimator = NearestNeighbors(6, algorithm="vamana", recall=0.9).fit(X)
+    expected = estimator.kneighbors(Q)
+    content = pickle.dumps(estimator)
+    fresh = clone(estimator)
+    assert fresh.get_params() == estimator.get_params()
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        fresh.kneighbors(Q)
+    assert fresh.fit(X).index_.graph_hash == estimator.index_.graph_hash
+    monkeypatch.setattr(kith.Vamana, "__init__", lambda *_, **__: pytest.fail("built again"))
+    again = pickle.loads(content)
+    assert again.index_.graph_hash == estimator.index_.graph_hash
+    assert again.effective_algorithm_ == "vamana"
+    for a, b in zip(again.kneighbors(Q), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_graph_refuses_what_it_cannot_do(long_rows):
+    X, Q = long_rows
+    estimator = NearestNeighbors(3, algorithm="vamana").fit(X)
+    for search in (estimator.radius_neighbors, estimator.radius_neighbors_graph):
+        with pytest.raises(ValueError, match="'vamana' has no search by radius; use 'auto', 'brute', 'kd_tree'"):
+            search(Q)
+    with pytest.raises(ValueError, match="'vamana' has no search by radius; use auto, kd_tree"):
+        RadiusNeighborsTransformer(algorithm="vamana").fit(X)
+    with pytest.raises(TypeError, match="float64.*would round"):
+        estimator.kneighbors(Q.astype(np.float64))
+    assert estimator.kneighbors(Q[:2].tolist())[0].dtype == np.float32  # a list has no type of its own
+
+
+def test_a_pipeline_over_a_graph(long_rows):
+    X, _ = long_rows
+    y = (X[:, 0] > 0).astype(int)
+    classifier = make_pipeline(
+        KNeighborsTransformer(n_neighbors=10, algorithm="vamana", recall=0.95),
+        KNeighborsClassifier(n_neighbors=5, metric="precomputed"),
+    )
+    assert classifier.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9
+
+
+def test_the_algorithm_in_effect_is_named(blobs):
+    X, _ = blobs
+    for algorithm, name in ALGORITHMS.items():
+        assert NearestNeighbors(algorithm=algorithm).fit(X[:, :3]).effective_algorithm_ == name
+    transformer = KNeighborsTransformer().fit(X)
+    assert transformer.effective_algorithm_ == transformer.index_.type == kith.choose_index(300, 7, 0, 5).index
+    assert RadiusNeighborsTransformer().fit(X).effective_algorithm_ == "kd_tree"
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        _ = NearestNeighbors().index_

@@ -23,7 +23,9 @@ def _parser() -> _Parser:
         prog="python -m kith.report",
         description="Makes one self-contained HTML page from results of kith ladder and kith bench.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="RESULT", help="JSON of kith ladder, kith bench or gpu_search")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="RESULT", help="JSON of kith ladder, kith bench, gpu_search or benchmarks.vamana"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page, written whole or not at all")
     parser.add_argument("--images", metavar="FOLDER", help="also write every chart there, as SVG and PNG")
     parser.add_argument("--title", metavar="TEXT", help="the page's title")

@@ -1,4 +1,5 @@
-"""What a report is made from: results of `kith ladder`, `kith bench` and the GPU benchmark `gpu_search`."""
+"""What a report is made from: results of `kith ladder`, `kith bench`, the GPU benchmark `gpu_search`, and the graphs' of
+benchmarks/vamana."""
 
 from __future__ import annotations
 
@@ -56,6 +57,52 @@ class Search:
 
 
 @dataclass(frozen=True)
+class CurvePoint:
+    """What one length of the list finds."""
+
+    recall: float
+    queries_per_second: float
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A search that asked for a recall."""
+
+    asked: float
+    stated: float
+    recall: float  # measured
+    setting: int
+    queries_per_second: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One graph of one library, with one k and number of threads."""
+
+    source: str
+    library: str
+    version: str
+    parameters: str
+    data: str
+    rows: int
+    dim: int
+    dtype: str
+    queries: int
+    k: int
+    threads: int
+    build_seconds: float
+    memory_bytes: float
+    points: tuple[CurvePoint, ...]
+    at: dict[str, float]  # queries a second by recall; without those that were never reached
+    stated: tuple[Stated, ...]
+    failed: tuple[tuple[str, str], ...]  # libraries of the same run that could not be measured, and why
+
+    @property
+    def where(self) -> str:
+        return f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+
+
+@dataclass(frozen=True)
 class Machine:
     """What is known of where a file was measured, as rows of a table."""
 
@@ -70,6 +117,7 @@ class Results:
 
     ladders: list[Ladder] = field(default_factory=list)
     searches: list[Search] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
 
 
@@ -169,6 +217,62 @@ def _read_gpu_search(document: Node, results: Results, source: str) -> None:
     results.machines.append(Machine(source, "gpu_search", tuple(rows)))
 
 
+def _share(node: Node) -> float:
+    value = node.number()
+    if not 0 <= value <= 1:
+        raise node.error(f"is {value:g}; a recall lies between 0 and 1")
+    return value
+
+
+def _read_vamana(document: Node, results: Results, source: str) -> None:
+    _version(document, 1)
+    data = document["data"]
+    failed = tuple((item["name"].text(), item["error"].text()) for item in document["failed"].items())
+    curves = []
+    for library in document["libraries"].items(some=True):
+        parameters = ", ".join(f"{name} {value}" for name, value in machine_rows(library["parameters"]))
+        stated: dict[tuple[int, int], list[Stated]] = {}
+        for item in library["stated"].items():
+            stated.setdefault((item["threads"].count(1), item["k"].count(1)), []).append(
+                Stated(_share(item["asked"]), _share(item["stated"]), _share(item["recall"]),
+                       item["setting"].count(), item["queries_per_second"].positive())
+            )  # fmt: skip
+        for run in library["runs"].items():
+            at = run["queries_per_second_at"]
+            threads, k = run["threads"].count(1), run["k"].count(1)
+            curves.append(
+                Curve(
+                    source=source,
+                    library=library["name"].text(),
+                    version=library["version"].text(),
+                    parameters=parameters,
+                    data=data["name"].text(),
+                    rows=data["rows"].count(1),
+                    dim=data["dim"].count(1),
+                    dtype=data["dtype"].text(),
+                    queries=data["queries"].count(1),
+                    k=k,
+                    threads=threads,
+                    build_seconds=library["build_seconds"].positive(),
+                    memory_bytes=library["memory_bytes"].number(),
+                    points=tuple(
+                        CurvePoint(_share(p["recall"]), p["queries_per_second"].positive())
+                        for p in run["points"].items(some=True)
+                    ),
+                    at={t: at[t].positive() for t in ("0.90", "0.95", "0.99") if at.has(t)},
+                    stated=tuple(stated.get((threads, k), ())),
+                    failed=failed,
+                )  # fmt: skip
+            )
+    results.curves += curves
+    machine = [*machine_rows(document["machine"]), ("commit", document["commit"].text())]
+    machine += [("measured", document["date"].text()), ("command", document["command"].text())]
+    hashes = [item["graph_hash"].text() for item in document["libraries"].items() if item.has("graph_hash")]
+    machine += [("graph hash", value) for value in hashes]
+    machine += [("load before", f"{document['load'].number():g}")]
+    results.machines.append(Machine(source, "benchmarks.vamana", tuple(machine)))
+
+
 def _read_ladder(document: Node, results: Results, source: str) -> None:
     ladder = read_ladder(document, source)
     results.ladders.append(ladder)
@@ -179,6 +283,7 @@ READERS: dict[str, Callable[[Node, Results, str], None]] = {
     "kith-ladder": _read_ladder,
     "kith-bench": _read_bench,
     "kith-gpu-search": _read_gpu_search,
+    "kith-vamana": _read_vamana,
 }
 
 
@@ -187,7 +292,8 @@ def _kind(document: Node) -> str:
     names = [name for name in ("schema", "format") if document.has(name)]
     if not names:
         raise document.error(
-            "has no field 'format' or 'schema': it is not a result of kith ladder, kith bench or gpu_search"
+            "has no field 'format' or 'schema': it is not a result of kith ladder, kith bench, gpu_search or "
+            "benchmarks.vamana"
         )
     node = document[names[0]]
     kind, slash, version = node.text().partition("/")

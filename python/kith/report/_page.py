@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from . import _draw, _ladder_charts, _search_charts
+from . import _draw, _ladder_charts, _recall_charts, _search_charts
 from ._charts import Chart, Table
 from ._inputs import Results
 from ._ladder import Ladder, seconds_of
@@ -56,6 +56,10 @@ def sections(results: Results) -> list[Section]:
                 "no case has two rungs that ran" if ladders else no_ladder),
         Section("The roofline", "", tuple(rooflines),
                 "the ladder was run without a GPU, whose rates make the roof" if ladders else no_ladder),
+        Section("Recall against queries a second", "A graph finds most of the nearest neighbours and looks at few of the rows: how many "
+                "it finds, and how soon, is a choice made anew with every search.",
+                tuple(_recall_charts.recall_charts(results.curves)),
+                "no input is a result of kith's benchmark of graphs (python -m benchmarks.vamana)"),
         Section("Queries a second", "",
                 tuple(c for worker in ("thread", "GPU") if (c := _search_charts.qps_chart(searches, worker))), no_search),
         Section("Scaling", "", tuple(scaling),
@@ -216,6 +220,7 @@ WORDS = (
     ("rung", "one program of the ladder; every rung answers the same question with the same indices"),
     ("floor", "the least time that brute force in float32 can take on this hardware, by its memory or its arithmetic"),
     ("Kith, the engine", "the library itself; its answers are exact: the same bits as comparing every pair in float64"),
+    ("recall", "share of the k nearest neighbours that was found; of a row as near as the last of them, too"),
     ("candidate", "a row that the filter could not rule out and that is evaluated exactly"),
     ("median", "the middle one of several runs; the first run is not counted"),
     ("× and “times faster”", "how many times longer the other one took"),
@@ -245,8 +250,9 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
         '<a class="skip" href="#content">To the content</a>', "<header>", f"<h1>{escape(title)}</h1>",
     ]  # fmt: skip
     out.append(
-        '<p class="lead">Kith finds nearest neighbours: of many points or vectors, the k that lie nearest to each query, exactly. '
-        "This page shows how fast it does so"
+        '<p class="lead">Kith finds nearest neighbours: of many points or vectors, the k that lie nearest to each query, exactly'
+        + (", or most of them by a graph" if results.curves else "")
+        + ". This page shows how fast it does so"
         + (f" on {escape(' and '.join(hardware))}" if hardware else "")
         + (", step by step from a plain loop to the engine" if results.ladders else "")
         + ".</p>"

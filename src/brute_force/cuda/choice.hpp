@@ -7,6 +7,7 @@
 
 #include "brute_force/backend.hpp"
 #include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/tuning.hpp"
 #include "codes/cuda/codes.hpp"
 
 namespace kith::brute_force {
@@ -37,8 +38,9 @@ struct CudaChoice {
   CudaChoice as_halves() const;
 };
 
-/// Chooses by a sample of the rows (host memory). @throws InvalidArgument for a filter that does not fit
+/// Chooses by a sample of the rows (host memory) and what the GPUs' policy says of costs. @throws
+/// InvalidArgument for a filter that does not fit
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
-                             const BruteForceParameters& parameters);
+                             const BruteForceParameters& parameters, const tuning::Policy& policy);
 
 }  // namespace kith::brute_force

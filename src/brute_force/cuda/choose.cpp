@@ -179,7 +179,7 @@ CudaChoice CudaChoice::as_halves() const {
 }
 
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
-                             const BruteForceParameters& parameters) {
+                             const BruteForceParameters& parameters, const tuning::Policy& policy) {
   const Metric metric = parameters.metric;
   const std::int64_t dim = sample.dim;
   const bool euclid = is_euclidean(metric);
@@ -237,15 +237,16 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
     }
     const std::int64_t whole_steps = (dim + 31) / 32;
     const auto steps = static_cast<double>(whole_steps);
-    choice.int8_seconds = std::max(0.06e-3 * steps, 0.15e-3) + 0.3e-3 * std::min(choice.surplus, 1e6) / 100;
-    choice.fp16_seconds = 2 * std::max(0.06e-3 * steps, 0.1e-3);
-    choice.fp32_seconds =
-        can_fp32 ? 0.035e-3 * (2 * static_cast<double>(dim) + 1) : std::numeric_limits<double>::infinity();
+    choice.int8_seconds = std::max(policy.int8_step_seconds * steps, policy.int8_least_seconds) +
+                          policy.int8_kept_seconds * std::min(choice.surplus, 1e6) / 100;
+    choice.fp16_seconds = 2 * std::max(policy.fp16_step_seconds * steps, policy.fp16_least_seconds);
+    choice.fp32_seconds = can_fp32 ? policy.fp32_value_seconds * (2 * static_cast<double>(dim) + 1)
+                                   : std::numeric_limits<double>::infinity();
     // Up to four dimensions a float32 row is no longer than its padded codes: these pay where rows are few
     // enough to stay in the cache, and lie far enough apart for codes to tell them apart.
     const bool short_rows =
         filter == Filter::automatic && can_fp32 && dim <= 4 &&
-        !(euclid && rows <= tuning::most_short_coded_rows && choice.surplus <= tuning::most_short_surplus);
+        !(euclid && rows <= policy.most_short_coded_rows && choice.surplus <= tuning::most_short_surplus);
     if (filter == Filter::fp16) return choice.as_halves();
     if (!short_rows && (filter == Filter::int8 || !can_fp32 || choice.int8_seconds <= choice.fp32_seconds)) {
       choice.filter = Filter::int8;

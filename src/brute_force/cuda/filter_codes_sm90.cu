@@ -20,6 +20,7 @@
 #include "brute_force/cuda/mma.cuh"
 #include "brute_force/cuda/scores.cuh"
 #include "brute_force/cuda/wgmma.cuh"
+#include "cuda/capability.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
@@ -344,10 +345,7 @@ bool launch_cut(const CodeFilter& f, int device, cudaStream_t stream) {
 
 // Compiled for this chip, not by the driver from the instructions of an older one.
 bool is_native(int device) {
-  if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) != 9 ||
-      device_attribute(cudaDevAttrComputeCapabilityMinor, device) != 0) {
-    return false;
-  }
+  if (!has_wgmma(device)) return false;
   static const bool native = [] {
     cudaFuncAttributes attributes{};
     KITH_CUDA(cudaFuncGetAttributes(&attributes, filter_kernel<128, false, false>));

@@ -70,6 +70,7 @@ MeasuredSearch measure(CudaPrepared& p, const DatasetView& queries, const Execut
 // anyway.
 double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
   const Shard& shard = *p.shards.front();
+  const tuning::Policy& policy = tuning::policy_of(shard.device);
   const double look = p.choice.filter == Filter::fp16 ? p.choice.fp16_seconds : p.choice.int8_seconds;
   const double row_bytes =
       static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
@@ -77,7 +78,7 @@ double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
   return static_cast<double>(shard.rows) * look * 1e-9 +
          expected_seconds(shard, tuning::usual_queries, tuning::measured_k) /
              static_cast<double>(tuning::usual_queries) +
-         beyond * (tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds);
+         beyond * (policy.evaluated_seconds + row_bytes * policy.evaluated_byte_seconds);
 }
 
 }  // namespace

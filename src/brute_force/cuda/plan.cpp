@@ -16,44 +16,45 @@ namespace {
 // The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
 // whose bounds are open.
 void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  const tuning::Policy& policy = tuning::policy_of(shard.device);
   const auto n = static_cast<double>(shard.rows);
   const auto k = static_cast<double>(list_k);
   const bool coded = shard.space.coded();
   const std::int64_t tiles = shard.tiles();
   const double row_bytes =
       static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
-  const double evaluated = tuning::evaluated_seconds + row_bytes * tuning::evaluated_byte_seconds;
-  const double kept = coded ? tuning::kept_int8_seconds : tuning::kept_float_seconds;
+  const double evaluated = policy.evaluated_seconds + row_bytes * policy.evaluated_byte_seconds;
+  const double kept = coded ? policy.kept_int8_seconds : policy.kept_float_seconds;
   const auto q = static_cast<double>(queries);
   const std::int64_t least =
       std::max(coded ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
   // How long a block, or the few that share a query, are at so many candidates.
   const auto latency = [&](double candidates) {
     const int blocks = cuda::rerank_blocks(queries, static_cast<std::int64_t>(candidates), shard.device);
-    return candidates / blocks * tuning::rerank_candidate_seconds;
+    return candidates / blocks * policy.rerank_candidate_seconds;
   };
   double least_seconds = std::numeric_limits<double>::infinity();
   double growth = 1;
-  const std::int64_t smallest = plan.look ? tuning::least_look : least;
+  const std::int64_t smallest = plan.look ? policy.least_look : least;
   const std::int64_t largest =
-      plan.look ? std::min(tuning::most_look, shard.rows / 4) : std::max(least, tuning::most_sample);
+      plan.look ? std::min(policy.most_look, shard.rows / 4) : std::max(least, tuning::most_sample);
   for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
     const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_reranked_at_once);
     double first = static_cast<double>(sample) * evaluated;
     if (plan.look) {
       first = static_cast<double>(sample) *
-              (coded ? tuning::look_int8_seconds
-                     : tuning::look_float_seconds +
-                           static_cast<double>(shard.space.dim) * tuning::look_value_seconds);
+              (coded ? policy.look_int8_seconds
+                     : policy.look_float_seconds +
+                           static_cast<double>(shard.space.dim) * policy.look_value_seconds);
     } else if (coded) {
-      first = static_cast<double>(sample) * tuning::open_seconds + rounds * (1.2 * k + 16) * evaluated;
+      first = static_cast<double>(sample) * policy.open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
     for (int s = 1; s <= tuning::most_stages; ++s) {
       const double g = std::pow(whole, 1.0 / s);
       const double passed = k * g * shard.surplus;
-      const double each = tuning::rerank_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
-      const double seconds = s * (tuning::stage_seconds + latency(passed) + q * each) + q * first +
+      const double each = policy.rerank_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
+      const double seconds = s * (policy.stage_seconds + latency(passed) + q * each) + q * first +
                              (plan.look ? 0 : latency(static_cast<double>(sample)));
       if (seconds >= least_seconds) continue;
       plan.seconds = least_seconds = seconds;
@@ -86,21 +87,23 @@ bool one_pass_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k
       shard.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
     return false;
   }
+  const tuning::Policy& policy = tuning::policy_of(shard.device);
   const bool few = queries <= cuda::few_queries;
   if (shard.space.int8()) {
     if (few) return true;
-    return shard.space.shape.row_bytes() == 32 && queries * shard.rows <= tuning::most_one_pass_pairs;
+    return shard.space.shape.row_bytes() == 32 && queries * shard.rows <= policy.most_one_pass_pairs;
   }
   if (shard.space.dim > tuning::low_dimension) return false;
   // Queries fill whole blocks.
-  return few || (queries + 127) / 128 * 128 * shard.rows <= tuning::most_one_pass_pairs;
+  return few || (queries + 127) / 128 * 128 * shard.rows <= policy.most_one_pass_pairs;
 }
 
 // Whether the first bound may come from one look at a sample.
 bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   const std::int64_t least = shard.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
   return !shard.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
-         shard.rows >= 8 * tuning::least_look && shard.space.dim <= tuning::low_dimension &&
+         shard.rows >= 8 * tuning::policy_of(shard.device).least_look &&
+         shard.space.dim <= tuning::low_dimension &&
          (!shard.space.int8() || shard.space.shape.row_bytes() == 32);
 }
 

@@ -1,7 +1,10 @@
-// Numbers that depend on the chip, in one place.
+// Numbers that depend on the chip, in one place: first those that kernels are compiled with and that bound
+// what is tried, the same on every GPU, then the costs that decide what runs, a set a kind of GPU.
 #pragma once
 
 #include <cstdint>
+
+#include "cuda/capability.hpp"
 
 namespace kith::brute_force::tuning {
 
@@ -20,33 +23,10 @@ inline constexpr std::int64_t most_room = std::int64_t{1} << 22;
 /// Largest k whose lists are merged in shared memory.
 inline constexpr std::int64_t largest_block_k = 1024;
 
-/// What a search is made of, in seconds (measured on an H200; see docs/gpu.md): a stage's launches, a query's
-/// share of re-ranking it, a candidate that a filter keeps, a row that the open first stage keeps, and an
-/// exact evaluation, a fixed part and a part a byte of the row.
-inline constexpr double stage_seconds = 15e-6;
-inline constexpr double rerank_seconds = 18e-9;
-inline constexpr double rerank_candidate_seconds = 40e-9;  // in one block
-inline constexpr double kept_int8_seconds = 0.45e-9;
-inline constexpr double kept_float_seconds = 0.1e-9;
-inline constexpr double open_seconds = 18e-12;
-inline constexpr double evaluated_seconds = 0.15e-9;
-inline constexpr double evaluated_byte_seconds = 0.6e-12;
-inline constexpr int most_stages = 8;
-
-/// One look at every pair instead of stages: up to this k, and so many pairs a query of its batch (each costs
-/// more than in a stage, but nine launches less are about 0.08 ms).
+/// One look at every pair instead of stages: up to this k, and so many rows.
 inline constexpr std::int64_t largest_one_pass_k = 32;
-inline constexpr std::int64_t most_one_pass_pairs = std::int64_t{1} << 28;
 inline constexpr std::int64_t least_one_pass_rows = 4096;
-/// The same over a sample gives the first bound where rows are short: rows of the sample, and what a pair
-/// costs, for int8 and for float32 a fixed part and a part a value.
-inline constexpr std::int64_t least_look = 4096;
-inline constexpr std::int64_t most_look = 65536;
-inline constexpr double look_int8_seconds = 0.36e-12;
-inline constexpr double look_float_seconds = 0.25e-12;
-inline constexpr double look_value_seconds = 0.1e-12;
-/// Rows up to which short rows are worth int8 codes, which are longer than the rows, and the surplus.
-inline constexpr std::int64_t most_short_coded_rows = std::int64_t{1} << 18;
+inline constexpr int most_stages = 8;
 inline constexpr double most_short_surplus = 8;
 
 /// Queries that keep more than there was room for are searched again, with so many times the room, until all
@@ -72,5 +52,74 @@ inline constexpr std::int64_t low_dimension = 16;
 
 /// Rows of the sample from which the step of the codes and the filter are chosen.
 inline constexpr std::int64_t sample_rows = 512;
+
+/// What a search is made of, by which the filter, the stages and the one pass are chosen. Times in seconds.
+struct Policy {
+  // The look at all rows, 10^9 pairs, 32 values of a code being a step.
+  double int8_step_seconds;   ///< a step
+  double int8_least_seconds;  ///< and never less
+  double int8_kept_seconds;   ///< more for 100 candidates a neighbour
+  double fp16_step_seconds;   ///< a step of half as many values
+  double fp16_least_seconds;
+  double fp32_value_seconds;  ///< a subtraction or a multiply-add
+
+  // Stages.
+  double stage_seconds;             ///< a stage's launches
+  double rerank_seconds;            ///< a query's share of re-ranking it
+  double rerank_candidate_seconds;  ///< a candidate, in one block
+  double kept_int8_seconds;         ///< a candidate that a filter keeps
+  double kept_float_seconds;
+  double open_seconds;            ///< a row that the open first stage keeps
+  double evaluated_seconds;       ///< an exact evaluation, a fixed part
+  double evaluated_byte_seconds;  ///< and a part a byte of the row
+
+  /// One look at every pair instead of stages, up to so many pairs: each costs more than in a stage, but nine
+  /// launches less are about 0.08 ms.
+  std::int64_t most_one_pass_pairs;
+
+  // The same over a sample gives the first bound where rows are short.
+  std::int64_t least_look;  ///< rows of the sample
+  std::int64_t most_look;
+  double look_int8_seconds;   ///< a pair of int8 codes
+  double look_float_seconds;  ///< a pair of float32 rows, a fixed part
+  double look_value_seconds;  ///< and a part a value
+
+  /// Rows up to which short rows are worth int8 codes, which are longer than the rows: they stay in the
+  /// cache.
+  std::int64_t most_short_coded_rows;
+};
+
+/// GPUs with wgmma: measured on an H200 (docs/gpu.md), every number.
+inline constexpr Policy with_wgmma{
+    .int8_step_seconds = 0.06e-3,
+    .int8_least_seconds = 0.15e-3,
+    .int8_kept_seconds = 0.3e-3,
+    .fp16_step_seconds = 0.06e-3,
+    .fp16_least_seconds = 0.1e-3,
+    .fp32_value_seconds = 0.035e-3,
+    .stage_seconds = 15e-6,
+    .rerank_seconds = 18e-9,
+    .rerank_candidate_seconds = 40e-9,
+    .kept_int8_seconds = 0.45e-9,
+    .kept_float_seconds = 0.1e-9,
+    .open_seconds = 18e-12,
+    .evaluated_seconds = 0.15e-9,
+    .evaluated_byte_seconds = 0.6e-12,
+    .most_one_pass_pairs = std::int64_t{1} << 28,
+    .least_look = 4096,
+    .most_look = 65536,
+    .look_int8_seconds = 0.36e-12,
+    .look_float_seconds = 0.25e-12,
+    .look_value_seconds = 0.1e-12,
+    .most_short_coded_rows = std::int64_t{1} << 18,
+};
+
+/// GPUs without wgmma (compute capability 8.0 to 8.9, and 10.0 and up). None of these numbers was measured on
+/// one: they are the H200's until somebody does. They decide what runs, never what is found.
+inline constexpr Policy without_wgmma = with_wgmma;
+
+inline const Policy& policy_of(int device) {
+  return kith::cuda::has_wgmma(device) ? with_wgmma : without_wgmma;
+}
 
 }  // namespace kith::brute_force::tuning

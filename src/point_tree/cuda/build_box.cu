@@ -35,7 +35,7 @@ __device__ void add_to_bounds(T lower, T upper, Bounds& bounds) {
 
 // Of a known dimension D: bounds of all axes in registers. Else a block takes tiles of rows; each thread
 // looks at its rows once to see which are finite, then axis by axis, when they are in the first-level cache.
-constexpr int rows_a_thread = cuda::policy.box_rows;
+constexpr int rows_a_thread = cuda::constants.box_rows;
 
 template <class T, int D>
 __global__ void __launch_bounds__(block_threads) find_box_kernel(Source<T> rows, Bounds* bounds) {
@@ -143,7 +143,7 @@ __global__ void plan_axes_kernel(const Bounds* bounds, std::int64_t ranges, std:
 
 // A warp takes points that follow each other. Those of one range meet in registers first, since a range may
 // hold most of the points.
-constexpr int steps_a_warp = cuda::policy.box_steps;
+constexpr int steps_a_warp = cuda::constants.box_steps;
 
 template <class T, class Id>
 __global__ void __launch_bounds__(block_threads)
@@ -190,7 +190,8 @@ void find_box(const Source<T>& rows, Bounds* bounds, int device, cudaStream_t st
   empty_boxes_kernel<<<blocks_for(rows.dim), block_threads, 0, stream>>>(bounds, rows.dim);
   cuda::check_launch("empty_boxes");
   const unsigned tiles = blocks_for(rows.rows, block_threads * rows_a_thread);
-  const auto resident = static_cast<unsigned>(cuda::processors(device)) * cuda::policy.build_blocks;
+  const auto resident =
+      static_cast<unsigned>(cuda::processors(device)) * cuda::policy_of(device).build_blocks;
   if (rows.dim == 3) {
     find_box_kernel<T, 3><<<std::min(tiles, resident), block_threads, 0, stream>>>(rows, bounds);
   } else {

@@ -156,8 +156,8 @@ void convert(const DatasetView& rows, void* to, cudaStream_t stream) {
 template <class T, class Id>
 void encode(const Source<T>& rows, const Axis* axes, int bits, std::uint64_t* keys, Id* numbers,
             Counts* counts, int device, cudaStream_t stream) {
-  const unsigned blocks = std::min(
-      blocks_for(rows.rows), static_cast<unsigned>(cuda::processors(device)) * cuda::policy.build_blocks);
+  const unsigned blocks = std::min(blocks_for(rows.rows), static_cast<unsigned>(cuda::processors(device)) *
+                                                              cuda::policy_of(device).build_blocks);
   if (rows.dim == 3) {
     encode_kernel<T, Id, 3><<<blocks, block_threads, 0, stream>>>(rows, axes, bits, keys, numbers, counts);
   } else {

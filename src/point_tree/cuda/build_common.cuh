@@ -13,7 +13,7 @@
 namespace kith::point_tree::build_steps {
 
 constexpr unsigned full = 0xffffffffU;
-constexpr int block_threads = cuda::policy.build_threads;
+constexpr int block_threads = cuda::constants.build_threads;
 
 inline unsigned blocks_for(std::int64_t work, int each = block_threads) {
   return static_cast<unsigned>(std::max<std::int64_t>(1, (work + each - 1) / each));

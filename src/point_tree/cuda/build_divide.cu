@@ -46,8 +46,8 @@ __device__ Id keys_below(const std::uint64_t* keys, Id count, std::uint64_t key)
   return low + static_cast<Id>(__popc(__ballot_sync(full, below)));
 }
 
-constexpr int divide_threads = cuda::policy.divide_threads;
-constexpr int held_codes = cuda::policy.divide_codes;  // of a warp, in shared memory
+constexpr int divide_threads = cuda::constants.divide_threads;
+constexpr int held_codes = cuda::constants.divide_codes;  // of a warp, in shared memory
 
 // A warp divides a node: a part is cut at the highest bit in which its codes differ, until there are 16 parts
 // or none is too large for a leaf. The largest part comes first, as in the octree on the CPU, until each
@@ -207,7 +207,7 @@ void start(std::int64_t rows, Sketch<Id>* nodes, Counts* counts, cudaStream_t st
 template <class Id>
 void divide(const std::uint64_t* keys, Sketch<Id>* nodes, Range<Id>* stuck, Counts* counts, int step,
             std::int64_t leaf_size, int device, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(cuda::processors(device)) * cuda::policy.divide_blocks;
+  const auto blocks = static_cast<unsigned>(cuda::processors(device)) * cuda::policy_of(device).divide_blocks;
   divide_kernel<<<blocks, divide_threads, 0, stream>>>(keys, nodes, stuck, counts, step,
                                                        static_cast<Id>(leaf_size),
                                                        static_cast<Id>(tuning::filling_leaves * leaf_size));

@@ -20,7 +20,7 @@ constexpr unsigned everyone = 0xffffffffU;
 
 // Words of 32 points that a walk has room for.
 template <int K>
-constexpr int most_words = Policy::group_words(K);
+constexpr int most_words = Constants::group_words(K);
 
 // A candidate's integer: 20 bits of its sum (all but the sign and the 11 last), 7 of the chunk of at most 32
 // points that it came with, 5 of its place there.
@@ -59,9 +59,9 @@ static_assert(most_words<8> - slot_words<8> >= 2 && most_words<16> - slot_words<
               most_words<24> - slot_words<24> >= 2 && most_words<32> - slot_words<32> >= 2);
 
 template <int K>
-constexpr int warps_a_block = Policy::group_warps(K);
+constexpr int warps_a_block = Constants::group_warps(K);
 template <int K>
-constexpr int blocks_at_once = Policy::group_blocks(K);
+constexpr int blocks_at_once = Constants::group_blocks(K);
 
 constexpr int queued_room = 64;
 

@@ -43,7 +43,7 @@ class NearestSearch {
         device_(device_of(execution)),
         guard_(device_),
         count_(asked.queries != nullptr ? asked.queries->rows : tree.points),
-        regime_(choose_regime(tree, count_, out.k, asked.queries == nullptr)),
+        regime_(choose_regime(tree, count_, out.k, asked.queries == nullptr, cuda::policy_of(device_))),
         progress_(execution, stage, std::max<std::int64_t>(1, asked.count(tree))),
         left_(left) {}
 
@@ -121,7 +121,7 @@ class NearestSearch {
     }
     fixed += warps;
     const auto answer = static_cast<std::uint64_t>(out_.k * cell());
-    batch_ = cuda::policy.most_at_once;
+    batch_ = cuda::constants.most_at_once;
     if (!in_place()) {
       // Answers of the tree's own rows are scattered: the whole of them on the device, or batches that the
       // host scatters.
@@ -199,7 +199,7 @@ class NearestSearch {
     unsigned long long* report = w_->report.data();
     std::fill_n(report, seen, not_seen);
     std::int64_t* lists = w_->lists.data();
-    if (count > cuda::policy.small_list) lists = lists_.reserve(2 * count, stream_);
+    if (count > cuda::constants.small_list) lists = lists_.reserve(2 * count, stream_);
     const cuda::HandedOn unanswered_list{lists, counts + unanswered};
     const cuda::HandedOn left_list{lists + count, counts + left_over};
 
@@ -243,7 +243,7 @@ class NearestSearch {
       }
       launch(warps);
     }
-    if (count <= cuda::policy.small_list) {
+    if (count <= cuda::constants.small_list) {
       wait_for_report();
     } else {
       KITH_CUDA(cudaStreamSynchronize(stream_));
@@ -322,7 +322,8 @@ class NearestSearch {
     cuda::WarpMemory memory = cuda::warp_memory(search, tree_.levels, device_);
     memory.warps = std::min(memory.warps, std::max<std::int64_t>(4, most_warps_));
     // How many it will be the device knows: seldom many.
-    if (search.device_count != nullptr) memory.warps = std::min(memory.warps, cuda::policy.most_handed_on);
+    if (search.device_count != nullptr)
+      memory.warps = std::min(memory.warps, cuda::policy_of(device_).most_handed_on);
     const std::int64_t bytes = memory.warps * (memory.scratch + memory.list);
     if (bytes > 0) scratch_.reserve(bytes, stream_);
     cuda::search_warps(search, tree_.levels, memory, scratch_.data(), device_, stream_);

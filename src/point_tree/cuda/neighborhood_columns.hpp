@@ -31,7 +31,8 @@ class GroupNeighborhoods {
         guard_(device_),
         k_(std::min(how.k, std::max<std::int64_t>(1, tree.rows))),
         progress_(execution, stage, tree.points) {
-    if (!tree.infinite.empty() || choose_regime(tree, tree.points, k_, true) != Regime::groups) return;
+    if (!tree.infinite.empty()) return;
+    if (choose_regime(tree, tree.points, k_, true, cuda::policy_of(device_)) != Regime::groups) return;
     plan(kept_bytes);
     if (batch_ == 0) return;
     cuda::wait_for(execution, stream_);
@@ -96,9 +97,9 @@ class GroupNeighborhoods {
     const std::uint64_t each = static_cast<std::uint64_t>(k_) * sizeof(std::uint32_t);
     if (fixed >= room) return;
     const auto fit = static_cast<std::int64_t>(std::min<std::uint64_t>(
-                         (room - fixed) / each, static_cast<std::uint64_t>(cuda::policy.most_at_once))) /
+                         (room - fixed) / each, static_cast<std::uint64_t>(cuda::constants.most_at_once))) /
                      32 * 32;
-    if (fit < std::min(cuda::policy.least_at_once, whole_warps(tree_.points))) return;
+    if (fit < std::min(cuda::constants.least_at_once, whole_warps(tree_.points))) return;
     const std::int64_t rounds = (tree_.points + fit - 1) / fit;
     batch_ = std::min(fit, whole_warps((tree_.points + rounds - 1) / rounds));
   }

@@ -111,7 +111,7 @@ class Neighborhoods {
 
   void budget(bool with_table, std::uint64_t kept_bytes) {
     const std::uint64_t smallest_batch =
-        static_cast<std::uint64_t>(std::min(cuda::policy.least_at_once, rows_));
+        static_cast<std::uint64_t>(std::min(cuda::constants.least_at_once, rows_));
     const std::uint64_t a_list = static_cast<std::uint64_t>(k_ + 1) * (sizeof(std::int64_t) + sizeof(T));
     const std::uint64_t a_query = a_list + bytes_of<T>(tree_.dim);
     const std::uint64_t table = bytes_of<T>(tree_.rows * stride());
@@ -134,7 +134,7 @@ class Neighborhoods {
                       tree_.rows, how_.k, least, room));
     }
     batch_ = static_cast<std::int64_t>(std::min<std::uint64_t>(
-        (room - held_) / (2 * a_query), static_cast<std::uint64_t>(cuda::policy.most_at_once)));
+        (room - held_) / (2 * a_query), static_cast<std::uint64_t>(cuda::constants.most_at_once)));
     batch_ = std::min(batch_, std::max<std::int64_t>(1, rows_));
     held_ += static_cast<std::uint64_t>(batch_) * a_query;
   }

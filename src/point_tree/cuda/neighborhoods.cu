@@ -9,7 +9,7 @@
 namespace kith::point_tree {
 namespace {
 
-constexpr int threads_a_block = cuda::policy.reduce_threads;
+constexpr int threads_a_block = cuda::constants.reduce_threads;
 
 // Entries of a list read together: whole sectors, which other threads would else have driven out of the cache
 // before the rest of them is asked for.
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(threads_a_block)
 
 // Neighbours in the tree's order are near in memory, too.
 template <int dim>
-__global__ void __launch_bounds__(threads_a_block, cuda::policy.plane_blocks)
+__global__ void __launch_bounds__(threads_a_block, cuda::constants.plane_blocks)
     fit_columns_kernel(Columns columns, Viewpoint viewpoint, double* planes) {
   const std::int64_t i = thread_number();
   if (i >= columns.count) return;

@@ -81,7 +81,7 @@ class RadiusSearch {
                                           offsets[static_cast<std::size_t>(first)]) *
                    (8 + sizeof(T));
       };
-      while (last < queries_.rows && last - first < cuda::policy.most_at_once &&
+      while (last < queries_.rows && last - first < cuda::constants.most_at_once &&
              bytes(last + 1) + fixed < limit_)
         ++last;
       if (last == first) {
@@ -144,9 +144,10 @@ class RadiusSearch {
                       fixed + each, limit_));
     }
     const auto fit = (limit_ - fixed) / each;
-    return static_cast<std::int64_t>(std::clamp<std::uint64_t>(
-        fit, 1,
-        static_cast<std::uint64_t>(std::min(cuda::policy.most_at_once, std::max<std::int64_t>(1, count)))));
+    return static_cast<std::int64_t>(
+        std::clamp<std::uint64_t>(fit, 1,
+                                  static_cast<std::uint64_t>(std::min(cuda::constants.most_at_once,
+                                                                      std::max<std::int64_t>(1, count)))));
   }
 
   cuda::WarpSearch<T> place(std::int64_t first, std::int64_t count) {
@@ -164,7 +165,7 @@ class RadiusSearch {
     s.others = more_counters;
     s.arrived = w_->arrived.data();
     s.nan_queries = w_->counts.data() + nan_query;
-    if (count >= cuda::policy.least_sorted) {
+    if (count >= cuda::policy_of(device_).least_sorted) {
       const std::size_t bytes = cuda::sort_bytes(count);
       keys_.reserve(2 * count, stream_);
       order_.reserve(2 * count, stream_);

@@ -66,10 +66,11 @@ const char* name(Regime regime) {
   return "";
 }
 
-Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own) {
-  const std::int64_t least = own ? cuda::policy.least_own_groups
-                                 : static_cast<std::int64_t>(cuda::policy.least_groups *
-                                                             std::sqrt(static_cast<double>(tree.points)));
+Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own,
+                     const cuda::Policy& policy) {
+  const std::int64_t least =
+      own ? policy.least_own_groups
+          : static_cast<std::int64_t>(policy.least_groups * std::sqrt(static_cast<double>(tree.points)));
   bool groups = queries >= least && queries < most_sorted && !tree.is_double() && !tree.wide_rows &&
                 tree.dim <= 3 && tree.points > 0 && tree.points < cuda::most_packed_points &&
                 k <= cuda::largest_group_k && cuda::group_stack(tree.levels) > 0;
@@ -77,8 +78,8 @@ Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, boo
     groups = groups && std::fabs(tree.lower[j]) <= plain_limit && std::fabs(tree.upper[j]) <= plain_limit;
   }
   if (groups) return Regime::groups;
-  return own || (queries >= cuda::policy.least_sorted && queries < most_sorted) ? Regime::sorted_warps
-                                                                                : Regime::warps;
+  return own || (queries >= policy.least_sorted && queries < most_sorted) ? Regime::sorted_warps
+                                                                          : Regime::warps;
 }
 
 std::uint64_t PackedArrays::bytes(const Tree& tree) {

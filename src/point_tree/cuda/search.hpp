@@ -7,6 +7,7 @@
 #include "point_tree/cuda/device_tree.hpp"
 #include "point_tree/cuda/functions.hpp"
 #include "point_tree/cuda/search_kernels.hpp"
+#include "point_tree/cuda/tuning.hpp"
 
 namespace kith::point_tree {
 
@@ -18,8 +19,9 @@ enum class Regime : std::uint8_t {
 };
 
 /// The one place that chooses: what is searched, by how many queries, for how many neighbours; whether they
-/// are the tree's own rows.
-Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own);
+/// are the tree's own rows; on what GPU.
+Regime choose_regime(const Tree& tree, std::int64_t queries, std::int64_t k, bool own,
+                     const cuda::Policy& policy);
 const char* name(Regime regime);
 
 /// A float tree as groups of queries read it.

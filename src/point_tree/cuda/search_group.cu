@@ -15,6 +15,7 @@ int group_stack(std::int64_t levels) {
 void search_groups(GroupSearch search, int device, cudaStream_t stream) {
   if (search.count == 0) return;
   // A warp guesses from one group to the next: runs of them, but enough to fill the device a few times.
+  const Policy& policy = policy_of(device);
   const std::int64_t groups = (search.count + 31) / 32;
   const std::int64_t at_once = static_cast<std::int64_t>(processors(device)) * policy.group_warps_at_once;
   const std::int64_t longest = search.queries == nullptr ? policy.most_own_groups : policy.most_groups;

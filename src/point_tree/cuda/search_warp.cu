@@ -5,6 +5,7 @@ namespace kith::point_tree::cuda {
 
 template <class T>
 WarpMemory warp_memory(const WarpSearch<T>& search, std::int64_t levels, int device) {
+  const Policy& policy = policy_of(device);
   WarpSearch<T> plan = search;
   lay_out(plan, levels);
   WarpMemory memory;

@@ -13,7 +13,7 @@
 namespace kith::point_tree::cuda {
 namespace {
 
-constexpr int warps_a_block = policy.walk_warps;
+constexpr int warps_a_block = constants.walk_warps;
 
 // With D the scratch lies in shared memory, and the compiler may know.
 template <class T, int D, class List>

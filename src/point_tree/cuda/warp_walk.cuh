@@ -20,7 +20,7 @@ namespace {
 using namespace distance::cuda;
 
 constexpr int node_waits = -1;
-constexpr int most_unordered = policy.most_unordered;
+constexpr int most_unordered = constants.most_unordered;
 
 // Place: of a point or a node. In 4 bytes an entry is read and written at once.
 template <class T, class Place>

@@ -10,7 +10,7 @@ Workspace::Workspace(int ordinal)
     : device(ordinal),
       counts(counters, stream),
       arrived(1, stream),
-      lists(2 * cuda::policy.small_list, stream) {
+      lists(2 * cuda::constants.small_list, stream) {
   cuda::keep_some_memory(ordinal);
   report.reserve(seen);
   KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
@@ -19,7 +19,7 @@ Workspace::Workspace(int ordinal)
 
 cuda::WorkspacePool<Workspace>& workspaces() {
   // Never freed: at the end of the program the driver may be gone before it.
-  static auto* all = new cuda::WorkspacePool<Workspace>(cuda::policy.most_idle);
+  static auto* all = new cuda::WorkspacePool<Workspace>(cuda::constants.most_idle);
   return *all;
 }
 

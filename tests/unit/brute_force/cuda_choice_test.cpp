@@ -20,7 +20,7 @@ CudaChoice choose(std::int64_t dim, std::int64_t rows, Metric metric, Filter fil
   conformance::Random random(static_cast<std::uint64_t>(dim));
   Dataset sample = Dataset::allocate(Dtype::f32, 512, dim);
   for (float& value : sample.mutable_values<float>()) value = static_cast<float>(random.uniform() * scale);
-  const CudaChoice choice = choose_cuda_codes(sample.view(), rows, {metric, filter});
+  const CudaChoice choice = choose_cuda_codes(sample.view(), rows, {metric, filter}, tuning::with_wgmma);
   std::printf("%s, %lld x %lld: %s\n", std::string(name(metric)).c_str(), static_cast<long long>(rows),
               static_cast<long long>(dim), choice.text().c_str());
   return choice;
@@ -58,7 +58,7 @@ TEST(CudaChoice, NormalValuesAreNotCutOff) {
   conformance::Random random(5);
   Dataset sample = Dataset::allocate(Dtype::f32, 512, 768);
   for (float& value : sample.mutable_values<float>()) value = static_cast<float>(random.normal());
-  const CudaChoice choice = choose_cuda_codes(sample.view(), 1000000, {});
+  const CudaChoice choice = choose_cuda_codes(sample.view(), 1000000, {}, tuning::with_wgmma);
   EXPECT_GT(127 * choice.step / choice.unit, 4.2);
   EXPECT_LT(127 * choice.step / choice.unit, 6);
   EXPECT_GT(choice.typical_residual, 0.28 * std::sqrt(768.0));

@@ -536,16 +536,17 @@ TEST_F(CudaTreeSearch, WithinARadius) {
 TEST_F(CudaTreeSearch, TheRegimeIsChosenInOnePlace) {
   const Rows rows(uniform(70000, 3, 34), 3);
   const Tree tree = build(rows.view, Metric::sqeuclidean);
-  EXPECT_EQ(choose_regime(tree, 1024, 8, false), Regime::warps);
-  EXPECT_EQ(choose_regime(tree, 50000, 8, false), Regime::warps);
-  EXPECT_EQ(choose_regime(tree, 60000, 8, false), Regime::groups);
-  EXPECT_EQ(choose_regime(tree, 20000, 8, true), Regime::groups);
-  EXPECT_EQ(choose_regime(tree, 10000, 8, true), Regime::sorted_warps);
-  EXPECT_EQ(choose_regime(tree, 60000, 32, false), Regime::groups);
-  EXPECT_EQ(choose_regime(tree, 60000, 33, false), Regime::warps);
-  EXPECT_EQ(choose_regime(tree, 300000, 33, false), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(tree, 1024, 8, false, cuda::with_wgmma), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 50000, 8, false, cuda::with_wgmma), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 60000, 8, false, cuda::with_wgmma), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 20000, 8, true, cuda::with_wgmma), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 10000, 8, true, cuda::with_wgmma), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(tree, 60000, 32, false, cuda::with_wgmma), Regime::groups);
+  EXPECT_EQ(choose_regime(tree, 60000, 33, false, cuda::with_wgmma), Regime::warps);
+  EXPECT_EQ(choose_regime(tree, 300000, 33, false, cuda::with_wgmma), Regime::sorted_warps);
   const Rows wide(uniform(5000, 4, 35), 4);
-  EXPECT_EQ(choose_regime(build(wide.view, Metric::sqeuclidean), 300000, 8, false), Regime::sorted_warps);
+  EXPECT_EQ(choose_regime(build(wide.view, Metric::sqeuclidean), 300000, 8, false, cuda::with_wgmma),
+            Regime::sorted_warps);
 }
 
 }  // namespace

@@ -99,10 +99,10 @@ TEST(VamanaCodes, OfLeadingDirectionsFindWhatThoseOfAllValuesFind) {
   const Dataset even = generate({.generator = Generator::gaussian, .rows = 2000, .dim = 128});
   EXPECT_EQ(Vamana::build(even).code_dim(), 128);
   EXPECT_EQ(Vamana::build(with_few_directions(200)).code_dim(), 128);
-  // u8 rows are their own codes, unless asked for otherwise.
+  // u8 rows, too, which are their own codes otherwise.
   const Dataset bytes = with_few_directions(2000, 0, Dtype::u8);
-  EXPECT_EQ(Vamana::build(bytes).code_dim(), 128);
-  const Vamana reduced = Vamana::build(bytes, {.code_dim = 32});
+  EXPECT_EQ(Vamana::build(bytes, {.code_dim = 128}).code_dim(), 128);
+  const Vamana reduced = Vamana::build(bytes);
   EXPECT_EQ(reduced.code_dim(), 32);
   EXPECT_GT(recall_of(reduced, bytes, with_few_directions(50, 2000, Dtype::u8), 60), 0.8);
 }
