@@ -1,6 +1,7 @@
 // kith import: a graph or a product quantizer of another library as an index file.
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -118,7 +119,10 @@ void run(const Common& common, Options& options) {
   index.save(options.output, saving);
   if (!options.labels.empty()) {
     std::vector<std::int64_t> labels = imported.labels;
-    for (std::int64_t i = 0; labels.empty() && i < index.rows(); ++i) labels.push_back(i);
+    if (labels.empty()) {
+      labels.resize(static_cast<std::size_t>(index.rows()));
+      std::iota(labels.begin(), labels.end(), std::int64_t{0});
+    }
     write_array(options.labels, labels, {FileFormat::npy, must_stop});
   }
   if (common.json) {
