@@ -45,6 +45,13 @@ build-tests:
 	  -DPython_EXECUTABLE=$(PYTHON) $(CMAKE_FLAGS)
 	cmake --build $(BUILD) -j $(JOBS)
 
+.PHONY: test-peers
+test-peers: ## graph files against diskannpy, faiss and hnswlib, each in an environment of its own: KITH_PEERS
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build test
+	$(CONFIGURE) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS) --target kith_cli
+	KITH=$(abspath $(BUILD))/bin/kith $(PYTHON) -m pytest -q -s -rs -p no:cacheprovider $(PYTEST_FLAGS) tests/peers
+
 # Under ThreadSanitizer only what has threads.
 TSAN_TESTS := conformance property unit_brute_force unit_point_tree unit_any_index unit_core
 

@@ -16,6 +16,8 @@ void add_normals(CLI::App& app, Common& common);
 void add_outliers(CLI::App& app, Common& common);
 void add_evaluate(CLI::App& app, Common& common);
 void add_codes(CLI::App& app, Common& common);
+void add_import(CLI::App& app, Common& common);
+void add_export(CLI::App& app, Common& common);
 void add_convert(CLI::App& app, Common& common);
 void add_info(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);

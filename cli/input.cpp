@@ -320,4 +320,14 @@ void check_output(const std::string& path, const std::string& format,
                                     list));
 }
 
+void check_index_output(const std::string& path) {
+  check_output(path, "index", {}, false);
+  const auto told = format_of_extension(path);
+  if (!told || *told == FileFormat::index) return;
+  throw InvalidArgument(
+      fmt::format("cannot write an index to '{}': its extension is that of {} files; use .kith, .index or no "
+                  "extension",
+                  path, name(*told)));
+}
+
 }  // namespace kith::cli

@@ -108,4 +108,7 @@ std::optional<FileFormat> format_of_extension(const std::string& path);
 void check_output(const std::string& path, const std::string& format,
                   const std::vector<std::pair<std::string, std::string>>& formats, bool extension_needed);
 
+/// The same for an index file, which has no extension of another format: no command could read it.
+void check_index_output(const std::string& path);
+
 }  // namespace kith::cli

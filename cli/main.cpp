@@ -38,6 +38,8 @@ void declare(CLI::App& app, Common& common) {
   add_outliers(app, common);
   add_evaluate(app, common);
   add_codes(app, common);
+  add_import(app, common);
+  add_export(app, common);
   add_convert(app, common);
   add_info(app, common);
   add_generate(app, common);

@@ -109,6 +109,19 @@ void a_graph() {
               kith::evaluate(walked, exact).recall);
 }
 
+// Graphs of other libraries, in and out.
+void other_libraries(const std::string& folder) {
+  const kith::Dataset base = kith::generate({.rows = 2000, .dim = 16, .seed = 5});
+  const kith::Vamana graph = kith::Vamana::build(base);
+  kith::export_graph(graph, folder + "/tour.hnsw", kith::GraphFormat::hnswlib);  // hnswlib opens it
+  const kith::ImportedGraph imported = kith::import_graph(folder + "/tour.hnsw");
+  const kith::DatasetView queries = base.view().slice(0, 50);
+  const kith::Neighbors found = imported.index.search(queries, 10, {}, {.recall = 0.95});
+  std::printf("a graph of %s over %lld rows, to a recall of %.2f or more\n",
+              std::string(kith::name(imported.format)).c_str(), static_cast<long long>(imported.index.rows()),
+              found.statistics.recall);
+}
+
 // Some of the rows: those that are in stock, say.
 void allowed_rows() {
   const kith::Dataset points = kith::generate({.rows = 5000, .dim = 3});
@@ -162,6 +175,7 @@ int main(int argc, char** argv) {
   an_index(folder + "/tour.kith");
   trees();
   a_graph();
+  other_libraries(folder);
   allowed_rows();
   codes();
   any_index();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that includes go down only: core < io, cuda < distance, select_k, codes, k_means, point_tree < exact algorithms <
-recall < approximate algorithms < any_index, knn < cli, python. Never up, never sideways between algorithms, nor between
+recall < approximate algorithms < graph_files < any_index, knn < cli, python. Never up, never sideways between algorithms, nor between
 io and cuda. A public header counts as the room it is named after.
 
 usage: check_tiers.py [ROOT]
@@ -18,6 +18,7 @@ TIERS = [
     {"brute_force", "kd_tree", "octree"},
     {"recall"},
     {"vamana"},
+    {"graph_files"},
     {"any_index"},
     {"knn", "sharded", "point_tiles"},
 ]

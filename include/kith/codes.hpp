@@ -17,6 +17,10 @@
 
 namespace kith {
 
+namespace codes {
+struct PqParts;
+}
+
 /// How rows become codes.
 enum class CodeKind : std::uint8_t {
   scalar,  ///< every value rounded to 8 or 4 bits on one scale
@@ -141,6 +145,7 @@ class Quantizer {
   struct State;
 
  private:
+  friend struct codes::PqParts;
   explicit Quantizer(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

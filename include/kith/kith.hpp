@@ -13,6 +13,7 @@
 #include "kith/execution.hpp"    // IWYU pragma: export
 #include "kith/filter.hpp"       // IWYU pragma: export
 #include "kith/generate.hpp"     // IWYU pragma: export
+#include "kith/graph_files.hpp"  // IWYU pragma: export
 #include "kith/io.hpp"           // IWYU pragma: export
 #include "kith/metric.hpp"       // IWYU pragma: export
 #include "kith/neighbors.hpp"    // IWYU pragma: export

@@ -16,6 +16,10 @@
 
 namespace kith {
 
+namespace vamana {
+struct Parts;
+}
+
 inline constexpr Metric vamana_metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
                                             Metric::cosine};
 inline constexpr Device::Kind vamana_backends[] = {Device::Kind::cpu};
@@ -127,6 +131,7 @@ class Vamana {
   struct State;
 
  private:
+  friend struct vamana::Parts;
   explicit Vamana(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

@@ -12,6 +12,7 @@ from ._codes import Estimates, Quantizer
 from ._devices import DeviceInfo, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
 from ._evaluate import Evaluation, evaluate
+from ._graph_files import ImportedGraph, export_graph, export_pq, import_graph, import_pq
 from ._index import BruteForce, Index, IndexChoice, choose_index, knn, load
 from ._io import read, read_neighbors, write, write_neighbors
 from ._kith import GpuArray
@@ -34,6 +35,7 @@ __all__ = [
     "Estimates",
     "Evaluation",
     "GpuArray",
+    "ImportedGraph",
     "Index",
     "IndexChoice",
     "InvalidArgument",
@@ -55,6 +57,10 @@ __all__ = [
     "choose_index",
     "devices",
     "evaluate",
+    "export_graph",
+    "export_pq",
+    "import_graph",
+    "import_pq",
     "knn",
     "knn_graph",
     "load",

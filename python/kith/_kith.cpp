@@ -21,6 +21,7 @@
 #include "_codes.hpp"
 #include "_gil.hpp"
 #include "_gpu.hpp"
+#include "_graph_files.hpp"
 #include "_io.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
@@ -343,4 +344,5 @@ NB_MODULE(_kith, module) {
              nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");
   bind_io(module);
   bind_codes(module);
+  bind_graph_files(module);
 }

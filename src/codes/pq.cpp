@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include "codes/checks.hpp"
 #include "codes/cpu/row_kernels.hpp"
+#include "codes/pq_parts.hpp"
 #include "core/parallel.hpp"
 #include "kith/error.hpp"
 
@@ -25,6 +27,7 @@ class PqCoding : public Coding {
   std::uint64_t memory_bytes() const override {
     std::uint64_t bytes = space_.mean.size() * sizeof(double) + space_.centroids.size() * sizeof(float);
     for (const SideBySide& part : space_.parts) bytes += part.values.size() * sizeof(float);
+    bytes += space_.matrix.size() * sizeof(float);
     return bytes + (space_.rotation ? space_.rotation->memory_bytes() : 0);
   }
   std::unique_ptr<Worker> worker(double /*confidence*/) const override {
@@ -34,7 +37,13 @@ class PqCoding : public Coding {
     header["centroids"] = space_.count;
     sections.push_back(bytes_section("mean", std::as_bytes(std::span(space_.mean))));
     sections.push_back(bytes_section("centroids", std::as_bytes(std::span(space_.centroids))));
+    // Of imported ones alone.
+    if (space_.starts != even_starts(space_.rows.dim, space_.subspaces)) header["starts"] = space_.starts;
+    if (space_.matrix.empty()) return;
+    header["matrix"] = true;
+    sections.push_back(bytes_section("matrix", std::as_bytes(std::span(space_.matrix))));
   }
+  const PqSpace& space() const { return space_; }
 
  private:
   PqSpace space_;
@@ -46,11 +55,29 @@ PqSpace make_space(Rows rows, const PqParameters& parameters, std::vector<double
   space.metric = parameters.metric;
   space.subspaces = parameters.subspaces;
   space.mean = std::move(mean);
+  space.starts = even_starts(rows.dim, parameters.subspaces);
   if (parameters.rotate) space.rotation = std::make_unique<const Rotation>(rows.dim, parameters.seed);
   return space;
 }
 
+void check_starts(const std::vector<std::int64_t>& starts, std::int64_t dim, std::int64_t subspaces) {
+  const bool good = static_cast<std::int64_t>(starts.size()) == subspaces + 1 && starts.front() == 0 &&
+                    starts.back() == dim &&
+                    std::adjacent_find(starts.begin(), starts.end(), std::greater_equal<>()) == starts.end();
+  if (!good) {
+    throw InvalidArgument(fmt::format("its parts do not cut {} dimensions into {} parts", dim, subspaces));
+  }
+}
+
 }  // namespace
+
+std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces) {
+  std::vector<std::int64_t> starts;
+  for (std::int64_t j = 0; j <= subspaces; ++j) {
+    starts.push_back(dim / subspaces * j + std::min(j, dim % subspaces));
+  }
+  return starts;
+}
 
 void PqSpace::lay_out() {
   for (std::int64_t j = 0; j < subspaces; ++j) parts.emplace_back(centroids_of(j), count, dim_of(j));
@@ -69,8 +96,29 @@ const float* PqWorker::transformed(const void* row, bool centred) {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= space_.mean[i];
   }
   if (space_.rotation) space_.rotation->apply(values_.data(), scratch_.data());
+  if (!space_.matrix.empty()) turn();
   for (std::size_t i = 0; i < values_.size(); ++i) floats_[i] = static_cast<float>(values_[i]);
   return floats_.data();
+}
+
+// Sums in the order of dimensions: the same bits everywhere.
+void PqWorker::turn() {
+  std::fill(scratch_.begin(), scratch_.end(), 0.0);
+  const float* weights = space_.matrix.data();
+  for (const double value : values_) {
+    for (double& sum : scratch_) sum += value * static_cast<double>(*weights++);
+  }
+  values_.swap(scratch_);
+}
+
+// By the transposed matrix: it is orthogonal.
+void PqWorker::turn_back() {
+  const float* weights = space_.matrix.data();
+  for (double& sum : scratch_) {
+    sum = 0;
+    for (const double value : values_) sum += value * static_cast<double>(*weights++);
+  }
+  values_.swap(scratch_);
 }
 
 void PqWorker::encode(const void* row, std::uint8_t* code) {
@@ -90,6 +138,7 @@ void PqWorker::decode(const std::uint8_t* code, double* row) {
     std::copy_n(space_.centroids_of(j) + number * dim, dim, values_.begin() + space_.begin(j));
   }
   if (space_.rotation) space_.rotation->invert(values_.data(), scratch_.data());
+  if (!space_.matrix.empty()) turn_back();
   for (std::size_t i = 0; i < values_.size(); ++i) row[i] = space_.mean[i] + values_[i];
 }
 
@@ -183,8 +232,42 @@ std::unique_ptr<const Coding> load_pq(const IndexFile& file, Rows rows, const Pq
     throw InvalidArgument(fmt::format("{} centroids a part; 1 to {} are possible", space.count, table_width));
   }
   space.centroids = finite_floats(file, "centroids", space.count * rows.dim);
+  if (const auto starts = file.header().find("starts"); starts != file.header().end()) {
+    space.starts = starts->get<std::vector<std::int64_t>>();
+    check_starts(space.starts, rows.dim, parameters.subspaces);
+  }
+  if (file.header().value("matrix", false)) space.matrix = finite_floats(file, "matrix", rows.dim * rows.dim);
   space.lay_out();
   return std::make_unique<PqCoding>(std::move(space));
+}
+
+PqParts PqParts::of(const Quantizer& quantizer) {
+  const auto* coding = dynamic_cast<const PqCoding*>(quantizer.state_->coding.get());
+  if (coding == nullptr) {
+    throw InvalidArgument(
+        fmt::format("the quantizer is of kind {}; DiskANN's files hold pq alone", name(quantizer.kind())));
+  }
+  const PqSpace& space = coding->space();
+  return {space.rows,  space.metric,    space.mean,   space.starts,
+          space.count, space.centroids, space.matrix, space.rotation.get()};
+}
+
+Quantizer PqParts::assemble() && {
+  const auto parts = static_cast<std::int64_t>(starts.size()) - 1;
+  CodesParameters parameters = PqParameters{.metric = metric, .subspaces = parts, .rotate = false};
+  check_parameters(parameters, rows.dim);
+  check_starts(starts, rows.dim, parts);
+  PqSpace space = make_space(rows, std::get<PqParameters>(parameters), std::move(mean));
+  space.starts = std::move(starts);
+  space.count = count;
+  space.centroids = std::move(centroids);
+  space.matrix = std::move(matrix);
+  space.lay_out();
+  auto state = std::make_shared<Quantizer::State>();
+  state->parameters = parameters;
+  state->rows = rows;
+  state->coding = std::make_unique<PqCoding>(std::move(space));
+  return Quantizer(std::move(state));
 }
 
 }  // namespace kith::codes

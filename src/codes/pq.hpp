@@ -23,18 +23,21 @@ struct PqSpace {
   std::int64_t subspaces = 1;
   std::vector<double> mean;
   std::unique_ptr<const Rotation> rotation;  ///< null: none
+  std::vector<float> matrix;                 ///< [dim, dim], in its place: rows times it; empty: none
   std::int64_t count = 0;                    ///< centroids a part
   std::vector<float> centroids;              ///< of part after part [count, its dimensions]
   std::vector<SideBySide> parts;             ///< the same for the kernels
 
-  /// Where part j begins: the first dim % subspaces parts have one dimension more.
-  std::int64_t begin(std::int64_t j) const {
-    return rows.dim / subspaces * j + std::min(j, rows.dim % subspaces);
-  }
+  std::vector<std::int64_t> starts;  ///< where parts begin, and the last one ends
+
+  std::int64_t begin(std::int64_t j) const { return starts[static_cast<std::size_t>(j)]; }
   std::int64_t dim_of(std::int64_t j) const { return begin(j + 1) - begin(j); }
   const float* centroids_of(std::int64_t j) const { return centroids.data() + begin(j) * count; }
   void lay_out();
 };
+
+/// Parts of about equal length: the first dim % subspaces have one dimension more.
+std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces);
 
 class PqWorker : public Worker {
  public:
@@ -49,6 +52,9 @@ class PqWorker : public Worker {
   const float* transformed(const void* row, bool centred);
 
  private:
+  void turn();
+  void turn_back();
+
   const PqSpace& space_;
   std::vector<double> values_;
   std::vector<double> scratch_;

@@ -171,7 +171,13 @@ Contents read(const IndexFile& file, const Execution& execution) {
   read_section(file, "entries", graph.entries.data(), static_cast<std::int64_t>(graph.entries.size()));
   check_graph(graph, stop);
   contents.curve = curve_from(header.at("recall_curve"));
-  contents.built.nodes = make_nodes(contents.dataset.view(), space, execution);
+  contents.plain = header.value("plain", false);
+  contents.built.nodes =
+      (contents.plain ? make_plain_nodes : make_nodes)(contents.dataset.view(), space, execution);
+  if (header.value("layers", false)) {
+    const auto layers = file.section("layers");
+    contents.layers.assign(layers.begin(), layers.end());
+  }
   if (contents.built.nodes.count != graph.nodes) {
     throw InvalidArgument(
         fmt::format("its rows make {} nodes, its graph has {}", contents.built.nodes.count, graph.nodes));
@@ -212,14 +218,19 @@ void save(const Contents& contents, const std::filesystem::path& path, const Exe
                            {"step", space.step},
                            {"largest_norm", space.largest_norm},
                            {"recall_curve", to_json(contents.curve)}};
-  write_index_file(
-      path, std::move(header),
-      {rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
-       bytes_section("map", std::as_bytes(std::span(space.map))),
-       bytes_section("edges", std::as_bytes(std::span(graph.edges.data(),
-                                                      static_cast<std::size_t>(graph.edges.size())))),
-       bytes_section("entries", std::as_bytes(std::span(graph.entries)))},
-      execution.cancelled);
+  std::vector<IndexSection> sections = {
+      rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
+      bytes_section("map", std::as_bytes(std::span(space.map))),
+      bytes_section("edges", std::as_bytes(std::span(graph.edges.data(),
+                                                     static_cast<std::size_t>(graph.edges.size())))),
+      bytes_section("entries", std::as_bytes(std::span(graph.entries)))};
+  // Of imported graphs alone: an older Kith reads the rest.
+  if (contents.plain) header["plain"] = true;
+  if (!contents.layers.empty()) {
+    header["layers"] = true;
+    sections.push_back(bytes_section("layers", contents.layers));
+  }
+  write_index_file(path, std::move(header), sections, execution.cancelled);
 }
 
 Contents load(const std::filesystem::path& path, const Execution& execution) {

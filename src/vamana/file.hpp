@@ -1,7 +1,9 @@
 // Saves and loads a Vamana index.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <vector>
 
 #include "kith/vamana.hpp"
 #include "vamana/backend.hpp"
@@ -14,6 +16,10 @@ struct Contents {
   VamanaParameters parameters;
   Built built;
   RecallCurve curve;
+  /// A node for each row, also for equal ones: the graph was imported.
+  bool plain = false;
+  /// What an imported graph's file had besides, for src/graph_files; whoever changes the graph may leave it.
+  std::vector<std::byte> layers;
 };
 
 /// @throws IoError, Cancelled

@@ -53,6 +53,10 @@ struct Nodes {
 /// Codes all rows and groups them. @throws OutOfMemory, Cancelled
 Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution);
 
+/// Codes all rows, each a node of its own: for graphs that were built so.
+/// @throws InvalidArgument that names a row with a NaN; OutOfMemory, Cancelled
+Nodes make_plain_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution);
+
 /// Bytes that make_nodes takes at its peak.
 std::uint64_t node_bytes(const ScalarSpace& space, std::int64_t rows);
 

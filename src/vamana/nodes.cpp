@@ -1,13 +1,16 @@
 // From rows to nodes: codes, and rows with equal codes together.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "core/parallel.hpp"
 #include "core/parallel_sort.hpp"
+#include "kith/error.hpp"
 #include "vamana/graph.hpp"
 
 namespace kith::vamana {
@@ -115,6 +118,35 @@ Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execut
   for (std::int64_t i = 0; i < n; ++i) {
     const std::uint32_t node = leader[static_cast<std::size_t>(i)];
     if (node != no_node) nodes.rows[next[node]++] = static_cast<std::uint32_t>(i);
+  }
+  return nodes;
+}
+
+Nodes make_plain_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution) {
+  Nodes nodes;
+  nodes.count = rows.rows;
+  nodes.codes = AlignedBuffer<std::uint8_t>(rows.rows * space.code_bytes());
+  std::atomic<std::int64_t> nan_row{rows.rows};
+  ProgressCounter progress(execution, "coding", rows.rows);
+  parallel_for(
+      resolve_threads(execution), (rows.rows + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
+        ScalarCoder coder(space);
+        const std::int64_t end = std::min(rows.rows, (task + 1) * rows_a_task);
+        for (std::int64_t i = task * rows_a_task; i < end; ++i) {
+          if (coder.row(rows.row(i), nodes.codes.data() + i * space.code_bytes())) continue;
+          // The first of all, whichever task comes to its own first.
+          for (std::int64_t first = nan_row; i < first && !nan_row.compare_exchange_weak(first, i);) {
+          }
+          break;
+        }
+        progress.advance(end - task * rows_a_task);
+      });
+  progress.finish();
+  if (nan_row < rows.rows) {
+    throw InvalidArgument(fmt::format(
+        "row {} has a NaN, and a graph that has a node for each row leads to it; leave such rows out "
+        "and build that graph anew, or build one with Kith, which leaves them out itself",
+        nan_row.load()));
   }
   return nodes;
 }

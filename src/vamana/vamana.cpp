@@ -17,6 +17,7 @@
 #include "vamana/backend.hpp"
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
+#include "vamana/parts.hpp"
 #include "vamana/tuning.hpp"
 
 namespace kith {
@@ -350,6 +351,44 @@ std::uint64_t Vamana::graph_hash() const noexcept {
 }
 
 namespace vamana {
+
+const Contents& Parts::of(const Vamana& index) {
+  return *index.state_;
+}
+
+Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
+                       std::vector<std::byte> layers, const Execution& execution) {
+  const Backend& backend = backend_for(execution);
+  check_parameters(parameters, rows.dim());
+  check_rows(rows);
+  auto state = std::make_shared<Vamana::State>();
+  state->dataset = rows;
+  state->parameters = parameters;
+  state->plain = true;
+  state->layers = std::move(layers);
+  Built& built = state->built;
+  built.graph = std::move(graph);
+  return or_out_of_memory(
+      [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
+      [&] {
+        const ScalarShape shape = shape_of(parameters, rows.dim());
+        built.space.dtype = rows.dtype();
+        built.space.metric = parameters.metric;
+        built.space.dim = rows.dim();
+        built.space.bits = static_cast<int>(parameters.code_bits);
+        const std::uint64_t need = std::max(scalar_space_bytes(rows.dim(), shape),
+                                            node_bytes(built.space, rows.rows()) + built.graph.bytes());
+        if (execution.memory_limit > 0 && need > execution.memory_limit) {
+          throw OutOfMemory(fmt::format(
+              "the imported graph of {} rows takes about {} bytes, the limit is {}; raise the limit",
+              rows.rows(), need, execution.memory_limit));
+        }
+        built.space = make_scalar_space(rows, parameters.metric, execution, shape);
+        built.nodes = make_plain_nodes(rows, built.space, execution);
+        state->curve = calibrate(*state, backend, execution);
+        return Vamana(std::move(state));
+      });
+}
 
 const Backend& backend_for(const Execution& execution) {
   if (cuda::kind_of_devices(execution) == Device::Kind::cuda) {

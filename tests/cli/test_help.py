@@ -19,6 +19,8 @@ COMMANDS = [
     "outliers",
     "evaluate",
     "codes",
+    "import",
+    "export",
     "convert",
     "info",
     "generate",

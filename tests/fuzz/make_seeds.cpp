@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "fuzz/seeds.hpp"
+#include "support/graph_files.hpp"
 
 int main(int argc, char** argv) try {
   if (argc != 2) {
@@ -16,6 +17,12 @@ int main(int argc, char** argv) try {
     std::filesystem::create_directories(folder / format);
     for (const auto& seed : seeds) {
       std::ofstream(folder / format / seed.name, std::ios::binary) << seed.bytes;
+    }
+  }
+  for (const auto& [format, seeds] : kith::test::graph_seeds()) {
+    std::filesystem::create_directories(folder / format);
+    for (const auto& [name, bytes] : seeds) {
+      std::ofstream(folder / format / name, std::ios::binary) << bytes;
     }
   }
   std::filesystem::remove_all(scratch);

@@ -21,14 +21,15 @@ nice cmake --build "$build" --target fuzzers make_seeds > "$log" 2>&1 || { cat "
 # The starting corpus comes from Kith's own writers.
 "$build"/bin/make_seeds "$build"/corpus
 
-all="fvecs bvecs ivecs fbin u8bin i8bin ibin npy hdf5 pcd ply las xyz json table index"
+all="fvecs bvecs ivecs fbin u8bin i8bin ibin npy hdf5 pcd ply las xyz json table index \
+diskann diskann-disk hnswlib faiss bang diskann-pq rotation"
 [ $# -gt 0 ] || set -- $all
 export build seconds
 printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -I{} sh -c '
   format={}
   mkdir -p "$build/found/$format"
   log="$build/found/$format.log"
-  if nice "$build/bin/fuzz_$format" -max_total_time="$seconds" -max_len=8192 -timeout=30 -rss_limit_mb=3000 \
+  if nice "$build/bin/fuzz_$format" -max_total_time="$seconds" -max_len=16384 -timeout=30 -rss_limit_mb=3000 \
       -artifact_prefix="$build/found/$format/" -print_final_stats=1 "$build/corpus/$format" > "$log" 2>&1; then
     result=clean
   else
@@ -36,6 +37,6 @@ printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -I{} sh -c '
   fi
   runs=$(sed -n "s/^stat::number_of_executed_units: *//p" "$log")
   cover=$(sed -n "s/.* cov: \([0-9]*\) .*/\1/p" "$log" | tail -1)
-  printf "%-6s %10s inputs, %5s edges covered: %s\n" "$format" "${runs:-0}" "${cover:-?}" "$result"
+  printf "%-12s %10s inputs, %5s edges covered: %s\n" "$format" "${runs:-0}" "${cover:-?}" "$result"
   [ "$result" = clean ]
 '
