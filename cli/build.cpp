@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "index_file.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
@@ -25,21 +26,10 @@ struct Options {
   std::string filter = "auto";
 };
 
-// The extension of another format would make the index a file that no command can read.
-void check_extension(const std::string& output) {
-  const auto told = format_of_extension(output);
-  if (!told || *told == FileFormat::index) return;
-  throw InvalidArgument(
-      fmt::format("cannot write an index to '{}': its extension is that of {} files; use .kith, .index or no "
-                  "extension",
-                  output, name(*told)));
-}
-
 void run(const Common& common, Options& options) {
   check_index_options(options.index);
   options.output = output_path(common, options.output);
-  check_output(options.output, "index", {}, false);
-  check_extension(options.output);
+  check_index_output(options.output);
   refuse_overwriting({options.output}, {options.base.path});
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base}, options.input_format);

@@ -25,6 +25,7 @@ struct IndexOptions {
   std::optional<std::int64_t> max_degree{}, build_list_size{};
   std::optional<double> alpha{};
   std::optional<std::uint64_t> seed{};
+  std::string tuning;                   ///< file of --tune
   const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
 
   /// All that a search is told.

@@ -35,8 +35,11 @@ struct SearchPlan {
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.
 struct Backend {
-  Graph (*build)(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
-                 const Execution& execution);
+  /// The graph, which may have no nodes yet, with those `added` inserted, which it does not have.
+  /// @param added ascending
+  Graph (*grow)(const Graph& graph, const Nodes& nodes, std::int64_t code_bytes,
+                const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                const Execution& execution);
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
   /// Into host memory.
