@@ -113,21 +113,19 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   for (std::int64_t i = old.nodes; i < built.nodes.count; ++i) {
     (waits[static_cast<std::size_t>(i)] != 0 ? last : first).push_back(static_cast<std::uint32_t>(i));
   }
-  built.graph = backend.grow(old, built.nodes, code_bytes, contents.parameters, first, execution);
   RecallCurve curve;
   const Execution quiet = without_progress(execution);
-  if (!held.rows.empty()) {
+  const auto look = [&](Graph graph) {
+    built.graph = std::move(graph);
     const Dataset queries = pick_rows(rows, held.rows);
     const Neighbors exact =
         knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
             {.allowed = &held.others});
     curve = measure(contents, backend, queries, exact, recall::usual_ks, &held.others, quiet).curve;
-  } else if (first_row > 0) {
-    curve = measure_by_own_rows(contents, backend, quiet);
-  }
-  if (!last.empty()) {
-    built.graph = backend.grow(built.graph, built.nodes, code_bytes, contents.parameters, last, quiet);
-  }
+    built.graph = {};
+  };
+  built.graph = backend.grow(old, built.nodes, code_bytes, contents.parameters, first, last, look, execution);
+  if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, backend, quiet);
   contents.graph_hash = hash(built.graph);
   return curve;
 }

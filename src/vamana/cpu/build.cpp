@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <vector>
@@ -59,56 +60,75 @@ std::int64_t degree_of(const std::uint32_t* edges, std::int64_t stride) {
 class Builder {
  public:
   Builder(const Nodes& nodes, std::int64_t code_bytes, const VamanaParameters& parameters,
-          const std::vector<std::uint32_t>& added, const Execution& execution)
+          const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
+          const Execution& execution)
       : nodes_(nodes),
         code_bytes_(code_bytes),
         parameters_(parameters),
         execution_(execution),
         threads_(resolve_threads(execution)),
         stride_(build_stride(parameters.max_degree)),
-        progress_(execution, "build", std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size()))),
+        progress_(execution, "build",
+                  std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size()))),
         stop_(execution),
-        order_(added) {}
+        order_(added),
+        waiting_(waiting) {}
 
   // The nodes of a finished graph keep their edges but where they overflow.
-  Graph grow(const Graph& old) {
+  Graph grow(const Graph& old, const std::function<void(Graph)>& look) {
     edges_ = AlignedBuffer<std::uint32_t>(nodes_.count * stride_);
     fill(edges_);
     constexpr std::int64_t part = 4096;
     in_parts(old.nodes, part, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) std::copy_n(old.of(i), old.max_degree, edges(i));
     });
-    // Nodes of which the old graph has none are absent until they are added.
     present_.assign(static_cast<std::size_t>(nodes_.count), 0);
     std::fill_n(present_.begin(), old.nodes, std::uint8_t{1});
-    for (const std::uint32_t node : order_) present_[node] = 1;
-    before_ = std::count(present_.begin(), present_.end(), std::uint8_t{1}) - size();
+    before_ = old.nodes;
     entries_ = old.entries;
     old_entries_ = entries_.size();
-    choose_order(static_cast<std::uint64_t>(old.nodes));
-    // As many as all nodes want, of those that are new.
+    choose_order();
+    // As many entries as all nodes want, of those that are new.
     const auto wanted = static_cast<std::size_t>(entry_count(nodes_.count));
     for (std::size_t i = 0; entries_.size() < wanted && i < order_.size(); ++i) entries_.push_back(order_[i]);
-    // Batches of as many as there are already, up to a share of all; the first node is there to begin with.
-    for (std::int64_t done = before_ == 0 ? 1 : 0; done < size();) {
-      const std::int64_t count = std::min({before_ + done, largest_batch(nodes_.count), size() - done});
-      insert(done, count);
-      done += count;
+    // The first node is there to begin with.
+    insert_from(before_ == 0 ? 1 : 0);
+    if (!waiting_.empty()) {
+      look(finished());
+      const std::int64_t done = size();
+      order_.insert(order_.end(), waiting_.begin(), waiting_.end());
+      shuffle(static_cast<std::size_t>(done));
+      insert_from(done);
     }
-    Graph graph;
-    graph.nodes = nodes_.count;
-    graph.max_degree = parameters_.max_degree;
-    graph.edges = AlignedBuffer<std::uint32_t>(nodes_.count * parameters_.max_degree);
-    graph.entries = entries_;
-    finish_edges(graph);
-    edges_ = {};
-    connect(graph);
+    Graph graph = finished();
     progress_.finish();
     return graph;
   }
 
  private:
   std::int64_t size() const { return static_cast<std::int64_t>(order_.size()); }
+
+  // The nodes from order_[done] on, in batches of as many as there are already, up to a share of all.
+  void insert_from(std::int64_t done) {
+    for (const std::uint32_t node : order_) present_[node] = 1;
+    while (done < size()) {
+      const std::int64_t count = std::min({before_ + done, largest_batch(nodes_.count), size() - done});
+      insert(done, count);
+      done += count;
+    }
+  }
+
+  // The graph as it is now.
+  Graph finished() {
+    Graph graph;
+    graph.nodes = nodes_.count;
+    graph.max_degree = parameters_.max_degree;
+    graph.edges = AlignedBuffer<std::uint32_t>(nodes_.count * parameters_.max_degree);
+    graph.entries = entries_;
+    finish_edges(graph);
+    connect(graph);
+    return graph;
+  }
   const std::uint8_t* code(std::int64_t node) const { return nodes_.codes.data() + node * code_bytes_; }
   std::uint32_t* edges(std::int64_t node) { return edges_.data() + node * stride_; }
 
@@ -163,15 +183,17 @@ class Builder {
                                     order_.begin());
   }
 
-  // As the seed shuffles them (Fisher and Yates 1938); where there is no graph yet, the medoid comes first.
-  void choose_order(std::uint64_t nodes_before) {
+  // As the seed shuffles them; where there is no graph yet, the medoid comes first.
+  void choose_order() {
     if (order_.empty()) return;
-    std::size_t first = 0;
-    if (before_ == 0) {
-      std::swap(order_[0], order_[medoid()]);
-      first = 1;
-    }
-    Random random(parameters_.seed + nodes_before);
+    if (before_ == 0) std::swap(order_[0], order_[medoid()]);
+    shuffle(before_ == 0 ? 1 : 0);
+  }
+
+  // The order from `first` on (Fisher and Yates 1938).
+  void shuffle(std::size_t first) {
+    if (order_.size() <= first) return;
+    Random random(parameters_.seed + static_cast<std::uint64_t>(before_) + (first > 1 ? first : 0));
     for (std::size_t i = order_.size() - 1; i > first; --i) {
       if (i % (1U << 20U) == 0) stop_.check();
       std::swap(order_[i], order_[first + random.below(i - first + 1)]);
@@ -329,7 +351,8 @@ class Builder {
   ProgressCounter progress_;
   StopRequest stop_;
   AlignedBuffer<std::uint32_t> edges_;
-  std::vector<std::uint32_t> order_;  // nodes that are added
+  std::vector<std::uint32_t> order_;           // nodes that are added
+  const std::vector<std::uint32_t>& waiting_;  // and those that come last
   std::vector<std::uint32_t> entries_;
   std::int64_t before_ = 0;            // so many nodes were there already
   std::size_t old_entries_ = 0;        // and so many entries
@@ -342,8 +365,9 @@ class Builder {
 
 Graph grow_graph(const Graph& graph, const Nodes& nodes, std::int64_t code_bytes,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                  const Execution& execution) {
-  return Builder(nodes, code_bytes, parameters, added, execution).grow(graph);
+  return Builder(nodes, code_bytes, parameters, added, waiting, execution).grow(graph, look);
 }
 
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kith/execution.hpp"
@@ -10,11 +11,13 @@
 
 namespace kith::vamana {
 
-/// A graph of the nodes of `graph`, which may have none, and of those `added`, which are not in it yet: a function
-/// of these, the codes and the parameters. All other nodes have no edges.
-/// @param added ascending @throws Cancelled, std::bad_alloc
+/// A graph of the nodes of `graph`, which may have none, of those `added`, and at last of those `waiting`: a
+/// function of these, the codes and the parameters. Before the last step `look` gets the finished graph
+/// without them; it is not called where none waits.
+/// @param added, waiting ascending; nodes that are not in the graph yet @throws Cancelled, std::bad_alloc
 Graph grow_graph(const Graph& graph, const Nodes& nodes, std::int64_t code_bytes,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                  const Execution& execution);
 
 /// Bytes that building takes at its peak, the graph included.
