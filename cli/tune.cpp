@@ -68,7 +68,7 @@ void show(const Tuning& tuning, const Options& options) {
   print(describe(tuning.distribution) + "\n");
 }
 
-nlohmann::json to_json(const Tuning& tuning, const Options& options) {
+nlohmann::json as_json(const Tuning& tuning, const Options& options) {
   const QueryDistribution& its = tuning.distribution;
   nlohmann::json object = to_json(tuning.curve);
   for (std::size_t i = 0; i < tuning.queries_per_second.size(); ++i) {
@@ -126,7 +126,7 @@ void run(const Common& common, Options& options) {
   });
   if (!options.output.empty()) write_tuning(options.output, tuning, must_stop);
   if (common.json) {
-    nlohmann::json object = to_json(tuning, options);
+    nlohmann::json object = as_json(tuning, options);
     if (!options.output.empty()) object["file"] = shown_output(options.output);
     print_json(object);
     return;
