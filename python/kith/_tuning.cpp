@@ -12,6 +12,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "_gpu.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
 #include "kith/tuning.hpp"
