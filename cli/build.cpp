@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "index_file.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"

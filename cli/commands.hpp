@@ -10,6 +10,8 @@ namespace kith::cli {
 void add_knn(CLI::App& app, Common& common);
 void add_build(CLI::App& app, Common& common);
 void add_search(CLI::App& app, Common& common);
+void add_insert(CLI::App& app, Common& common);
+void add_tune(CLI::App& app, Common& common);
 void add_all_knn(CLI::App& app, Common& common);
 void add_radius(CLI::App& app, Common& common);
 void add_normals(CLI::App& app, Common& common);

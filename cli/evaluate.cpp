@@ -1,4 +1,4 @@
-// kith evaluate: recall and distance ratio of a result against the truth.
+// kith evaluate: recall and distance ratio of a result against the truth, with their confidence intervals.
 #include <cmath>
 #include <memory>
 
@@ -19,8 +19,16 @@ struct Options {
   std::int64_t k = 0;
 };
 
-std::string figure(double value, const char* format) {
-  return std::isnan(value) ? "unknown (a file has no distances)" : fmt::format(fmt::runtime(format), value);
+nlohmann::json to_json(const Interval& interval) {
+  return {interval.lower, interval.upper};
+}
+
+// A figure and where it lies with 95 % confidence, as far as that is known.
+std::string figure(double value, const Interval& interval) {
+  if (std::isnan(value)) return "unknown (a file has no distances)";
+  const std::string number = fmt::format("{:.6f}", value);
+  if (std::isnan(interval.lower)) return number;
+  return fmt::format("{}  ({:.6f} to {:.6f})", number, interval.lower, interval.upper);
 }
 
 void run(const Common& common, Options& options) {
@@ -33,11 +41,16 @@ void run(const Common& common, Options& options) {
     print_json(nlohmann::json{{"queries", figures.queries},
                               {"k", figures.k},
                               {"recall", figures.recall},
+                              {"recall_interval", to_json(figures.recall_interval)},
                               {"recall_with_ties", figures.recall_with_ties},
+                              {"recall_with_ties_interval", to_json(figures.recall_with_ties_interval)},
                               {"distance_ratio", figures.distance_ratio},
-                              {"exact_queries", figures.exact_queries}});
+                              {"distance_ratio_interval", to_json(figures.distance_ratio_interval)},
+                              {"exact_queries", figures.exact_queries},
+                              {"exact_share_interval", to_json(figures.exact_share_interval)}});
     return;
   }
+  const Interval& exact = figures.exact_share_interval;
   const double share = figures.queries > 0 ? 100.0 * static_cast<double>(figures.exact_queries) /
                                                  static_cast<double>(figures.queries)
                                            : 100.0;
@@ -45,10 +58,12 @@ void run(const Common& common, Options& options) {
     print(fmt::format("{:<18}{}\n", what, value));
   };
   line("queries", format_count(figures.queries));
-  line(fmt::format("recall@{}", figures.k), fmt::format("{:.6f}", figures.recall));
-  line("recall with ties", figure(figures.recall_with_ties, "{:.6f}"));
-  line("distance ratio", figure(figures.distance_ratio, "{:.6f}"));
-  line("exact queries", fmt::format("{} ({:.4g} %)", format_count(figures.exact_queries), share));
+  line(fmt::format("recall@{}", figures.k), figure(figures.recall, figures.recall_interval));
+  line("recall with ties", figure(figures.recall_with_ties, figures.recall_with_ties_interval));
+  line("distance ratio", figure(figures.distance_ratio, figures.distance_ratio_interval));
+  line("exact queries",
+       fmt::format("{} ({:.4g} %)  ({:.4g} to {:.4g} %)", format_count(figures.exact_queries), share,
+                   100 * exact.lower, 100 * exact.upper));
 }
 
 }  // namespace
@@ -82,7 +97,11 @@ void add_evaluate(CLI::App& app, Common& common) {
       {"Recall@k", "the share of the true K rows that the result contains."},
       {"Recall with ties", "also counts any row as near as the true K-th; needs distances in both files."},
       {"Distance ratio", "the mean of found distance / true distance, rank by rank; 1 is exact."},
-      {"Exact queries", "those whose list of rows equals the truth, in the same order."}};
+      {"Exact queries", "those whose list of rows equals the truth, in the same order."},
+      {"Intervals",
+       "in brackets, where each figure lies with 95 % confidence for queries of the same kind. The "
+       "neighbours of one query are found or missed together, so it is the spread among queries that "
+       "counts (design effect, Kish 1965), with Wilson's interval (1927) for shares."}};
   about.examples = {{"kith evaluate answer truth.ivecs", "Compares answer.indices.npy with truth.ivecs."},
                     {"kith evaluate answer truth.hdf5 -k 1 --json", "Only the nearest row, for a program."}};
 }

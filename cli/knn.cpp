@@ -7,6 +7,7 @@
 #include "result.hpp"
 #include "stream.hpp"
 #include "tree.hpp"
+#include "tune.hpp"
 
 namespace kith::cli {
 namespace {
@@ -23,7 +24,8 @@ struct Options {
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, {options.base.path, options.queries.path, options.allowed});
+  check_result_options(common, options.result,
+                       {options.base.path, options.queries.path, options.allowed, options.index.tuning});
   check_index_options(options.index);
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base, &options.queries}, options.input_format);
@@ -50,7 +52,8 @@ void run(const Common& common, Options& options) {
     IndexOptions tree = options.index;
     tree.index = choice.index;
     Execution left = how;
-    const AnyIndex built = build_tree(tree, data.base, parameters.metric, data.plan, left);
+    const AnyIndex built = with_tuning(
+        common, build_tree(tree, data.base, parameters.metric, data.plan, left), options.index.tuning);
     index.leaf_size = used(built).leaf_size;
     SearchOptions asked = options.index.search();
     asked.allowed = allowed ? &*allowed : nullptr;
@@ -86,6 +89,7 @@ void add_knn(CLI::App& app, Common& common) {
       command, options->index,
       "Only rows at most this far, in units of the metric (squared for sqeuclidean); with trees");
   add_approximate_options(command, options->index);
+  add_tuning_option(command, common, options->index.tuning);
   add_allowed_option(command, common, options->allowed);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");

@@ -32,6 +32,8 @@ void declare(CLI::App& app, Common& common) {
   add_knn(app, common);
   add_build(app, common);
   add_search(app, common);
+  add_insert(app, common);
+  add_tune(app, common);
   add_all_knn(app, common);
   add_radius(app, common);
   add_normals(app, common);

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "index_file.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "result.hpp"
 #include "stream.hpp"
+#include "tune.hpp"
 
 namespace kith::cli {
 namespace {
@@ -24,20 +26,10 @@ struct Options {
 };
 
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, {options.index, options.queries.path, options.allowed});
-  if (options.index == "-" && options.queries.path == "-") {
-    throw InvalidArgument(
-        "standard input ('-') can be read only once; name a file for the index or for the queries");
-  }
-  open_input(common, options.index);
-  open_inputs(common, {&options.queries}, options.input_format);
+  check_result_options(common, options.result,
+                       {options.index, options.queries.path, options.allowed, options.asked.tuning});
+  const FileInfo index_info = open_index(common, options.index, options.queries, options.input_format);
   options.queries.max_rows = options.result.max_queries;
-  const FileInfo index_info = inspect(options.index);
-  if (index_info.format != FileFormat::index) {
-    throw IoError(
-        fmt::format("'{}' is {}, not an index; make one with kith build, or search it with kith knn",
-                    shown(options.index), name(index_info.format)));
-  }
   Execution execution = make_execution(common);
   const Size query_size = peek(options.queries);
   MemoryPlan plan(common);
@@ -58,7 +50,7 @@ void run(const Common& common, Options& options) {
     // The codes of brute force are made anew, beside the answer; a tree stays in its file.
     Execution left = how;
     left.memory_limit = with_answer.left();
-    const AnyIndex index = AnyIndex::load(options.index, left);
+    const AnyIndex index = with_tuning(common, AnyIndex::load(options.index, left), options.asked.tuning);
     if (index.point_tree() == nullptr) {
       if (plan.on_gpu()) {
         hold_on_device(index, left);
@@ -70,22 +62,10 @@ void run(const Common& common, Options& options) {
     metric = index.metric();
     if (queries.dtype() != index.dtype()) {
       // The index stays as it is; its type must hold the queries exactly.
-      const Dtype from = queries.dtype();
       plan.add("queries as " + std::string(name(index.dtype())),
                query_size.rows * query_size.row_elements * static_cast<double>(size_of(index.dtype())));
       left.memory_limit = plan.left();
-      try {
-        queries = convert(queries, index.dtype());
-      } catch (const InvalidArgument& error) {
-        // The remedies of a conversion are not those of a search.
-        const std::string why = error.what();
-        throw InvalidArgument(
-            fmt::format("the queries are {0}, the index is {1}: {2}; build the index from rows of {0}, or "
-                        "round the queries first: kith convert --dtype {1} --round",
-                        name(from), name(index.dtype()), why.substr(0, why.find(';'))));
-      }
-      note(common, fmt::format("the queries were {} and are searched as {}, which holds them exactly",
-                               name(from), name(index.dtype())));
+      queries = as_the_index(common, queries, index.dtype(), "queries", "searched");
     }
     const std::optional<RowSet> allowed = read_allowed(common, options.allowed, index.rows());
     SearchOptions asked = options.asked.approximate;
@@ -111,6 +91,7 @@ void add_search(CLI::App& app, Common& common) {
                   ->required());
   add_result_options(command, common, options->result);
   add_approximate_options(command, options->asked);
+  add_tuning_option(command, common, options->asked.tuning);
   add_allowed_option(command, common, options->allowed);
   command
       .add_option("--query-member", options->queries.member,
@@ -124,11 +105,14 @@ void add_search(CLI::App& app, Common& common) {
       "The file fixes the metric and the kind of index; only approximate indexes take their options. Queries "
       "of another element type are converted where the index's type holds every value exactly, and refused "
       "otherwise."};
-  common.about(command).examples = {{"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
-                                    {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",
-                                     "Writes all of them and says what the search did."},
-                                    {"kith search graph.kith queries.fvecs -k 10 --recall 0.99 -o answer",
-                                     "A graph that kith build --index vamana wrote, to a stated recall."}};
+  common.about(command).examples = {
+      {"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
+      {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",
+       "Writes all of them and says what the search did."},
+      {"kith search graph.kith queries.fvecs -k 10 --recall 0.99 -o answer",
+       "A graph that kith build --index vamana wrote, to a stated recall."},
+      {"kith search graph.kith queries.fvecs --recall 0.99 --tune queries.tune -o answer",
+       "The same by what kith tune has measured."}};
 }
 
 }  // namespace kith::cli

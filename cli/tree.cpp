@@ -56,6 +56,7 @@ const char* approximate_option(const IndexOptions& options) {
   if (asked.recall && *asked.recall != 1) return "--recall";
   if (asked.list_size) return "--list-size";
   if (asked.beam_width) return "--beam-width";
+  if (!options.tuning.empty()) return "--tune";
   return asked.rerank ? "--rerank" : nullptr;
 }
 

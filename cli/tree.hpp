@@ -26,6 +26,7 @@ struct IndexOptions {
   std::optional<double> alpha{};
   std::optional<std::uint64_t> seed{};
   std::optional<std::int64_t> code_bits{}, code_dim{};
+  std::string tuning;                   ///< file of --tune
   const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
 
   /// All that a search is told.

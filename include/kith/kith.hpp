@@ -20,4 +20,5 @@
 #include "kith/recall.hpp"       // IWYU pragma: export
 #include "kith/row_set.hpp"      // IWYU pragma: export
 #include "kith/support.hpp"      // IWYU pragma: export
+#include "kith/tuning.hpp"       // IWYU pragma: export
 #include "kith/version.hpp"      // IWYU pragma: export

@@ -10,12 +10,12 @@ namespace kith {
 /// A share of found neighbours, measured on a sample of queries.
 struct RecallEstimate {
   double recall = 0;  ///< of the sample
-  double lower = 0;   ///< at least this with 95 % confidence (one-sided)
-  double upper = 1;   ///< at most this with 95 % confidence (one-sided)
+  double lower = 0;   ///< between this
+  double upper = 1;   ///< and this with 95 % confidence (two-sided), for queries of the same kind
 };
 
-/// Recall of a sample of queries, each of which found some share of its k nearest rows. The bounds are
-/// Wilson's score interval (1927), for as many independent draws as the spread among queries says the sample
+/// Recall of a sample of queries, each of which found some share of its k nearest rows. The interval is
+/// Wilson's (1927), for as many independent draws as the spread among queries says the sample
 /// is worth (design effect, Kish 1965): neighbours of one query are found or missed together.
 /// @param shares one a query, in [0, 1]
 /// @param k neighbours a query

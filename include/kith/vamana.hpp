@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
@@ -13,6 +14,7 @@
 #include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
 #include "kith/recall.hpp"
+#include "kith/tuning.hpp"
 
 namespace kith {
 
@@ -105,6 +107,31 @@ class Vamana {
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
                                const Execution& execution = {}, const SearchOptions& options = {}) const;
 
+  /// An index over these rows too, numbered on from rows(): the new ones are added to the graph by the steps
+  /// of the build, and its recall is measured again. This index stays as it is, and so does what is searched
+  /// meanwhile. The new one has a copy of all rows, and its graph is a function of the old one, the new rows
+  /// and parameters(), the same bits for any number of threads.
+  ///
+  /// Codes stay those of the first build. So rows that do not fit them are refused: for inner_product a row
+  /// longer than all of the build's, otherwise more than one in a hundred with a value more than twice as far
+  /// from the mean as codes reach; those few are held to the ends of the range, as in a build.
+  /// @param rows [m, dim] of the dataset's dtype, on the host
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+  Vamana insert(const DatasetView& rows, const Execution& execution = {}) const;
+
+  /// The recall of lists of growing size for queries like these, measured against exact answers, which takes
+  /// as long as an exact search for them and some walks each.
+  /// @param queries [q, dim] of the dataset's dtype, at least 1
+  /// @param ks neighbours to measure it for, each 1 to 4096 and at most rows()
+  /// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+  Tuning tune(const DatasetView& queries, const std::vector<std::int64_t>& ks = {1, 10, 100},
+              const Execution& execution = {}) const;
+
+  /// The same index with the tuning's curve in the place of its own: searches by recall go by it. Shares all
+  /// else with this one.
+  /// @throws InvalidArgument for a tuning of another graph
+  Vamana tuned(const Tuning& tuning) const;
+
   /// Writes one file, whole or not at all: rows, graph and recall curve.
   /// @throws IoError, Cancelled
   void save(const std::filesystem::path& path, const Execution& execution = {}) const;
@@ -123,7 +150,8 @@ class Vamana {
   std::int64_t code_dim() const noexcept;
   /// Bytes held beyond the dataset itself: codes and graph.
   std::uint64_t memory_bytes() const noexcept;
-  /// Recall over list sizes, measured when the index was built; empty where there were too few rows for it.
+  /// Recall over list sizes: measured when the index was built, or that of tuned(); empty where there were
+  /// too few rows for it (below 800).
   const RecallCurve& recall_curve() const noexcept;
   /// A hash of the graph's edges and entries: equal for equal graphs.
   std::uint64_t graph_hash() const noexcept;

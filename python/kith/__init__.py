@@ -22,7 +22,8 @@ from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
 from ._point_tree import PointTree
 from ._trees import KdTree, Octree
-from ._vamana import RecallPoint, Vamana
+from ._tuning import QueryDistribution, RecallPoint, Tuning, TuningPoint
+from ._vamana import Vamana
 
 __version__: str = _version()
 
@@ -48,9 +49,12 @@ __all__ = [
     "Outliers",
     "PointTree",
     "Quantizer",
+    "QueryDistribution",
     "RadiusNeighbors",
     "RecallPoint",
     "SearchStatistics",
+    "Tuning",
+    "TuningPoint",
     "Vamana",
     "__version__",
     "all_knn",

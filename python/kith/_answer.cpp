@@ -91,13 +91,20 @@ void bind_answer(nb::module_& module) {
           e = evaluate(from_python(distances, indices, execution),
                        from_python(true_distances, true_indices, execution), k, execution.cancelled);
         });
+        const auto pair = [](const Interval& interval) {
+          return nb::make_tuple(interval.lower, interval.upper);
+        };
         nb::dict out;
         out["queries"] = e.queries;
         out["k"] = e.k;
         out["recall"] = e.recall;
+        out["recall_interval"] = pair(e.recall_interval);
         out["recall_with_ties"] = e.recall_with_ties;
+        out["recall_with_ties_interval"] = pair(e.recall_with_ties_interval);
         out["distance_ratio"] = e.distance_ratio;
+        out["distance_ratio_interval"] = pair(e.distance_ratio_interval);
         out["exact_queries"] = e.exact_queries;
+        out["exact_share_interval"] = pair(e.exact_share_interval);
         return out;
       },
       nb::arg("distances"), nb::arg("indices"), nb::arg("true_distances"), nb::arg("true_indices"),

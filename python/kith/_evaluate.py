@@ -15,18 +15,27 @@ __all__ = ["Evaluation", "evaluate"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Quality figures; see :func:`evaluate`."""
+    """Quality figures; see :func:`evaluate`. An interval ``(lower, upper)`` is where the figure lies with 95 %
+    confidence for queries of the same kind, NaN where that is not known."""
 
     queries: int
     k: int
     recall: float  #: share of the true k indices found
+    recall_interval: tuple[float, float]  #: of recall
     recall_with_ties: float  #: counts any row as near as the true k-th; NaN without distances
+    recall_with_ties_interval: tuple[float, float]  #: of recall_with_ties
     distance_ratio: float  #: mean of found / true distance; NaN without distances
+    distance_ratio_interval: tuple[float, float]  #: of distance_ratio
     exact_queries: int  #: queries whose index list equals the truth
+    exact_share_interval: tuple[float, float]  #: of the share that exact_queries are
 
 
 def evaluate(result: Any, truth: Any, k: int = 0) -> Evaluation:
-    """Recall@k and distance ratio of ``result`` against ``truth``, both cut to the first k columns.
+    """Recall@k and distance ratio of ``result`` against ``truth``, both cut to the first k columns, with their
+    confidence intervals.
+
+    The neighbours of one query are found or missed together, so the intervals go by the spread among queries
+    (design effect, Kish 1965); those of shares are Wilson's (1927).
 
     Args:
         result, truth: :class:`Neighbors`, or pairs ``(distances, indices)``, or an array ``[queries, k]`` of

@@ -26,6 +26,7 @@
 #include "_rows.hpp"
 #include "_run.hpp"
 #include "_trees.hpp"
+#include "_tuning.hpp"
 #include "kith/any_index.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
@@ -219,12 +220,6 @@ AnyIndex build_vamana(const Rows& dataset, const std::string& metric, std::int64
   return *std::move(index);
 }
 
-const Vamana& vamana_of(const AnyIndex& index) {
-  const auto* vamana = index.get_if<Vamana>();
-  if (vamana == nullptr) throw nb::type_error(fmt::format("a {} is no Vamana", index.type()).c_str());
-  return *vamana;
-}
-
 nb::dict vamana_parameters(const AnyIndex& index) {
   const VamanaParameters& parameters = vamana_of(index).parameters();
   nb::dict out;
@@ -300,6 +295,7 @@ void bind_index(nb::module_& module) {
           "graph_hash", [](const AnyIndex& self) { return vamana_of(self).graph_hash(); },
           "Equal for equal graphs.");
   bind_trees(index);
+  bind_tuning(module, index);
   module.def("build", &build_index, nb::arg("type"), nb::arg("dataset"), nb::arg("metric"), nb::arg("filter"),
              nb::arg("leaf_size"), nb::arg("limits"), nb::arg("report").none(),
              "Builds an index of a named type over rows it keeps alive.");

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable
 from typing import Any
 
 from . import _kith
@@ -11,25 +12,17 @@ from ._gpu import default_device, library_of
 from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
+from ._tuning import RecallPoint, Tuning
 
-__all__ = ["RecallPoint", "Vamana"]
+__all__ = ["Vamana"]
 
 
 def _optional(value: Any, what: str) -> int | None:
     return None if value is None else _integer(value, what)
 
 
-@dataclass(frozen=True)
-class RecallPoint:
-    """What a list of some size finds, measured when the index was built; see :attr:`Vamana.recall_curve`."""
-
-    k: int  #: neighbours asked for
-    list_size: int  #: length of the list
-    recall: float  #: share of the k nearest rows that was found
-    lower: float  #: at least this with 95 % confidence (one-sided)
-    upper: float  #: at most this with 95 % confidence (one-sided)
-    hops: float  #: nodes whose neighbours were looked at, mean a query
-    distances: float  #: distances of codes that were evaluated, mean a query
+def _tuning(given: Tuning | str | os.PathLike[str]) -> Tuning:
+    return given if isinstance(given, Tuning) else Tuning.load(given)
 
 
 class Vamana(Index):
@@ -99,6 +92,7 @@ class Vamana(Index):
         list_size: int | None = None,
         beam_width: int | None = None,
         rerank: int | None = None,
+        tune: Tuning | str | os.PathLike[str] | None = None,
         allowed: Any = None,
         threads: int = 0,
         memory_limit: int = 0,
@@ -122,6 +116,8 @@ class Vamana(Index):
             beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.
             rerank: with list_size: rows of the list evaluated exactly, k to list_size; None: as many as the build
                 found to be enough.
+            tune: a :class:`Tuning` of this index, or the file of one: recall goes by what was measured for queries of
+                that kind, in place of :attr:`recall_curve`.
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
@@ -129,7 +125,7 @@ class Vamana(Index):
 
         Raises:
             InvalidArgument: an option outside its limits, list_size beside recall, beam_width or rerank without
-                list_size; and as for :meth:`Index.search`.
+                list_size, a tuning of another graph; and as for :meth:`Index.search`.
             TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :meth:`Index.search`.
         """
         count = _integer(k, "k")
@@ -143,9 +139,64 @@ class Vamana(Index):
         execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
+        index = self._index if tune is None else self._index.tuned(_tuning(tune)._tuning)
         with reporting(progress) as report:
-            parts = self._index.search(queries, count, *options, execution, report)
+            parts = index.search(queries, count, *options, execution, report)
         return from_parts(parts, library_of(Q))
+
+    def tune(
+        self,
+        Q: Any,
+        k: int | Iterable[int] = (1, 10, 100),
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> Tuning:
+        """Measures the recall of lists of growing size for queries like ``Q``, against the exact engine.
+
+        Takes as long as an exact search for them and some walks each. Some hundred queries make intervals of a few
+        hundredths, some thousand of about one.
+
+        Args:
+            Q: queries ``[q, d]`` like those to come.
+            k: neighbours to measure it for: one number or several, each 1 to 4096 and at most ``rows``.
+            threads, memory_limit, progress: as for :func:`kith.knn`.
+
+        Raises:
+            InvalidArgument: no queries, a k outside its limits; and as for :meth:`Index.search`.
+            TypeError, OutOfMemory, KeyboardInterrupt: as for :meth:`Index.search`.
+        """
+        ks = [_integer(each, "k") for each in (k if isinstance(k, Iterable) else (k,))]
+        execution = _execution(threads, memory_limit, 0, self._device)
+        dtype = self._index.dtype
+        queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
+        with reporting(progress) as report:
+            return Tuning._wrap(self._index.tune(queries, ks, execution, report))
+
+    def insert(
+        self, X: Any, *, threads: int = 0, memory_limit: int = 0, progress: Progress = False
+    ) -> Vamana:
+        """An index over the rows of ``X``, too, numbered on from :attr:`rows`. This one stays as it is.
+
+        The new rows are added to the graph by the steps of the build, and its recall is measured again; it is the
+        same, bit for bit, for any number of threads. The new index has a copy of all rows. Codes stay those of the
+        first build, so rows of another kind than those it was built over are refused: build anew for them.
+
+        Args:
+            X: rows ``[m, d]``, widened to the dataset's element type where that is exact.
+            threads, memory_limit, progress: as for :func:`kith.knn`.
+
+        Raises:
+            InvalidArgument: rows that do not fit the codes (for inner_product: that are longer than all of the first
+                build), dimensions that differ, a wrong shape.
+            TypeError, OutOfMemory, KeyboardInterrupt: as for :meth:`Index.search`.
+        """
+        execution = _execution(threads, memory_limit, 0, self._device)
+        dtype = self._index.dtype
+        rows = promote_queries(to_rows(X, "rows", True, dtype), dtype)
+        with reporting(progress) as report:
+            return type(self)._wrap(self._index.insert(rows, execution, report), self._device)
 
     @property
     def max_degree(self) -> int:
@@ -180,7 +231,7 @@ class Vamana(Index):
     @property
     def recall_curve(self) -> list[RecallPoint]:
         """Recall over list sizes, ascending by (k, list_size), measured on rows of the dataset against the exact
-        engine when the index was built; empty where there were too few rows (below 400)."""
+        engine when the index was built; empty where there were too few rows (below 800)."""
         return [RecallPoint(*point) for point in self._index.recall_curve]
 
     @property

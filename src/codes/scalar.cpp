@@ -197,6 +197,24 @@ bool ScalarCoder::query(const void* values, std::uint8_t* code) {
   return true;
 }
 
+ScalarFit ScalarCoder::fit(const void* values) {
+  ScalarFit fit;
+  if (space_.metric == Metric::inner_product) {
+    const RowKernels& kernels = row_kernels();
+    kernels.load[static_cast<int>(space_.dtype)](values, space_.dim, y_.data());
+    const double norm = std::sqrt(kernels.sum_of_squares(y_.data(), space_.dim));
+    if (norm > 0 && std::isfinite(norm)) fit.length = norm / space_.largest_norm;  // infinite where all are 0
+  }
+  if (!transform(values, false)) return {std::numeric_limits<double>::quiet_NaN(), 0};
+  const double largest = space_.largest_code() * space_.step;
+  project();
+  for (std::int64_t i = 0; i < space_.code_dim(); ++i) {
+    const double off = std::abs(y_[static_cast<std::size_t>(i)]) / largest;
+    fit.reach = std::max(fit.reach, std::isfinite(off) ? off : 1);
+  }
+  return fit;
+}
+
 void ScalarCoder::decode(const std::uint8_t* code, double* values) const {
   if (space_.raw_integers()) {
     const int zero = space_.dtype == Dtype::i8 ? 128 : 0;

@@ -77,6 +77,12 @@ std::uint64_t scalar_space_bytes(std::int64_t dim, ScalarShape shape);
 /// What estimates codes of a space: EstimateKernels::gathered, or gathered_4.
 decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space);
 
+/// How a row fits a space that was made without it.
+struct ScalarFit {
+  double reach = 0;   ///< its value farthest from the mean, in units of the farthest that has a code
+  double length = 0;  ///< inner product: in units of the longest row; 0 for one that is not finite
+};
+
 /// Codes rows and queries, one after the other; a thread has its own.
 class ScalarCoder {
  public:
@@ -86,6 +92,8 @@ class ScalarCoder {
   /// the codes' range, infinities too, take its ends.
   bool row(const void* values, std::uint8_t* code);
   bool query(const void* values, std::uint8_t* code);
+  /// NaN for a row with a NaN, 1 for infinities: they take the ends of the range anywhere.
+  ScalarFit fit(const void* values);
   /// What a code stands for: space.dim values.
   void decode(const std::uint8_t* code, double* values) const;
 

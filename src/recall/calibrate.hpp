@@ -1,4 +1,4 @@
-// Measures the recall of an approximate index against exact answers, on rows of its own.
+// Measures the recall of an approximate index against exact answers.
 #pragma once
 
 #include <cstdint>
@@ -7,31 +7,41 @@
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
-#include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
 #include "kith/recall.hpp"
+#include "kith/row_set.hpp"
 
 namespace kith::recall {
 
-/// Rows that serve as queries, and their nearest other rows.
-struct Sample {
-  std::vector<std::int64_t> rows;  ///< ascending
-  Dataset queries;                 ///< the same rows
-  std::int64_t k = 0;              ///< neighbours known of each; 0: there is no sample
-  Neighbors exact;                 ///< k + 1 of each, itself most often among them
+/// Longest list that is measured.
+inline constexpr std::int64_t longest_list = 4096;
+/// Neighbours that a curve is measured for where nothing is asked.
+inline const std::vector<std::int64_t> usual_ks = {1, 10, 100};
 
-  std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
+/// Some rows in the place of queries, spread over all of them.
+struct HeldOut {
+  std::vector<std::int64_t> rows;  ///< ascending; none where all rows are too few to say anything by
+  RowSet others;                   ///< all other rows, which may be found
 };
 
-/// A sample of the rows, answered by the exact engine. None where the rows are too few to say anything by.
-/// @throws OutOfMemory, Cancelled
-Sample take_sample(const DatasetView& rows, Metric metric, const Execution& execution);
+/// Up to 1,000 of the rows from `first` on, at most one in sixteen of all.
+/// @param eligible says of a row whether it may be taken
+HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool(std::int64_t)>& eligible);
 
-/// k nearest rows of each query of the sample, which should not find itself, by a list of that size.
-using SearchSample = std::function<Neighbors(std::int64_t list_size, std::int64_t k)>;
+/// A curve, and how long it took to make.
+struct Measured {
+  RecallCurve curve;
+  std::vector<double> queries_per_second;  ///< of each of the curve's points
+};
 
-/// Searches with growing lists, up to `longest_list`, until everything is found.
+/// k nearest rows of every query by a list of that size, with statistics.
+using Search = std::function<Neighbors(std::int64_t list_size, std::int64_t k)>;
+
+/// Searches with growing lists, up to `nodes` and longest_list, until everything is found.
+/// @param exact the nearest rows of the queries, as many as the largest of `ks`
+/// @param ks ascending
 /// @throws what `search` throws
-RecallCurve measure(const Sample& sample, std::int64_t longest_list, const SearchSample& search);
+Measured measure(const Neighbors& exact, const std::vector<std::int64_t>& ks, std::int64_t nodes,
+                 const Search& search);
 
 }  // namespace kith::recall

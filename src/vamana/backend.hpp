@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,14 @@ struct SearchPlan {
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.
 struct Backend {
-  Graph (*build)(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
-                 const Execution& execution);
+  /// The graph, which may have no nodes yet, with those `added` inserted, which it does not have, and then
+  /// those `waiting`. In between `look` gets the graph as it is without these, finished; not where none
+  /// waits.
+  /// @param added, waiting ascending
+  Graph (*grow)(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+                const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
+                const Execution& execution);
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
   /// Into host memory.

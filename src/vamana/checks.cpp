@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "core/int128.hpp"
+#include "core/search_checks.hpp"
 #include "kith/error.hpp"
+#include "vamana/answer.hpp"
 
 namespace kith::vamana {
 namespace {
@@ -61,6 +64,22 @@ void check_rows(const DatasetView& rows) {
     throw InvalidArgument(
         fmt::format("{} rows; the index vamana takes up to {}, build several", rows.rows, most_rows));
   }
+}
+
+void check_search(const DatasetView& rows, const DatasetView& queries, std::int64_t k,
+                  const Execution& execution) {
+  validate(queries, "queries");
+  check_k(k);
+  check_queries_fit(queries, rows.dim, rows.dtype, Vamana::index_type.name);
+  (void)backend_for(execution);
+  if (queries.space == MemorySpace::cuda) {
+    throw InvalidArgument(
+        fmt::format("the queries lie in the memory of cuda:{}, the index vamana is searched on the CPU; copy "
+                    "them to the host",
+                    queries.device));
+  }
+  check_answer_memory(static_cast<int128>(queries.rows) * k, answer_bytes(rows),
+                      fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);
 }
 
 std::optional<Decision> decide(const SearchOptions& options, std::int64_t k, std::int64_t rows,

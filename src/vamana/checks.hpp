@@ -15,6 +15,10 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim);
 /// @throws InvalidArgument for rows that are too long, too many, or not on the host
 void check_rows(const DatasetView& rows);
 
+/// @throws InvalidArgument, DeviceError, OutOfMemory for an answer above the limit
+void check_search(const DatasetView& rows, const DatasetView& queries, std::int64_t k,
+                  const Execution& execution);
+
 /// What was measured, and how a search is to be done by it.
 struct Decision {
   SearchPlan plan;

@@ -14,6 +14,7 @@
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 #include "vamana/checks.hpp"
+#include "vamana/curve_json.hpp"
 
 namespace kith::vamana {
 namespace {
@@ -21,32 +22,6 @@ namespace {
 // Of what is in the header and the sections; the file around them has a version of its own.
 constexpr int layout = 2;
 constexpr std::int64_t most_rerank_factor = 64;
-
-nlohmann::json to_json(const RecallCurve& curve) {
-  nlohmann::json points = nlohmann::json::array();
-  for (const RecallPoint& p : curve.points) {
-    points.push_back(
-        {p.k, p.list_size, p.recall.recall, p.recall.lower, p.recall.upper, p.hops, p.distances});
-  }
-  return {{"queries", curve.queries}, {"points", std::move(points)}};
-}
-
-RecallCurve curve_from(const nlohmann::json& json) {
-  RecallCurve curve;
-  curve.queries = json.at("queries").get<std::int64_t>();
-  for (const auto& p : json.at("points")) {
-    RecallPoint point;
-    point.k = p.at(0).get<std::int64_t>();
-    point.list_size = p.at(1).get<std::int64_t>();
-    point.recall = {p.at(2).get<double>(), p.at(3).get<double>(), p.at(4).get<double>()};
-    point.hops = p.at(5).get<double>();
-    point.distances = p.at(6).get<double>();
-    if (point.k < 1 || point.list_size < 1)
-      throw InvalidArgument("a point of its recall curve is out of range");
-    curve.points.push_back(point);
-  }
-  return curve;
-}
 
 // Everything that a walk follows. A file is data from somebody.
 void check_graph(const Graph& graph, StopRequest& stop) {
@@ -81,7 +56,7 @@ void read_section(const IndexFile& file, std::string_view name, T* out, std::int
   if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
 }
 
-Contents read(const IndexFile& file, const Execution& execution) {
+Contents read(const IndexFile& file, const Execution& execution, RecallCurve& curve) {
   const auto& header = file.header();
   Contents contents;
   const int its_layout = header.at("layout").get<int>();
@@ -170,7 +145,8 @@ Contents read(const IndexFile& file, const Execution& execution) {
   graph.entries.resize(file.section("entries").size() / sizeof(std::uint32_t));
   read_section(file, "entries", graph.entries.data(), static_cast<std::int64_t>(graph.entries.size()));
   check_graph(graph, stop);
-  contents.curve = curve_from(header.at("recall_curve"));
+  contents.graph_hash = hash(graph);
+  curve = curve_from(header.at("recall_curve"));
   contents.plain = header.value("plain", false);
   contents.built.nodes =
       (contents.plain ? make_plain_nodes : make_nodes)(contents.dataset.view(), space, execution);
@@ -193,7 +169,8 @@ std::uint64_t hash(const Graph& graph) {
   return XXH3_64bits_withSeed(graph.edges.data(), graph.edges.bytes(), entries);
 }
 
-void save(const Contents& contents, const std::filesystem::path& path, const Execution& execution) {
+void save(const Contents& contents, const RecallCurve& curve, const std::filesystem::path& path,
+          const Execution& execution) {
   const DatasetView& data = contents.dataset.view();
   const VamanaParameters& parameters = contents.parameters;
   const auto& [space, nodes, graph, rerank_factor] = contents.built;
@@ -217,7 +194,7 @@ void save(const Contents& contents, const std::filesystem::path& path, const Exe
                            {"rerank_factor", rerank_factor},
                            {"step", space.step},
                            {"largest_norm", space.largest_norm},
-                           {"recall_curve", to_json(contents.curve)}};
+                           {"recall_curve", to_json(curve)}};
   std::vector<IndexSection> sections = {
       rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
       bytes_section("map", std::as_bytes(std::span(space.map))),
@@ -233,7 +210,7 @@ void save(const Contents& contents, const std::filesystem::path& path, const Exe
   write_index_file(path, std::move(header), sections, execution.cancelled);
 }
 
-Contents load(const std::filesystem::path& path, const Execution& execution) {
+Contents load(const std::filesystem::path& path, const Execution& execution, RecallCurve& curve) {
   const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   try {
     const auto type = file.header().at("index").get<std::string>();
@@ -242,7 +219,7 @@ Contents load(const std::filesystem::path& path, const Execution& execution) {
                                 Vamana::index_type.name));
     }
     return or_out_of_memory([&] { return fmt::format("the index '{}'", path.string()); },
-                            [&] { return read(file, execution); });
+                            [&] { return read(file, execution, curve); });
   } catch (const nlohmann::json::exception& error) {
     throw IoError(fmt::format("'{}' is corrupt: its header lacks what the index {} has ({})", path.string(),
                               Vamana::index_type.name, error.what()));

@@ -1,8 +1,10 @@
-// Saves and loads a Vamana index.
+// What an index is, saved and loaded.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "kith/vamana.hpp"
@@ -10,25 +12,33 @@
 
 namespace kith::vamana {
 
-/// All that an index is.
+/// All that an index is, but its recall curve.
 struct Contents {
   Dataset dataset;
   VamanaParameters parameters;
   Built built;
-  RecallCurve curve;
   /// A node for each row, also for equal ones: the graph was imported.
   bool plain = false;
   /// What an imported graph's file had besides, for src/graph_files; whoever changes the graph may leave it.
   std::vector<std::byte> layers;
+  std::uint64_t graph_hash = 0;
 };
 
 /// @throws IoError, Cancelled
-void save(const Contents& contents, const std::filesystem::path& path, const Execution& execution);
+void save(const Contents& contents, const RecallCurve& curve, const std::filesystem::path& path,
+          const Execution& execution);
 
+/// @param curve takes that of the file
 /// @throws IoError, OutOfMemory, Cancelled
-Contents load(const std::filesystem::path& path, const Execution& execution);
+Contents load(const std::filesystem::path& path, const Execution& execution, RecallCurve& curve);
 
 /// Of edges and entries.
 std::uint64_t hash(const Graph& graph);
 
 }  // namespace kith::vamana
+
+/// Indexes that differ in their curve alone share the rest.
+struct kith::Vamana::State {
+  std::shared_ptr<const vamana::Contents> contents;
+  RecallCurve curve;
+};

@@ -1,4 +1,4 @@
-// Vamana: argument checks, dispatch to a backend, calibration.
+// Vamana: argument checks, dispatch to a backend, searches.
 #include "kith/vamana.hpp"
 
 #include <algorithm>
@@ -7,123 +7,31 @@
 #include <fmt/format.h>
 
 #include "core/int128.hpp"
-#include "core/large_vector.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/device_choice.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
-#include "recall/calibrate.hpp"
 #include "select_k/allowed_rows.hpp"
+#include "vamana/answer.hpp"
 #include "vamana/backend.hpp"
+#include "vamana/calibrate.hpp"
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
-#include "vamana/tuning.hpp"
 
 namespace kith {
-
-struct Vamana::State : vamana::Contents {};
-
 namespace {
 
+using vamana::answer_bytes;
+using vamana::answered;
 using vamana::Backend;
 using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
-namespace tuning = vamana::tuning;
-
-std::uint64_t answer_bytes(const DatasetView& rows) {
-  return sizeof(std::int64_t) + size_of(distance_dtype(rows.dtype));
-}
-
-// An answer in memory of its own.
-template <class Search>
-Neighbors answered(const DatasetView& rows, std::int64_t queries, std::int64_t k, const Execution& execution,
-                   const Search& search) {
-  Neighbors out;
-  out.queries = queries;
-  out.k = k;
-  NeighborsView view{.queries = queries, .k = k};
-  const std::int64_t cells = queries * k;
-  out.indices = large_vector<std::int64_t>(cells, execution, -1);
-  view.indices = out.indices.data();
-  const auto fill = [&]<class R>(std::vector<R> distances) {
-    view.distances = distances.data();
-    out.statistics = search(view);
-    out.distances = std::move(distances);
-  };
-  if (rows.dtype == Dtype::f64) {
-    fill(large_vector<double>(cells, execution));
-  } else {
-    fill(large_vector<float>(cells, execution));
-  }
-  return out;
-}
-
-// The node of each row of a sample, no_node where other rows share it: those are neighbours.
-std::vector<std::uint32_t> own_nodes(const vamana::Nodes& nodes, const std::vector<std::int64_t>& sample) {
-  std::vector<std::uint32_t> own(sample.size(), vamana::no_node);
-  if (nodes.plain()) {
-    std::transform(sample.begin(), sample.end(), own.begin(),
-                   [](std::int64_t row) { return static_cast<std::uint32_t>(row); });
-    return own;
-  }
-  for (std::int64_t i = 0; i < nodes.count; ++i) {
-    if (nodes.rows_of(i) != 1) continue;
-    const auto found = std::lower_bound(sample.begin(), sample.end(), nodes.row(i, 0));
-    if (found == sample.end() || *found != nodes.row(i, 0)) continue;
-    own[static_cast<std::size_t>(found - sample.begin())] = static_cast<std::uint32_t>(i);
-  }
-  return own;
-}
 
 ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
   return {.bits = static_cast<int>(parameters.code_bits),
           .dim = parameters.code_dim >= dim ? -1 : parameters.code_dim};
-}
-
-// How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it.
-std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
-                                  std::int64_t nodes) {
-  SearchPlan plan;
-  plan.k = tuning::rerank_k;
-  plan.list_size = std::min(nodes, tuning::rerank_list);
-  const Neighbors all = search(plan);
-  for (const std::int64_t factor : tuning::rerank_factors) {
-    plan.rerank = tuning::rerank_depth(factor, plan.k);
-    if (plan.rerank >= plan.list_size) break;
-    const Neighbors some = search(plan);
-    std::int64_t missed = 0;
-    for (std::size_t i = 0; i < all.indices.size(); ++i) missed += some.indices[i] != all.indices[i] ? 1 : 0;
-    if (static_cast<double>(missed) <= tuning::rerank_loss * static_cast<double>(all.indices.size())) {
-      return factor;
-    }
-  }
-  return 0;
-}
-
-// Rows as queries that do not find themselves. Their walks do not enter their own nodes either: a query that
-// is not a row has no such signpost.
-RecallCurve calibrate(Contents& contents, const Backend& backend, const Execution& asked) {
-  Execution execution = asked;
-  execution.progress = nullptr;  // many short searches: none of their reports is one of the build's
-  const DatasetView& rows = contents.dataset.view();
-  const recall::Sample sample = recall::take_sample(rows, contents.parameters.metric, execution);
-  const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample.rows);
-  const auto search = [&](SearchPlan plan) {
-    plan.left_out = own;
-    return answered(rows, sample.size(), plan.k, execution, [&](const NeighborsView& out) {
-      std::vector<std::int64_t> none;
-      return backend.search_into(contents.built, rows, sample.queries, plan, out, execution, none);
-    });
-  };
-  if (sample.k > 0) contents.built.rerank_factor = choose_rerank_factor(search, contents.built.nodes.count);
-  return recall::measure(sample, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
-    SearchPlan plan;
-    plan.k = k;
-    plan.list_size = list_size;
-    return search(plan);
-  });
 }
 
 void check_build_memory(const DatasetView& rows, const ScalarSpace& space, const VamanaParameters& parameters,
@@ -195,32 +103,15 @@ void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& n
   statistics.certified = count == queries.rows;
 }
 
-void check_search(const Contents& contents, const DatasetView& queries, std::int64_t k,
-                  const Execution& execution) {
-  const DatasetView& rows = contents.dataset.view();
-  validate(queries, "queries");
-  check_k(k);
-  check_queries_fit(queries, rows.dim, rows.dtype, Vamana::index_type.name);
-  (void)vamana::backend_for(execution);
-  if (queries.space == MemorySpace::cuda) {
-    throw InvalidArgument(
-        fmt::format("the queries lie in the memory of cuda:{}, the index vamana is searched on the CPU; copy "
-                    "them to the host",
-                    queries.device));
-  }
-  check_answer_memory(static_cast<int128>(queries.rows) * k, answer_bytes(rows),
-                      fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);
-}
-
-SearchStatistics search_checked(const Contents& contents, const DatasetView& queries,
-                                const NeighborsView& out, const Execution& execution,
-                                const SearchOptions& options) {
+SearchStatistics search_checked(const Contents& contents, const RecallCurve& curve,
+                                const DatasetView& queries, const NeighborsView& out,
+                                const Execution& execution, const SearchOptions& options) {
   const DatasetView& rows = contents.dataset.view();
   const Backend& backend = vamana::backend_for(execution);
   if (options.allowed != nullptr) check_allowed(*options.allowed, rows.rows, "index vamana");
   auto decision =
       vamana::decide(options, out.k, options.allowed == nullptr ? rows.rows : options.allowed->count(),
-                     contents.built.nodes.count, contents.curve);
+                     contents.built.nodes.count, curve);
   if (!decision ||
       (options.allowed != nullptr && !plan_for_allowed(contents, *options.allowed, decision->plan))) {
     return exactly(contents, queries, out, options.allowed, execution);
@@ -260,10 +151,11 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
   const Backend& backend = vamana::backend_for(execution);
   vamana::check_parameters(parameters, rows.dim);
   vamana::check_rows(rows);
-  auto state = std::make_shared<State>();
-  state->dataset = dataset;
-  state->parameters = parameters;
-  Built& built = state->built;
+  auto contents = std::make_shared<Contents>();
+  contents->dataset = dataset;
+  contents->parameters = parameters;
+  Built& built = contents->built;
+  RecallCurve curve;
   or_out_of_memory([&] { return fmt::format("the index vamana of {} rows; use fewer rows", rows.rows); },
                    [&] {
                      built.space.dtype = rows.dtype;
@@ -274,31 +166,31 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space = make_scalar_space(rows, parameters.metric, execution,
                                                      shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
-                     built.graph = backend.build(built.nodes, built.space, parameters, execution);
-                     state->curve = calibrate(*state, backend, execution);
+                     curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
                      return true;
                    });
-  return Vamana(std::move(state));
+  return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
 }
 
 Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                          const SearchOptions& options) const {
-  check_search(*state_, queries, k, execution);
+  vamana::check_search(state_->contents->dataset, queries, k, execution);
   return or_out_of_memory(
       [&] {
         return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
                            queries.rows, k);
       },
       [&] {
-        return answered(state_->dataset.view(), queries.rows, k, execution, [&](const NeighborsView& out) {
-          return search_checked(*state_, queries, out, execution, options);
-        });
+        return answered(
+            state_->contents->dataset.view(), queries.rows, k, execution, [&](const NeighborsView& out) {
+              return search_checked(*state_->contents, state_->curve, queries, out, execution, options);
+            });
       });
 }
 
 SearchStatistics Vamana::search_into(const DatasetView& queries, const NeighborsView& out,
                                      const Execution& execution, const SearchOptions& options) const {
-  check_search(*state_, queries, out.k, execution);
+  vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
   if (out.space == MemorySpace::cuda) {
     throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
@@ -308,52 +200,52 @@ SearchStatistics Vamana::search_into(const DatasetView& queries, const Neighbors
         return fmt::format("{} queries with k = {}; ask for fewer neighbours, or search the queries in parts",
                            queries.rows, out.k);
       },
-      [&] { return search_checked(*state_, queries, out, execution, options); });
+      [&] { return search_checked(*state_->contents, state_->curve, queries, out, execution, options); });
 }
 
 void Vamana::save(const std::filesystem::path& path, const Execution& execution) const {
-  vamana::save(*state_, path, execution);
+  vamana::save(*state_->contents, state_->curve, path, execution);
 }
 
 Vamana Vamana::load(const std::filesystem::path& path, const Execution& execution) {
   (void)vamana::backend_for(execution);
-  auto state = std::make_shared<State>();
-  static_cast<Contents&>(*state) = vamana::load(path, execution);
-  return Vamana(std::move(state));
+  RecallCurve curve;
+  auto contents = std::make_shared<Contents>(vamana::load(path, execution, curve));
+  return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
 }
 
 std::int64_t Vamana::rows() const noexcept {
-  return state_->dataset.rows();
+  return state_->contents->dataset.rows();
 }
 std::int64_t Vamana::dim() const noexcept {
-  return state_->dataset.dim();
+  return state_->contents->dataset.dim();
 }
 Dtype Vamana::dtype() const noexcept {
-  return state_->dataset.dtype();
+  return state_->contents->dataset.dtype();
 }
 Metric Vamana::metric() const noexcept {
-  return state_->parameters.metric;
+  return state_->contents->parameters.metric;
 }
 const VamanaParameters& Vamana::parameters() const noexcept {
-  return state_->parameters;
+  return state_->contents->parameters;
 }
 std::int64_t Vamana::code_dim() const noexcept {
-  return state_->built.space.code_dim();
+  return state_->contents->built.space.code_dim();
 }
 std::uint64_t Vamana::memory_bytes() const noexcept {
-  return state_->built.nodes.bytes() + state_->built.graph.bytes();
+  return state_->contents->built.nodes.bytes() + state_->contents->built.graph.bytes();
 }
 const RecallCurve& Vamana::recall_curve() const noexcept {
   return state_->curve;
 }
 std::uint64_t Vamana::graph_hash() const noexcept {
-  return vamana::hash(state_->built.graph);
+  return state_->contents->graph_hash;
 }
 
 namespace vamana {
 
 const Contents& Parts::of(const Vamana& index) {
-  return *index.state_;
+  return *index.state_->contents;
 }
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
@@ -361,12 +253,12 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   const Backend& backend = backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
-  auto state = std::make_shared<Vamana::State>();
-  state->dataset = rows;
-  state->parameters = parameters;
-  state->plain = true;
-  state->layers = std::move(layers);
-  Built& built = state->built;
+  auto contents = std::make_shared<Contents>();
+  contents->dataset = rows;
+  contents->parameters = parameters;
+  contents->plain = true;
+  contents->layers = std::move(layers);
+  Built& built = contents->built;
   built.graph = std::move(graph);
   return or_out_of_memory(
       [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
@@ -385,8 +277,9 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        state->curve = calibrate(*state, backend, execution);
-        return Vamana(std::move(state));
+        contents->graph_hash = hash(built.graph);
+        RecallCurve curve = measure_by_own_rows(*contents, backend, execution);
+        return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
 }
 

@@ -13,6 +13,8 @@ COMMANDS = [
     "knn",
     "build",
     "search",
+    "insert",
+    "tune",
     "all-knn",
     "radius",
     "normals",

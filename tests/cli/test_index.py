@@ -135,17 +135,24 @@ def test_evaluate(kith, results):
     assert figures["recall"] == pytest.approx(5 / 6)
     assert figures["recall_with_ties"] == 1.0  # row 9 is as near as the true third
     assert figures["distance_ratio"] == pytest.approx((1 + 1.5 + 1 + 3) / 6)
+    for name in ("recall", "recall_with_ties", "distance_ratio"):
+        lower, upper = figures[name + "_interval"]
+        assert lower <= figures[name] <= upper and lower < upper
+    lower, upper = figures["exact_share_interval"]
+    assert 0 < lower < 0.5 < upper < 1
     assert figures["exact_queries"] == 1 and figures["queries"] == 2 and figures["k"] == 3
     assert kith("evaluate", "found", "truth", "--json", "-k", 1).json["recall"] == 1.0
     assert kith("evaluate", "truth", "found", "--json", "-k", 2).json["recall"] == pytest.approx(3 / 4)
     outcome = kith("evaluate", "found", "truth", "-q")
-    assert "recall@3          0.833333" in outcome.out and "1 (50 %)" in outcome.out and outcome.err == ""
+    lower, upper = figures["recall_interval"]
+    assert f"recall@3          0.833333  ({lower:.6f} to {upper:.6f})" in outcome.out and "1 (50 %)" in outcome.out and outcome.err == ""
 
 
 def test_evaluate_without_distances(kith, results):
     np.save("alone.npy", np.array([[0, 1, 2], [3, 4, 5]], dtype=np.int32))
     figures = kith("evaluate", "alone.npy", "truth", "--json").json
     assert figures["recall"] == 1.0 and figures["recall_with_ties"] is None and figures["distance_ratio"] is None
+    assert figures["recall_with_ties_interval"] == [None, None] and 0 < figures["recall_interval"][0] < 1
     assert "unknown" in kith("evaluate", "alone.npy", "truth").out
 
 

@@ -25,7 +25,7 @@ def recall(a, b):
 @pytest.mark.covers("search", "--recall", "--list-size", "--beam-width", "--rerank")
 def test_a_saved_graph_states_its_recall(kith, data):
     built = kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana", "--json").json
-    assert built["index"] == "vamana" and built["recall_curve"]["queries"] == 750
+    assert built["index"] == "vamana" and built["recall_curve"]["queries"] == 187
     exact = kith("search", "graph.kith", "queries.npy", "--recall", 1, "--json").json
     assert exact["statistics"]["certified"] and exact["statistics"]["recall"] == 1
     found = kith("search", "graph.kith", "queries.npy", "--recall", 0.9, "--json").json
@@ -126,3 +126,88 @@ def test_a_memory_limit_is_kept(kith, data):
     assert (
         "limit" in kith("build", "base.npy", "-o", "x.kith", "--index", "vamana", "--memory-limit", "700kB", code=3).err
     )
+
+
+@pytest.mark.covers("tune", "INDEX", "QUERIES", "--neighbors", "--recall", "--output", "--max-queries", "--json")
+@pytest.mark.covers("search", "--tune")
+@pytest.mark.covers("knn", "--tune")
+def test_queries_of_another_kind_are_tuned_for(kith, data):
+    random = np.random.default_rng(6)
+    np.save("wild.npy", random.standard_normal((300, 24)).astype(np.float32) * 4)
+    kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana")
+    words = ("tune", "graph.kith", "wild.npy", "-k", "5,10", "--recall", "0.99,0.8", "-o", "wild.tune")
+    tuned = kith(*words, "--json").json
+    assert tuned["queries"] == 300 and {p["k"] for p in tuned["points"]} == {5, 10} and tuned["file"] == "wild.tune"
+    assert tuned["distribution"]["other"]
+    assert all(p["lower"] <= p["recall"] <= p["upper"] for p in tuned["points"])
+    chosen = {(c["k"], c["recall"]): c["list_size"] for c in tuned["choices"]}
+    assert set(chosen) == {(5, 0.99), (5, 0.8), (10, 0.99), (10, 0.8)} and chosen[10, 0.8] < chosen[10, 0.99]
+    by = ("--recall", 0.99, "--json")
+    found = kith("search", "graph.kith", "wild.npy", *by, "--tune", "wild.tune").json["statistics"]
+    assert found["list_size"] == chosen[10, 0.99]
+    point = next(p for p in tuned["points"] if (p["k"], p["list_size"]) == (10, found["list_size"]))
+    assert found["recall"] == point["lower"]
+    assert found["recall"] != kith("search", "graph.kith", "wild.npy", *by).json["statistics"]["recall"]
+    # kith knn builds the same graph.
+    once = kith("knn", "base.npy", "wild.npy", "--index", "vamana", *by, "--tune", "wild.tune").json
+    assert once["statistics"]["list_size"] == chosen[10, 0.99]
+    page = kith("tune", "graph.kith", "wild.npy", "--max-queries", 100)
+    assert "distributed otherwise than the rows" in page.out and "recall 0.95 at k = 10: a list of" in page.out
+    assert kith("tune", "graph.kith", "wild.npy", "--max-queries", 90, "--json").json["queries"] == 90
+    assert "may be distributed" in kith("tune", "graph.kith", "queries.npy").out
+    kith("build", "base.npy", "-o", "other.kith", "--index", "vamana", "--seed", 8)
+    assert "graph of hash" in kith("search", "other.kith", "wild.npy", "--tune", "wild.tune", code=1).err
+    kith("build", "base.npy", "-o", "exact.kith")
+    assert "brute_force" in kith("tune", "exact.kith", "wild.npy", code=1).err
+    assert "no tuning" in kith("search", "graph.kith", "wild.npy", "--tune", "base.npy", code=2).err
+    assert "--recall 1" in kith("tune", "graph.kith", "wild.npy", "--recall", 1, code=1).err
+    assert "a k of 0" in kith("tune", "graph.kith", "wild.npy", "-k", 0, code=1).err
+    assert "an input of this command" in kith("tune", "graph.kith", "wild.npy", "-o", "wild.npy", code=1).err
+
+
+@pytest.mark.covers("tune", "--threads", "--memory-limit", "--quiet")
+@pytest.mark.covers("insert", "INDEX", "ROWS", "--output", "--json", "--quiet", "--threads", "--memory-limit")
+def test_rows_are_inserted(kith, data):
+    base, queries = data
+    random = np.random.default_rng(9)
+    more = base[:400] + random.standard_normal((400, 24)).astype(np.float32) * 0.1
+    np.save("more.npy", more)
+    kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana")
+    said = kith("insert", "graph.kith", "more.npy", "-o", "larger.kith", "--json", "--threads", 1).json
+    assert (said["rows"], said["inserted"]) == (3400, 400) and said["recall_curve"]["points"]
+    outcome = kith("insert", "graph.kith", "more.npy", "-o", "again.kith", "--threads", 3)
+    assert "400 rows more, now 3,400 rows" in outcome.err
+    with open("larger.kith", "rb") as one, open("again.kith", "rb") as two:
+        assert one.read() == two.read()
+    assert kith("insert", "graph.kith", "more.npy", "-o", "quiet.kith", "-q").err == ""
+    np.save("all.npy", np.concatenate([base, more]))
+    exact = kith("knn", "all.npy", "queries.npy", "--json", "--index", "brute_force").json
+    assert recall(kith("search", "larger.kith", "queries.npy", "--recall", 0.95, "--json").json, exact) >= 0.94
+    np.save("far.npy", more * 1000)
+    assert "build the index anew" in kith("insert", "graph.kith", "far.npy", "-o", "x.kith", code=1).err
+    assert "limit" in kith("insert", "graph.kith", "more.npy", "-o", "x.kith", "--memory-limit", "1MiB", code=3).err
+    assert "limit" in kith("tune", "graph.kith", "queries.npy", "--memory-limit", "1MiB", code=3).err
+    assert "extension" in kith("insert", "graph.kith", "more.npy", "-o", "x.npy", code=1).err
+    kith("insert", "graph.kith", "more.npy", "-o", "graph.kith", code=1)
+    assert kith("tune", "graph.kith", "queries.npy", "-q", "--threads", 1, "-o", "q.tune").err == ""
+    assert "--threads -1" in kith("tune", "graph.kith", "queries.npy", "--threads", -1, code=1).err
+
+
+@pytest.mark.covers("tune", "--input-format", "--query-member", "--device", "--device-memory-limit")
+@pytest.mark.covers("insert", "--member", "--input-format", "--device", "--device-memory-limit")
+def test_inputs_of_tune_and_insert(kith, data, folder):
+    h5py = pytest.importorskip("h5py")
+    base, queries = data
+    with h5py.File("data.hdf5", "w") as file:
+        file["rows"] = base[:30] + 0.5
+        file["asked"] = queries[:20]
+    kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana")
+    tune, insert = ("tune", "graph.kith"), ("insert", "graph.kith", "-o", "more.kith")
+    assert kith(*tune, "data.hdf5", "--query-member", "asked", "--json").json["queries"] == 20
+    assert kith(*insert, "data.hdf5", "--member", "rows", "--json").json["inserted"] == 30
+    (folder / "queries.npy").rename(folder / "queries")
+    assert kith(*tune, "queries", "--input-format", "npy", "--json").json["queries"] == 50
+    assert kith(*insert, "queries", "--input-format", "npy", "--json").json["inserted"] == 50
+    for command in (tune, insert):
+        assert "nothing" in kith(*command, "base.npy", "--device", "nothing", code=1).err
+        assert "--device cpu is none" in kith(*command, "base.npy", "--device-memory-limit", "2GiB", code=1).err

@@ -144,6 +144,9 @@ def test_evaluate():
     wrong[0, 4] = next(i for i in range(100) if i not in wrong[0])
     worse = kith.evaluate((truth.distances, wrong), truth)
     assert worse.recall == pytest.approx(49 / 50) and worse.exact_queries == 9
+    assert worse.recall_interval[0] < worse.recall < worse.recall_interval[1]
+    assert worse.exact_share_interval[0] < 0.9 < worse.exact_share_interval[1]
+    assert worse.distance_ratio_interval == (1.0, 1.0) and worse.recall_with_ties_interval[1] == 1.0
     assert kith.evaluate(wrong, truth, k=4).recall == 1.0
     alone = kith.evaluate(wrong.astype(np.int32), truth.indices)
     assert alone.recall == pytest.approx(49 / 50) and np.isnan(alone.distance_ratio)

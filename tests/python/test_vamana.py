@@ -157,3 +157,49 @@ def test_knn_by_a_graph():
     answer = kith.knn(X, Q, 5, index="vamana")
     assert answer.statistics.index == "vamana" and not answer.statistics.certified
     assert kith.knn(X, Q, 5).statistics.certified
+
+
+def test_queries_of_another_kind_are_tuned_for(graph, tmp_path):
+    Q = np.random.default_rng(1).uniform(-9, 9, (300, 20)).astype(np.float32)
+    tuning = graph.tune(Q[:200], k=[5, 10], threads=2)
+    assert tuning.queries == 200 and {point.k for point in tuning.points} == {5, 10}
+    assert tuning.graph_hash == graph.graph_hash and tuning.distribution.other
+    assert tuning.distribution.queries_median > tuning.distribution.rows_median
+    assert all(point.lower <= point.recall <= point.upper for point in tuning.points)
+    assert all(point.queries_per_second > 0 for point in tuning.points)
+    tuning.save(tmp_path / "q.tune")
+    again = kith.Tuning.load(tmp_path / "q.tune")
+    assert again.points == tuning.points and again.distribution == tuning.distribution
+    chosen = next(p.list_size for p in tuning.points if p.k == 10 and p.lower >= 0.9)
+    for tune in (tuning, tmp_path / "q.tune"):
+        assert graph.search(Q, 10, recall=0.9, tune=tune).statistics.list_size == chosen
+    assert not graph.tune(rows(300, 77), k=10).distribution.other
+    with pytest.raises(kith.InvalidArgument, match="graph of hash"):
+        kith.Vamana(rows(900, 1)).search(Q, 10, recall=0.9, tune=tuning)
+    with pytest.raises(kith.InvalidArgument, match="a k of 0"):
+        graph.tune(Q, k=0)
+    with pytest.raises(kith.IoError, match="none"):
+        graph.search(Q, 10, tune=tmp_path / "none")
+    with pytest.raises(TypeError, match="constructor"):
+        kith.Tuning()
+
+
+def test_rows_are_inserted(graph):
+    X, more = rows(3000, 2), rows(500, 21)
+    larger = graph.insert(more, threads=2)
+    assert type(larger) is kith.Vamana and (larger.rows, graph.rows) == (3500, 3000)
+    assert larger.graph_hash == graph.insert(more, threads=1).graph_hash != graph.graph_hash
+    Q = rows(60, 22)
+    truth = kith.knn(np.concatenate([X, more]), Q, 10, metric="euclidean")
+    assert kith.evaluate(larger.search(Q, 10, recall=0.95), truth).recall_with_ties >= 0.94
+    assert larger.search(more[:9], 1, list_size=50).indices[:, 0].tolist() == list(range(3000, 3009))
+    assert larger.recall_curve and larger.recall_curve != graph.recall_curve
+    with pytest.raises(kith.InvalidArgument, match="build the index anew"):
+        graph.insert(more * 1000)
+    with pytest.raises(kith.InvalidArgument, match="dimension 19"):
+        graph.insert(more[:, :19])
+    with pytest.raises(kith.OutOfMemory, match="limit"):
+        graph.insert(more, memory_limit=10_000)
+    calls = []
+    graph.insert(more, progress=lambda done, total: calls.append((done, total)))
+    assert calls and calls[-1][0] == calls[-1][1]

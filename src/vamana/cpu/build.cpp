@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <vector>
@@ -59,6 +60,7 @@ std::int64_t degree_of(const std::uint32_t* edges, std::int64_t stride) {
 class Builder {
  public:
   Builder(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
+          const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
           const Execution& execution)
       : nodes_(nodes),
         space_(space),
@@ -68,35 +70,67 @@ class Builder {
         execution_(execution),
         threads_(resolve_threads(execution)),
         stride_(build_stride(parameters.max_degree)),
-        progress_(execution, "build", std::max<std::int64_t>(1, nodes.count)),
-        stop_(execution) {}
+        progress_(execution, "build",
+                  std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size()))),
+        stop_(execution),
+        order_(added),
+        waiting_(waiting) {}
 
-  Graph build() {
-    Graph graph;
-    graph.nodes = nodes_.count;
-    graph.max_degree = parameters_.max_degree;
-    graph.edges = AlignedBuffer<std::uint32_t>(nodes_.count * parameters_.max_degree);
-    if (nodes_.count > 0) {
-      edges_ = AlignedBuffer<std::uint32_t>(nodes_.count * stride_);
-      fill(edges_);
-      choose_order();
-      graph.entries.assign(order_.begin(), order_.begin() + entry_count(nodes_.count));
-      entries_ = graph.entries;
-      for (std::int64_t done = 1, batch = 1; done < nodes_.count;) {
-        const std::int64_t count = std::min({batch, largest_batch(nodes_.count), nodes_.count - done});
-        insert(done, count);
-        done += count;
-        batch = done;  // as many again
-      }
-      finish_edges(graph);
-      edges_ = {};
-      connect(graph);
+  // The nodes of a finished graph keep their edges but where they overflow.
+  Graph grow(const Graph& old, const std::function<void(Graph)>& look) {
+    edges_ = AlignedBuffer<std::uint32_t>(nodes_.count * stride_);
+    fill(edges_);
+    constexpr std::int64_t part = 4096;
+    in_parts(old.nodes, part, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) std::copy_n(old.of(i), old.max_degree, edges(i));
+    });
+    present_.assign(static_cast<std::size_t>(nodes_.count), 0);
+    std::fill_n(present_.begin(), old.nodes, std::uint8_t{1});
+    before_ = old.nodes;
+    entries_ = old.entries;
+    old_entries_ = entries_.size();
+    choose_order();
+    // As many entries as all nodes want, of those that are new.
+    const auto wanted = static_cast<std::size_t>(entry_count(nodes_.count));
+    for (std::size_t i = 0; entries_.size() < wanted && i < order_.size(); ++i) entries_.push_back(order_[i]);
+    // The first node is there to begin with.
+    insert_from(before_ == 0 ? 1 : 0);
+    if (!waiting_.empty()) {
+      look(finished());
+      const std::int64_t done = size();
+      order_.insert(order_.end(), waiting_.begin(), waiting_.end());
+      shuffle(static_cast<std::size_t>(done));
+      insert_from(done);
     }
+    Graph graph = finished();
     progress_.finish();
     return graph;
   }
 
  private:
+  std::int64_t size() const { return static_cast<std::int64_t>(order_.size()); }
+
+  // The nodes from order_[done] on, in batches of as many as there are already, up to a share of all.
+  void insert_from(std::int64_t done) {
+    for (const std::uint32_t node : order_) present_[node] = 1;
+    while (done < size()) {
+      const std::int64_t count = std::min({before_ + done, largest_batch(nodes_.count), size() - done});
+      insert(done, count);
+      done += count;
+    }
+  }
+
+  // The graph as it is now.
+  Graph finished() {
+    Graph graph;
+    graph.nodes = nodes_.count;
+    graph.max_degree = parameters_.max_degree;
+    graph.edges = AlignedBuffer<std::uint32_t>(nodes_.count * parameters_.max_degree);
+    graph.entries = entries_;
+    finish_edges(graph);
+    connect(graph);
+    return graph;
+  }
   const std::uint8_t* code(std::int64_t node) const { return nodes_.codes.data() + node * code_bytes_; }
   std::uint32_t* edges(std::int64_t node) { return edges_.data() + node * stride_; }
   Pruner make_pruner() const {
@@ -118,17 +152,18 @@ class Builder {
     });
   }
 
-  // The node nearest to the mean of all: sums of integers, whatever their order.
-  std::uint32_t medoid() {
+  // Where the node of order_ is that is nearest to the mean of all of them: sums of integers, whatever their
+  // order.
+  std::size_t medoid() {
     constexpr std::int64_t part = 4096;
     const auto bytes = static_cast<std::size_t>(code_bytes_);
     const bool halves = space_.bits == 4;
     std::vector<std::int64_t> sums(2 * bytes, 0);  // of low halves or whole bytes, then of high halves
     std::mutex mutex;
-    in_parts(nodes_.count, part, [&](std::int64_t first, std::int64_t last) {
+    in_parts(size(), part, [&](std::int64_t first, std::int64_t last) {
       std::vector<std::int64_t> own(2 * bytes, 0);
       for (std::int64_t i = first; i < last; ++i) {
-        const std::uint8_t* its = code(i);
+        const std::uint8_t* its = code(order_[static_cast<std::size_t>(i)]);
         for (std::size_t j = 0; j < bytes; ++j) own[j] += halves ? its[j] & 15U : its[j];
         for (std::size_t j = 0; halves && j < bytes; ++j) own[bytes + j] += its[j] >> 4U;
       }
@@ -137,47 +172,57 @@ class Builder {
     });
     std::vector<std::uint8_t> mean(bytes);
     for (std::size_t j = 0; j < bytes; ++j) {
-      const auto rounded = [&](std::int64_t sum) { return (sum + nodes_.count / 2) / nodes_.count; };
+      const auto rounded = [&](std::int64_t sum) { return (sum + size() / 2) / size(); };
       mean[j] = static_cast<std::uint8_t>(rounded(sums[j]) | rounded(sums[bytes + j]) << 4U);
     }
     Key best = ~Key{0};
-    in_parts(nodes_.count, part, [&](std::int64_t first, std::int64_t last) {
+    in_parts(size(), part, [&](std::int64_t first, std::int64_t last) {
       const auto count = static_cast<std::size_t>(last - first);
-      std::vector<std::uint32_t> these(count);
-      std::iota(these.begin(), these.end(), static_cast<std::uint32_t>(first));
+      const std::uint32_t* these = order_.data() + first;
       std::vector<std::int32_t> estimates(count);
-      estimates_(nodes_.codes.data(), code_bytes_, mean.data(), these.data(),
-                 static_cast<std::int64_t>(count), estimates.data());
+      estimates_(nodes_.codes.data(), code_bytes_, mean.data(), these, static_cast<std::int64_t>(count),
+                 estimates.data());
       Key own = ~Key{0};
       for (std::size_t i = 0; i < count; ++i) own = std::min(own, make_key(estimates[i], these[i]));
       const std::scoped_lock lock(mutex);
       best = std::min(best, own);
     });
-    return node_of(best);
+    return static_cast<std::size_t>(std::lower_bound(order_.begin(), order_.end(), node_of(best)) -
+                                    order_.begin());
   }
 
-  // The medoid, then all others as the seed shuffles them (Fisher and Yates 1938).
+  // As the seed shuffles them; where there is no graph yet, the medoid comes first.
   void choose_order() {
-    order_.resize(static_cast<std::size_t>(nodes_.count));
-    std::iota(order_.begin(), order_.end(), 0U);
-    std::swap(order_[0], order_[medoid()]);
-    Random random(parameters_.seed);
-    for (std::size_t i = order_.size() - 1; i > 1; --i) {
+    if (order_.empty()) return;
+    if (before_ == 0) std::swap(order_[0], order_[medoid()]);
+    shuffle(before_ == 0 ? 1 : 0);
+  }
+
+  // The order from `first` on (Fisher and Yates 1938).
+  void shuffle(std::size_t first) {
+    if (order_.size() <= first) return;
+    Random random(parameters_.seed + static_cast<std::uint64_t>(before_) + (first > 1 ? first : 0));
+    for (std::size_t i = order_.size() - 1; i > first; --i) {
       if (i % (1U << 20U) == 0) stop_.check();
-      std::swap(order_[i], order_[1 + random.below(i)]);
+      std::swap(order_[i], order_[first + random.below(i - first + 1)]);
     }
   }
 
-  WalkedGraph walked(std::int64_t inserted) const {
-    const std::size_t entries = std::min(static_cast<std::size_t>(inserted), entries_.size());
-    return {edges_.data(), stride_,    nodes_.codes.data(),
-            code_bytes_,   estimates_, std::span<const std::uint32_t>(order_.data(), entries)};
+  // As far as it is built: entries that are not in it yet are left out.
+  WalkedGraph walked(std::int64_t done) const {
+    const std::size_t some = old_entries_ + static_cast<std::size_t>(done);
+    return {edges_.data(),
+            stride_,
+            nodes_.codes.data(),
+            code_bytes_,
+            estimates_,
+            std::span<const std::uint32_t>(entries_.data(), std::min(some, entries_.size()))};
   }
 
   // Nodes order_[done, done + count) into the graph of those before them.
   void insert(std::int64_t done, std::int64_t count) {
     const WalkedGraph graph = walked(done);
-    const std::int64_t list_size = std::min(parameters_.build_list_size, done);
+    const std::int64_t list_size = std::min(parameters_.build_list_size, before_ + done);
     in_parts(count, tuning::rows_a_task, [&](std::int64_t first, std::int64_t last) {
       struct Lane {
         Walk walk;
@@ -301,7 +346,7 @@ class Builder {
     spread(graph, reached, front);
     Walk::Counters counters;
     for (std::int64_t i = 0; i < nodes_.count; ++i) {
-      if (reached[static_cast<std::size_t>(i)] != 0) continue;
+      if (reached[static_cast<std::size_t>(i)] != 0 || present_[static_cast<std::size_t>(i)] == 0) continue;
       const auto node = static_cast<std::uint32_t>(i);
       Walk walk({graph.edges.data(), graph.max_degree, nodes_.codes.data(), code_bytes_, estimates_,
                  graph.entries});
@@ -334,16 +379,23 @@ class Builder {
   ProgressCounter progress_;
   StopRequest stop_;
   AlignedBuffer<std::uint32_t> edges_;
-  std::vector<std::uint32_t> order_, entries_;
+  std::vector<std::uint32_t> order_;           // nodes that are added
+  const std::vector<std::uint32_t>& waiting_;  // and those that come last
+  std::vector<std::uint32_t> entries_;
+  std::int64_t before_ = 0;            // so many nodes were there already
+  std::size_t old_entries_ = 0;        // and so many entries
+  std::vector<std::uint8_t> present_;  // a flag a node: in the graph when it is finished
   std::vector<std::uint64_t> back_;
   std::vector<std::size_t> groups_;
 };
 
 }  // namespace
 
-Graph build_graph(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
-                  const Execution& execution) {
-  return Builder(nodes, space, parameters, execution).build();
+Graph grow_graph(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+                 const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
+                 const Execution& execution) {
+  return Builder(nodes, space, parameters, added, waiting, execution).grow(graph, look);
 }
 
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads) {
@@ -351,13 +403,14 @@ std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters
   const auto degree = static_cast<std::uint64_t>(parameters.max_degree);
   const auto stride = static_cast<std::uint64_t>(build_stride(parameters.max_degree));
   const auto batch = static_cast<std::uint64_t>(std::min(nodes, largest_batch(nodes)));
-  // Both graphs, the order and what is reached; the back edges of a batch, and groups of them, in vectors
+  // The graph before, the one that grows and the finished one, the order and what is present and reached; the
+  // back edges of a batch, and groups of them, in vectors
   // that grow by doubling; lists of the walks and what they saw.
   const std::uint64_t a_thread =
       static_cast<std::uint64_t>(tuning::walks_side_by_side) *
       (Walk::bytes(parameters.build_list_size, 1, build_stride(parameters.max_degree)) +
        static_cast<std::uint64_t>(parameters.build_list_size) * 64);
-  return n * (4 * (degree + stride) + 4 + 1) + 2 * batch * degree * 16 +
+  return n * (4 * (2 * degree + stride) + 8 + 2) + 2 * batch * degree * 16 +
          static_cast<std::uint64_t>(threads) * a_thread;
 }
 

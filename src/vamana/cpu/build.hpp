@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "kith/execution.hpp"
 #include "kith/vamana.hpp"
@@ -9,9 +11,14 @@
 
 namespace kith::vamana {
 
-/// Parameters are checked already. @throws Cancelled, std::bad_alloc
-Graph build_graph(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
-                  const Execution& execution);
+/// A graph of the nodes of `graph`, which may have none, of those `added`, and at last of those `waiting`: a
+/// function of these, the codes and the parameters. Before the last step `look` gets the finished graph
+/// without them; it is not called where none waits.
+/// @param added, waiting ascending; nodes that are not in the graph yet @throws Cancelled, std::bad_alloc
+Graph grow_graph(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+                 const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
+                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
+                 const Execution& execution);
 
 /// Bytes that building takes at its peak, the graph included.
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads);

@@ -290,7 +290,7 @@ std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threa
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{build_graph, build_bytes, search_into, search_bytes};
+  static const Backend backend{grow_graph, build_bytes, search_into, search_bytes};
   return backend;
 }
 

@@ -1,13 +1,17 @@
 // Confidence intervals of recalls, and the choice of a list by them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "conformance/problem.hpp"
+#include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "kith/recall.hpp"
 #include "recall/calibrate.hpp"
+#include "recall/distribution.hpp"
 
 namespace kith {
 namespace {
@@ -17,17 +21,17 @@ TEST(RecallEstimate, IsWilsonsIntervalForQueriesThatFindAllOrNothing) {
   for (int i = 0; i < 10; ++i) shares[static_cast<std::size_t>(i)] = 0;
   const RecallEstimate estimate = estimate_recall(shares, 1);
   EXPECT_DOUBLE_EQ(estimate.recall, 0.9);
-  // By hand: n = 100, z = 1.6449.
-  EXPECT_NEAR(estimate.lower, 0.8393, 5e-4);
-  EXPECT_NEAR(estimate.upper, 0.9393, 5e-4);
+  // By hand: n = 100, z = 1.96.
+  EXPECT_NEAR(estimate.lower, 0.8256, 5e-4);
+  EXPECT_NEAR(estimate.upper, 0.9448, 5e-4);
 }
 
 TEST(RecallEstimate, IsNeverSureOfEverything) {
   const RecallEstimate all = estimate_recall(std::vector<double>(1000, 1.0), 10);
   EXPECT_EQ(all.recall, 1);
   EXPECT_EQ(all.upper, 1);
-  EXPECT_LT(all.lower, 0.9975);
-  EXPECT_GT(all.lower, 0.997);
+  EXPECT_LT(all.lower, 0.9965);
+  EXPECT_GT(all.lower, 0.996);
   const RecallEstimate none = estimate_recall({}, 10);
   EXPECT_EQ(none.lower, 0);
   EXPECT_EQ(none.upper, 1);
@@ -59,9 +63,11 @@ TEST(RecallEstimate, CoversTheTruthAsOftenAsItSays) {
       for (int j = 0; j < 10; ++j) found += random.uniform() < chance ? 1 : 0;
       shares.push_back(found / 10.0);
     }
-    covered += estimate_recall(shares, 10).lower <= 0.9 ? 1 : 0;
+    const RecallEstimate estimate = estimate_recall(shares, 10);
+    covered += estimate.lower <= 0.9 && estimate.upper >= 0.9 ? 1 : 0;
   }
-  EXPECT_GE(covered, samples * 92 / 100);
+  EXPECT_GE(covered, samples * 93 / 100);
+  EXPECT_LE(covered, samples * 98 / 100);  // and no wider than it need be
 }
 
 TEST(RecallCurve, GivesTheShortestListOfTheNextLargerK) {
@@ -81,34 +87,77 @@ TEST(RecallCurve, GivesTheShortestListOfTheNextLargerK) {
   EXPECT_EQ(curve.reaching(0.5, 11), nullptr);
 }
 
-TEST(Calibration, LeavesTheRowsOutOfTheirOwnAnswers) {
+TEST(Calibration, HoldsOutAFewRowsOfMany) {
+  const auto any = [](std::int64_t) { return true; };
+  const recall::HeldOut held = recall::hold_out(4000, 0, any);
+  EXPECT_EQ(held.rows.size(), 250U);
+  EXPECT_EQ(held.others.count(), 3750);
+  EXPECT_TRUE(std::is_sorted(held.rows.begin(), held.rows.end()));
+  for (const std::int64_t row : held.rows) EXPECT_FALSE(held.others.contains(row));
+  EXPECT_EQ(recall::hold_out(100000, 0, any).rows.size(), 1000U);
+  EXPECT_TRUE(recall::hold_out(799, 0, any).rows.empty());
+  const recall::HeldOut late = recall::hold_out(4000, 3800, any);
+  EXPECT_EQ(late.rows.size(), 200U);
+  EXPECT_EQ(late.rows.front(), 3800);
+  EXPECT_TRUE(recall::hold_out(4000, 3960, any).rows.empty());
+  const recall::HeldOut even = recall::hold_out(4000, 0, [](std::int64_t row) { return row % 2 == 0; });
+  EXPECT_LT(even.rows.size(), 180U);
+  for (const std::int64_t row : even.rows) EXPECT_EQ(row % 2, 0);
+  EXPECT_EQ(even.others.count(), 4000 - static_cast<std::int64_t>(even.rows.size()));
+}
+
+TEST(Calibration, CountsWhatIsAsNearAsTheTruth) {
   const Dataset data = generate({.generator = Generator::gaussian, .rows = 900, .dim = 8});
-  const recall::Sample sample = recall::take_sample(data, Metric::sqeuclidean, {});
-  ASSERT_EQ(sample.size(), 225);
-  EXPECT_EQ(sample.k, 100);
-  // A search that finds the query first and everything else after it has a recall of 1 for every k, also when
-  // it returns no more than k rows.
-  const RecallCurve curve = recall::measure(sample, 900, [&](std::int64_t, std::int64_t k) {
-    Neighbors cut = sample.exact;
-    cut.k = k;
-    cut.indices.clear();
-    std::vector<float> distances;
-    for (std::int64_t q = 0; q < sample.size(); ++q) {
+  const DatasetView queries = data.view().slice(0, 120);
+  const Neighbors exact = knn(data, queries, 10);
+  // A search that misses every tenth query's neighbours, but for lists of 64 and more.
+  const auto search = [&](std::int64_t list, std::int64_t k) {
+    Neighbors found = knn(data, queries, k);
+    found.statistics.hops = 240;
+    found.statistics.seconds = 0.5;
+    for (std::int64_t q = 0; q < 120 && list < 64; q += 10) {
       for (std::int64_t j = 0; j < k; ++j) {
-        cut.indices.push_back(sample.exact.indices_of(q)[static_cast<std::size_t>(j)]);
-        distances.push_back(static_cast<float>(sample.exact.distance(q, j)));
+        found.indices[static_cast<std::size_t>(q * k + j)] = -1;
+        std::get<0>(found.distances)[static_cast<std::size_t>(q * k + j)] =
+            std::numeric_limits<float>::infinity();
       }
     }
-    cut.distances = std::move(distances);
-    return cut;
-  });
-  EXPECT_EQ(curve.queries, 225);
-  for (const RecallPoint& point : curve.points) {
-    if (point.list_size > point.k) {
-      EXPECT_EQ(point.recall.recall, 1) << point.k << " " << point.list_size;
-    }
+    return found;
+  };
+  const recall::Measured measured = recall::measure(exact, {3, 10}, 900, search);
+  EXPECT_EQ(measured.curve.queries, 120);
+  ASSERT_EQ(measured.curve.points.size(), measured.queries_per_second.size());
+  std::int64_t before = 0;
+  for (const RecallPoint& point : measured.curve.points) {
+    EXPECT_NEAR(point.recall.recall, point.list_size < 64 ? 0.9 : 1.0, 1e-12);
+    EXPECT_LE(point.list_size, 64);  // nothing is left to be found by longer ones
+    EXPECT_EQ(point.hops, 2);
+    EXPECT_GT(point.k * 10000 + point.list_size, before);
+    before = point.k * 10000 + point.list_size;
   }
-  EXPECT_EQ(recall::take_sample(data.view().slice(0, 399), Metric::sqeuclidean, {}).k, 0);
+  EXPECT_EQ(measured.queries_per_second.front(), 240);
+}
+
+TEST(Difference, IsThatOfKolmogorovAndSmirnov) {
+  const recall::Difference apart = recall::compare({1, 2, 3, 4}, {3, 4, 5, 6});
+  EXPECT_DOUBLE_EQ(apart.largest, 0.5);
+  EXPECT_DOUBLE_EQ(recall::compare({1, 1, 2}, {1, 1, 2}).largest, 0);
+  EXPECT_DOUBLE_EQ(recall::compare({1, 2}, {3}).largest, 1);
+  EXPECT_EQ(recall::compare({}, {3}).p_value, 1);
+  EXPECT_EQ(recall::median({3, 1, 2}), 2);
+  // Samples of one distribution are rarely called different, shifted ones always.
+  conformance::Random random(3);
+  int called = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<double> a, b, shifted;
+    for (int i = 0; i < 200; ++i) a.push_back(random.uniform());
+    for (int i = 0; i < 300; ++i) b.push_back(random.uniform());
+    for (const double value : b) shifted.push_back(value + 0.3);
+    called += recall::compare(a, b).p_value < 0.05 ? 1 : 0;
+    EXPECT_LT(recall::compare(a, shifted).p_value, 1e-6);
+  }
+  EXPECT_LE(called, 26);
+  EXPECT_GE(called, 5);
 }
 
 }  // namespace

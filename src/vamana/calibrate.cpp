@@ -1,0 +1,188 @@
+// Recall of a graph by queries that are none of its nodes. Rows would be poor queries once they are in it:
+// each is a junction of the graph, which was built around it. So a sample of rows waits outside, is searched
+// for, and then inserted.
+#include "vamana/calibrate.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "kith/brute_force.hpp"
+#include "select_k/allowed_rows.hpp"
+#include "vamana/answer.hpp"
+#include "vamana/tuning.hpp"
+
+namespace kith::vamana {
+namespace {
+
+// Some flags say which nodes are held out: those whose rows are, all of them.
+std::vector<std::uint8_t> nodes_held_out(const Nodes& nodes, const recall::HeldOut& held) {
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(nodes.count), 0);
+  if (held.rows.empty()) return out;
+  for (std::int64_t i = 0; i < nodes.count; ++i) {
+    bool all = true;
+    for (std::int64_t j = 0; all && j < nodes.rows_of(i); ++j) all = !held.others.contains(nodes.row(i, j));
+    out[static_cast<std::size_t>(i)] = all ? 1 : 0;
+  }
+  return out;
+}
+
+// Rows without a NaN, by a flag each.
+std::vector<std::uint8_t> rows_with_nodes(const Nodes& nodes, std::int64_t rows) {
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(rows), nodes.plain() ? 1 : 0);
+  for (const std::uint32_t row : nodes.rows) out[row] = 1;
+  return out;
+}
+
+// k of the k + 1 neighbours of each query: without row own[q], or without the last.
+Neighbors without_itself(const Neighbors& found, const std::vector<std::int64_t>& own) {
+  Neighbors out;
+  out.queries = found.queries;
+  out.k = found.k - 1;
+  out.statistics = found.statistics;
+  std::vector<double> distances;
+  for (std::int64_t q = 0; q < found.queries; ++q) {
+    std::int64_t taken = 0;
+    for (std::int64_t j = 0; j < found.k && taken < out.k; ++j) {
+      const std::int64_t row = found.indices_of(q)[static_cast<std::size_t>(j)];
+      if (row == own[static_cast<std::size_t>(q)]) continue;
+      out.indices.push_back(row);
+      distances.push_back(found.distance(q, j));
+      ++taken;
+    }
+  }
+  out.distances = std::move(distances);
+  return out;
+}
+
+// The node that a query's walk must not enter: its row's, unless others share it. Those are neighbours.
+std::vector<std::uint32_t> own_nodes(const Nodes& nodes, const std::vector<std::int64_t>& rows) {
+  std::vector<std::uint32_t> own(rows.size(), no_node);
+  if (nodes.plain()) {
+    std::ranges::transform(rows, own.begin(),
+                           [](std::int64_t row) { return static_cast<std::uint32_t>(row); });
+    return own;
+  }
+  for (std::int64_t i = 0; i < nodes.count; ++i) {
+    if (nodes.rows_of(i) != 1) continue;
+    const auto found = std::ranges::lower_bound(rows, nodes.row(i, 0));
+    if (found == rows.end() || *found != nodes.row(i, 0)) continue;
+    own[static_cast<std::size_t>(found - rows.begin())] = static_cast<std::uint32_t>(i);
+  }
+  return own;
+}
+
+Execution without_progress(const Execution& execution) {
+  Execution quiet = execution;
+  quiet.progress = nullptr;  // many short searches: none of their reports is one of the whole
+  return quiet;
+}
+
+Neighbors searched(const Contents& contents, const Backend& backend, const DatasetView& queries,
+                   const SearchPlan& plan, const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  return answered(rows, queries.rows, plan.k, execution, [&](const NeighborsView& out) {
+    std::vector<std::int64_t> none;
+    return backend.search_into(contents.built, rows, queries, plan, out, execution, none);
+  });
+}
+
+// How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it.
+std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
+                                  std::int64_t nodes) {
+  SearchPlan plan;
+  plan.k = tuning::rerank_k;
+  plan.list_size = plan.first_list = plan.longest_list = std::min(nodes, tuning::rerank_list);
+  const Neighbors all = search(plan);
+  for (const std::int64_t factor : tuning::rerank_factors) {
+    plan.rerank = tuning::rerank_depth(factor, plan.k);
+    if (plan.rerank >= plan.list_size) break;
+    const Neighbors some = search(plan);
+    std::int64_t missed = 0;
+    for (std::size_t i = 0; i < all.indices.size(); ++i) missed += some.indices[i] != all.indices[i] ? 1 : 0;
+    if (static_cast<double>(missed) <= tuning::rerank_loss * static_cast<double>(all.indices.size())) {
+      return factor;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
+                         const Neighbors& exact, const std::vector<std::int64_t>& ks, const RowSet* only,
+                         const Execution& execution) {
+  const Execution quiet = without_progress(execution);
+  return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
+    SearchPlan plan;
+    plan.k = k;
+    plan.list_size = plan.first_list = plan.longest_list = list_size;
+    plan.allowed = only;
+    return searched(contents, backend, queries, plan, quiet);
+  });
+}
+
+RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t first_row,
+                              const Backend& backend, const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  Built& built = contents.built;
+  const std::vector<std::uint8_t> usable = rows_with_nodes(built.nodes, rows.rows);
+  const recall::HeldOut held = recall::hold_out(
+      rows.rows, first_row, [&](std::int64_t row) { return usable[static_cast<std::size_t>(row)] != 0; });
+  const std::vector<std::uint8_t> waits = nodes_held_out(built.nodes, held);
+  std::vector<std::uint32_t> first, last;
+  for (std::int64_t i = old.nodes; i < built.nodes.count; ++i) {
+    (waits[static_cast<std::size_t>(i)] != 0 ? last : first).push_back(static_cast<std::uint32_t>(i));
+  }
+  RecallCurve curve;
+  const Execution quiet = without_progress(execution);
+  const auto look = [&](Graph graph) {
+    built.graph = std::move(graph);
+    const Dataset queries = pick_rows(rows, held.rows);
+    const Neighbors exact =
+        knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
+            {.allowed = &held.others});
+    built.rerank_factor = choose_rerank_factor(
+        [&](SearchPlan plan) {
+          plan.allowed = &held.others;
+          return searched(contents, backend, queries, plan, quiet);
+        },
+        built.nodes.count);
+    curve = measure(contents, backend, queries, exact, recall::usual_ks, &held.others, quiet).curve;
+    built.graph = {};
+  };
+  built.graph =
+      backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution);
+  if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, backend, quiet);
+  contents.graph_hash = hash(built.graph);
+  return curve;
+}
+
+RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  const std::vector<std::int64_t> sample =
+      recall::hold_out(rows.rows, 0, [](std::int64_t) { return true; }).rows;
+  if (sample.empty()) return {};
+  const Execution quiet = without_progress(execution);
+  const Dataset queries = pick_rows(rows, sample);
+  const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample);
+  const Neighbors exact = without_itself(
+      knn(rows, queries, recall::usual_ks.back() + 1, {contents.parameters.metric, Filter::automatic}, quiet),
+      sample);
+  contents.built.rerank_factor = choose_rerank_factor(
+      [&](SearchPlan plan) {
+        plan.left_out = own;
+        return searched(contents, backend, queries, plan, quiet);
+      },
+      contents.built.nodes.count);
+  const auto search = [&](std::int64_t list_size, std::int64_t k) {
+    SearchPlan plan;
+    plan.k = k + 1;
+    plan.list_size = list_size;
+    plan.left_out = own;
+    return without_itself(searched(contents, backend, queries, plan, quiet), sample);
+  };
+  return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
+}
+
+}  // namespace kith::vamana

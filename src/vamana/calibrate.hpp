@@ -1,0 +1,36 @@
+// Builds graphs and measures how much of the nearest rows they find.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kith/execution.hpp"
+#include "kith/recall.hpp"
+#include "recall/calibrate.hpp"
+#include "vamana/backend.hpp"
+#include "vamana/file.hpp"
+
+namespace kith::vamana {
+
+/// The graph of `contents` over all of its rows, from `old`, which has those before `first_row`, and the
+/// curve of its recall. Some of the new rows stay out of the graph until they have been searched for: queries
+/// like the rows that are none of its nodes. Sets the hash and rerank_factor, too.
+/// @param old 0 nodes where there is none
+/// @throws OutOfMemory, Cancelled
+RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t first_row,
+                              const Backend& backend, const Execution& execution);
+
+/// The curve of a graph that has all rows already; sets rerank_factor, too. A row of the sample is no answer
+/// to itself and its walk does not enter its own node. But the graph was built with that node as a junction:
+/// for queries that are no rows the curve errs on the low side.
+/// @throws OutOfMemory, Cancelled
+RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, const Execution& execution);
+
+/// A curve by queries and their nearest rows, as many as the largest of `ks`.
+/// @param only where not null: the rows that are in question, of which every node of the graph has one
+/// @throws OutOfMemory, Cancelled
+recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
+                         const Neighbors& exact, const std::vector<std::int64_t>& ks, const RowSet* only,
+                         const Execution& execution);
+
+}  // namespace kith::vamana
