@@ -228,7 +228,9 @@ void add_report(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, common, "report", "Draw what ladder and bench measured, as one page",
                                   [options, &common] { run(*options, common); });
-  common.file(command.add_option("RESULT", options->inputs, "JSON of kith ladder, kith bench, gpu_search or benchmarks.vamana")
+  common.file(command
+                  .add_option("RESULT", options->inputs,
+                              "JSON of kith ladder, kith bench, gpu_search or benchmarks.vamana")
                   ->required()
                   ->expected(1, -1));
   common.file(command.add_option("-o,--output", options->output, "The page, written whole or not at all")

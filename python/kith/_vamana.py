@@ -174,9 +174,7 @@ class Vamana(Index):
         with reporting(progress) as report:
             return Tuning._wrap(self._index.tune(queries, ks, execution, report))
 
-    def insert(
-        self, X: Any, *, threads: int = 0, memory_limit: int = 0, progress: Progress = False
-    ) -> Vamana:
+    def insert(self, X: Any, *, threads: int = 0, memory_limit: int = 0, progress: Progress = False) -> Vamana:
         """An index over the rows of ``X``, too, numbered on from :attr:`rows`. This one stays as it is.
 
         The new rows are added to the graph by the steps of the build, and its recall is measured again; it is the

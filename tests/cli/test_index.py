@@ -145,7 +145,11 @@ def test_evaluate(kith, results):
     assert kith("evaluate", "truth", "found", "--json", "-k", 2).json["recall"] == pytest.approx(3 / 4)
     outcome = kith("evaluate", "found", "truth", "-q")
     lower, upper = figures["recall_interval"]
-    assert f"recall@3          0.833333  ({lower:.6f} to {upper:.6f})" in outcome.out and "1 (50 %)" in outcome.out and outcome.err == ""
+    assert (
+        f"recall@3          0.833333  ({lower:.6f} to {upper:.6f})" in outcome.out
+        and "1 (50 %)" in outcome.out
+        and outcome.err == ""
+    )
 
 
 def test_evaluate_without_distances(kith, results):
