@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ _FORMATS = "'diskann', 'diskann-disk', 'hnswlib', 'faiss' or 'bang'"
 _DTYPES = "'float32', 'float16', 'int8' or 'uint8'"
 
 
-class ImportedGraph(NamedTuple):
+@dataclass(frozen=True)
+class ImportedGraph:
     """What :func:`import_graph` gives."""
 
     index: Vamana  #: the graph over its rows, as an index like any other

@@ -222,7 +222,7 @@ GraphFile read_faiss(const io::Source& source, const Hints& hints) {
   }
   const auto floats = io::total_bytes(header.rows, header.dim);
   if (!floats) throw bad_file(source, "is corrupt: it claims {} x {} values", header.rows, header.dim);
-  const auto values = cursor.array(4, "values", *floats);
+  const auto values = cursor.array(4, "values", floats);
   if (!cursor.ended()) {
     throw bad_file(source, "is corrupt: {} after its last value",
                    plural(static_cast<std::int64_t>(source.size() - cursor.at()), "byte"));

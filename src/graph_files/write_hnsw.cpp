@@ -105,7 +105,7 @@ void write_faiss(AtomicFile& out, const Written& written, ProgressCounter& progr
   const RowGraph& graph = written.graph;
   Layers layers = layers_of(written);
   const auto count = static_cast<std::uint64_t>(graph.rows);
-  const auto levels = static_cast<std::size_t>(layers.top() + 1);
+  const auto levels = static_cast<std::size_t>(std::int64_t{layers.top()} + 1);
   if (layers.probabilities.size() < levels || layers.probabilities.empty()) {
     layers.probabilities = shares(layers.parameter, std::max<std::size_t>(1, levels));
   }

@@ -51,7 +51,7 @@ HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool
   return held;
 }
 
-Measured measure(const Neighbors& exact, const std::vector<std::int64_t>& ks, std::int64_t nodes,
+Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::int64_t nodes,
                  const Search& search) {
   std::vector<std::pair<RecallPoint, double>> points;
   std::int64_t measured = 0;

@@ -1,8 +1,10 @@
 // Measures the recall of an approximate index against exact answers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "kith/dataset.hpp"
@@ -16,7 +18,7 @@ namespace kith::recall {
 /// Longest list that is measured.
 inline constexpr std::int64_t longest_list = 4096;
 /// Neighbours that a curve is measured for where nothing is asked.
-inline const std::vector<std::int64_t> usual_ks = {1, 10, 100};
+inline constexpr std::array<std::int64_t, 3> usual_ks = {1, 10, 100};
 
 /// Some rows in the place of queries, spread over all of them.
 struct HeldOut {
@@ -41,7 +43,7 @@ using Search = std::function<Neighbors(std::int64_t list_size, std::int64_t k)>;
 /// @param exact the nearest rows of the queries, as many as the largest of `ks`
 /// @param ks ascending
 /// @throws what `search` throws
-Measured measure(const Neighbors& exact, const std::vector<std::int64_t>& ks, std::int64_t nodes,
+Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::int64_t nodes,
                  const Search& search);
 
 }  // namespace kith::recall

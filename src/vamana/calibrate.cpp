@@ -110,7 +110,7 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
 }  // namespace
 
 recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
-                         const Neighbors& exact, const std::vector<std::int64_t>& ks, const RowSet* only,
+                         const Neighbors& exact, std::span<const std::int64_t> ks, const RowSet* only,
                          const Execution& execution) {
   const Execution quiet = without_progress(execution);
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {

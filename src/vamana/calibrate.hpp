@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "kith/execution.hpp"
 #include "kith/recall.hpp"
@@ -30,7 +30,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, cons
 /// @param only where not null: the rows that are in question, of which every node of the graph has one
 /// @throws OutOfMemory, Cancelled
 recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
-                         const Neighbors& exact, const std::vector<std::int64_t>& ks, const RowSet* only,
+                         const Neighbors& exact, std::span<const std::int64_t> ks, const RowSet* only,
                          const Execution& execution);
 
 }  // namespace kith::vamana

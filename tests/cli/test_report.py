@@ -22,7 +22,8 @@ def test_a_page_of_two_results(kith, folder):
     done = kith(
         "report", DATA / "ladder.json", DATA / "bench.json", "-o", "page.html", "--title", "Two results", env=HERE
     )
-    assert done.out == "" and done.err == "kith report: wrote page.html\n"
+    assert done.out == "" and done.err.endswith("kith report: wrote page.html\n")
+    assert "left out: Recall against queries a second: no input" in done.err
     page = (folder / "page.html").read_text()
     assert "<h1>Two results</h1>" in page and "Queries a second" in page and "The roofline" in page
     assert files_of(folder) == ["page.html"]

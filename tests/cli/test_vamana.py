@@ -133,7 +133,7 @@ def test_a_memory_limit_is_kept(kith, data):
 @pytest.mark.covers("knn", "--tune")
 def test_queries_of_another_kind_are_tuned_for(kith, data):
     random = np.random.default_rng(6)
-    np.save("wild.npy", random.standard_normal((300, 24)).astype(np.float32) * 4)
+    np.save("wild.npy", random.standard_normal((300, 64)).astype(np.float32) * 4)
     kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana")
     words = ("tune", "graph.kith", "wild.npy", "-k", "5,10", "--recall", "0.99,0.8", "-o", "wild.tune")
     tuned = kith(*words, "--json").json
@@ -170,7 +170,7 @@ def test_queries_of_another_kind_are_tuned_for(kith, data):
 def test_rows_are_inserted(kith, data):
     base, queries = data
     random = np.random.default_rng(9)
-    more = base[:400] + random.standard_normal((400, 24)).astype(np.float32) * 0.1
+    more = base[:400] + random.standard_normal((400, 64)).astype(np.float32) * 0.1
     np.save("more.npy", more)
     kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana")
     said = kith("insert", "graph.kith", "more.npy", "-o", "larger.kith", "--json", "--threads", 1).json

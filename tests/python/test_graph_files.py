@@ -50,7 +50,8 @@ def test_labels_and_types(tmp_path):
     (tmp_path / "b.bin").write_bytes(content)
     with pytest.raises(kith.InvalidArgument, match="labels"):
         kith.import_graph(tmp_path / "b.bin")
-    index, format, labels = kith.import_graph(tmp_path / "b.bin", any_labels=True)
+    imported = kith.import_graph(tmp_path / "b.bin", any_labels=True)
+    index, format, labels = imported.index, imported.format, imported.labels
     assert format == "hnswlib"
     np.testing.assert_array_equal(labels, np.arange(4501, 5001))
     nearest = index.search(X, 1, list_size=500).indices[:, 0]

@@ -124,7 +124,7 @@ TEST(Calibration, CountsWhatIsAsNearAsTheTruth) {
     }
     return found;
   };
-  const recall::Measured measured = recall::measure(exact, {3, 10}, 900, search);
+  const recall::Measured measured = recall::measure(exact, std::vector<std::int64_t>{3, 10}, 900, search);
   EXPECT_EQ(measured.curve.queries, 120);
   ASSERT_EQ(measured.curve.points.size(), measured.queries_per_second.size());
   std::int64_t before = 0;
