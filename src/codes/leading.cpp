@@ -10,7 +10,6 @@
 namespace kith::codes {
 namespace {
 
-constexpr std::int64_t step = 32;  // directions come in so many: a register of codes
 // Each multiplies a direction's error by the ratio of the first eigenvalue left out to its own.
 constexpr int iterations = 6;
 constexpr std::int64_t rows_a_task = 16;
@@ -151,7 +150,7 @@ class Finder {
 LeadingDirections leading_directions(std::span<const double> rows, std::int64_t dim, const LeadingPlan& plan,
                                      const Execution& execution) {
   LeadingDirections found;
-  const std::int64_t most = (plan.count > 0 ? plan.count : plan.most) / step * step;
+  const std::int64_t most = (plan.count > 0 ? plan.count : plan.most) / leading_step * leading_step;
   if (most == 0 || most > dim) return found;
   Finder finder(rows, dim, execution);
   if (!finder.make_covariance()) return found;
@@ -160,7 +159,7 @@ LeadingDirections leading_directions(std::span<const double> rows, std::int64_t 
   double share = 0;
   for (std::int64_t j = 0; j < most; ++j) {
     share += shares[static_cast<std::size_t>(j)];
-    if ((j + 1) % step != 0) continue;
+    if ((j + 1) % leading_step != 0) continue;
     if (plan.count == 0 ? share >= plan.share : j + 1 == most) {
       found.count = j + 1;
       found.share = share;

@@ -10,10 +10,13 @@
 
 namespace kith::codes {
 
+/// Directions come in so many: a register of codes.
+inline constexpr std::int64_t leading_step = 32;
+
 /// An orthonormal map onto some directions, turned among themselves at random, so that each holds about as
 /// much variance as the others and one step suits all.
 struct LeadingDirections {
-  std::int64_t count = 0;  ///< a multiple of 32; 0: none
+  std::int64_t count = 0;  ///< a multiple of leading_step; 0: none
   /// Of the variance, the share that they hold.
   double share = 0;
   std::vector<float> map;  ///< [dim, count]

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "codes/leading.hpp"
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
 #include "kith/error.hpp"
@@ -16,7 +17,6 @@ constexpr std::int64_t least_degree = 4;
 constexpr std::int64_t most_degree = 1024;
 constexpr std::int64_t longest_build_list = 65536;
 constexpr std::int64_t widest_beam = 64;
-constexpr std::int64_t leading_step = 32;  // codes/leading.hpp
 
 }  // namespace
 
@@ -40,11 +40,11 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
         fmt::format("code_bits of {}; use 8, or 4 for half the memory", parameters.code_bits));
   }
   const std::int64_t values = parameters.code_dim;
-  if (values < 0 || values > dim || (values != dim && values % leading_step != 0)) {
+  if (values < 0 || values > dim || (values != dim && values % codes::leading_step != 0)) {
     throw InvalidArgument(fmt::format(
         "a code_dim of {} for rows of dimension {}; use a multiple of {} below it, or {} for all values, or "
         "0 to leave it to the data",
-        values, dim, leading_step, dim));
+        values, dim, codes::leading_step, dim));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 #include <nlohmann/json.hpp>
 
+#include "codes/leading.hpp"
 #include "core/int128.hpp"
 #include "core/parallel.hpp"
 #include "core/search_checks.hpp"
@@ -111,7 +112,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   if (contents.built.rerank_factor < 0 || contents.built.rerank_factor > most_rerank_factor) {
     throw InvalidArgument(fmt::format("its rerank_factor is {}", contents.built.rerank_factor));
   }
-  if (space.leading < 0 || space.leading > space.full_dim() || space.leading % 32 != 0) {
+  if (space.leading < 0 || space.leading > space.full_dim() || space.leading % codes::leading_step != 0) {
     throw InvalidArgument(fmt::format("its codes have {} directions", space.leading));
   }
   if (since_2("code_values", space.code_dim()) != space.code_dim()) {
