@@ -146,7 +146,6 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   graph.entries.resize(file.section("entries").size() / sizeof(std::uint32_t));
   read_section(file, "entries", graph.entries.data(), static_cast<std::int64_t>(graph.entries.size()));
   check_graph(graph, stop);
-  contents.graph_hash = hash(graph);
   curve = curve_from(header.at("recall_curve"));
   contents.plain = header.value("plain", false);
   contents.built.nodes =

@@ -21,7 +21,6 @@ struct Contents {
   bool plain = false;
   /// What an imported graph's file had besides, for src/graph_files; whoever changes the graph may leave it.
   std::vector<std::byte> layers;
-  std::uint64_t graph_hash = 0;
 };
 
 /// @throws IoError, Cancelled

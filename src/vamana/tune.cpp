@@ -88,7 +88,7 @@ Tuning Vamana::tune(const DatasetView& queries, const std::vector<std::int64_t>&
             vamana::measure(contents, vamana::backend_for(execution), queries, exact, ks, nullptr, execution);
         Execution quiet = execution;
         quiet.progress = nullptr;
-        return Tuning{contents.graph_hash, std::move(measured.curve), std::move(measured.queries_per_second),
+        return Tuning{graph_hash(), std::move(measured.curve), std::move(measured.queries_per_second),
                       compare(contents, exact, quiet)};
       });
 }

@@ -239,7 +239,7 @@ const RecallCurve& Vamana::recall_curve() const noexcept {
   return state_->curve;
 }
 std::uint64_t Vamana::graph_hash() const noexcept {
-  return state_->contents->graph_hash;
+  return vamana::hash(state_->contents->built.graph);
 }
 
 namespace vamana {
@@ -277,7 +277,6 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        contents->graph_hash = hash(built.graph);
         RecallCurve curve = measure_by_own_rows(*contents, backend, execution);
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
