@@ -87,12 +87,14 @@ Neighbors searched(const Contents& contents, const Backend& backend, const Datas
   });
 }
 
-// How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it.
+// How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where
+// estimates are the distances a search sees by them how far to go, and asks for no factor.
 std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
-                                  std::int64_t nodes) {
+                                  const Built& built) {
+  if (built.space.raw_integers()) return 0;
   SearchPlan plan;
   plan.k = tuning::rerank_k;
-  plan.list_size = plan.first_list = plan.longest_list = std::min(nodes, tuning::rerank_list);
+  plan.list_size = plan.first_list = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
   const Neighbors all = search(plan);
   for (const std::int64_t factor : tuning::rerank_factors) {
     plan.rerank = tuning::rerank_depth(factor, plan.k);
@@ -147,7 +149,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
           plan.allowed = &held.others;
           return searched(contents, backend, queries, plan, quiet);
         },
-        built.nodes.count);
+        built);
     curve = measure(contents, backend, queries, exact, recall::usual_ks, &held.others, quiet).curve;
     built.graph = {};
   };
@@ -173,7 +175,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, cons
         plan.left_out = own;
         return searched(contents, backend, queries, plan, quiet);
       },
-      contents.built.nodes.count);
+      contents.built);
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
     SearchPlan plan;
     plan.k = k + 1;
