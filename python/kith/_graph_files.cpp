@@ -16,6 +16,7 @@
 #include "_answer.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
+#include "_tuning.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
 #include "kith/graph_files.hpp"
@@ -47,15 +48,11 @@ nb::tuple import_(const std::filesystem::path& path, const Name& format, const N
 std::vector<std::filesystem::path> export_(const AnyIndex& index, const std::filesystem::path& path,
                                            const std::string& format, const CallLimits& limits,
                                            const nb::object& report) {
-  const auto* graph = index.get_if<Vamana>();
-  if (graph == nullptr) {
-    throw nb::type_error(
-        ("a " + std::string(index.type()) + " is no Vamana, and has no graph to write").c_str());
-  }
+  const Vamana& graph = vamana_of(index);
   const GraphFormat wanted = parse_graph_format(format);
   std::vector<std::filesystem::path> files;
   run(make_execution(limits), report, false,
-      [&](const Execution& execution) { files = export_graph(*graph, path, wanted, execution); });
+      [&](const Execution& execution) { files = export_graph(graph, path, wanted, execution); });
   return files;
 }
 
