@@ -6,6 +6,7 @@ Run it with nothing else running. Afterwards `python -m benchmarks.report` write
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,14 @@ def commit():
         return head + ("+changes" if dirty.strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def cpu_name():
+    """The processor's name, as it is stated beside what it measured."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
 
 
 def command(case, arguments, kith, peers, threads, output):

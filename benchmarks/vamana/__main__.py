@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.run import commit
+from benchmarks.run import commit, cpu_name
 
 from .curve import at_recall
 from .data import FOLDER, SETS, prepare
@@ -203,13 +202,6 @@ def exact_answers(options):
             return np.load(truth)
 
     return exact
-
-
-def cpu_name():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def numbers(text):

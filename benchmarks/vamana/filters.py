@@ -9,7 +9,6 @@ few queries are put to it. Needs kith, faiss-cpu and hnswlib; a library that is 
 import argparse
 import importlib.metadata
 import json
-import subprocess
 import sys
 import time
 from datetime import datetime, timezone
@@ -18,7 +17,9 @@ from pathlib import Path
 import kith
 import numpy as np
 
+from benchmarks.run import commit, cpu_name
 from benchmarks.vamana import data
+from benchmarks.vamana.curve import true_distances
 
 SHARES = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0001)
 LISTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)
@@ -133,13 +134,6 @@ def timed(search):
     return 1 / best, found
 
 
-def cpu_name():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
-
-
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vamana.filters", description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", choices=data.SETS, default="sift-photos-u8")
@@ -176,18 +170,16 @@ def main():
                 continue
             mask = allowed_rows(base, share, kind, random)
             exact = kith.knn(base, queries, options.k, allowed=mask)
-            within = exact.distances[:, -1:]
+            within = exact.distances[:, -1:] * (1 + 1e-6)
 
             def recall_of(found, exact=exact, mask=mask, within=within):
-                total = hit = 0
-                for i, row in enumerate(np.asarray(found)):
-                    row = row[row >= 0]
-                    if not mask[row].all() or len(np.unique(row)) != len(row):
-                        raise SystemExit("a library returned a row that is not allowed, or one twice")
-                    true = np.square(base[row].astype(np.float64) - queries[i].astype(np.float64)).sum(axis=1)
-                    hit += np.count_nonzero(true <= within[i] * (1 + 1e-6))
-                    total += np.count_nonzero(exact.indices[i] >= 0)
-                return hit / total
+                found = np.asarray(found).astype(np.int64)
+                named = found >= 0
+                distances = true_distances(base, queries[: len(found)], found)  # infinite for a row named before
+                if not mask[found[named]].all() or np.isinf(distances[named]).any():
+                    raise SystemExit("a library returned a row that is not allowed, or one twice")
+                hit = np.count_nonzero(named & (distances <= within[: len(found)]))
+                return hit / np.count_nonzero(exact.indices[: len(found)] >= 0)
 
             for library in libraries:
                 measured = library.measure(queries, options.k, mask, options, recall_of)
@@ -197,11 +189,10 @@ def main():
                 )
                 if library.name == "Kith" and measured["recall"] < options.recall - 0.01:
                     raise SystemExit(f"recall {measured['recall']:.4f} where {options.recall} was asked for")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     result = {
         "kind": "filters",
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "commit": commit,
+        "commit": commit(),
         "command": "python -m benchmarks.vamana.filters " + " ".join(sys.argv[1:]),
         "machine": {"cpu": cpu_name(), "threads": options.threads},
         "dataset": options.dataset,
