@@ -58,9 +58,7 @@ void add_all_knn(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("POINTS", options->points.path, "The rows: a file of points or vectors")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "POINTS", options->points.path, "The rows: a file of points or vectors");
   add_result_options(command, common, options->result, false);
   add_tree_metric_option(command, common, options->metric);
   command
@@ -70,7 +68,7 @@ void add_all_knn(CLI::App& app, Common& common) {
       ->group("Search");
   add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
   add_tree_index_options(command, common, options->index);
-  add_member_option(command, options->points);
+  add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);

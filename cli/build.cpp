@@ -82,26 +82,16 @@ void add_build(CLI::App& app, Common& common) {
   options->base.default_member = "train";
   CLI::App& command = add_command(app, common, "build", "Build an index over BASE and save it as one file",
                                   [options, &common] { run(common, *options); });
-  common.file(
-      command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
-          ->type_name("FILE")
-          ->required());
-  common.file(
-      command.add_option("-o,--output", options->output, "The index file, written whole or not at all")
-          ->type_name("FILE")
-          ->required()
-          ->group("Index"));
+  add_file_argument(command, common, "BASE", options->base.path,
+                    "The rows to search in: a file of vectors or points");
+  add_index_output_option(command, common, options->output);
   options->index.index = "brute_force";
   add_any_index_options(command, common, options->index);
   add_graph_options(command, options->index);
   add_metric_option(command, common, options->metric);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
-  command
-      .add_option("--base-member", options->base.member,
-                  "HDF5 files: the dataset with the base [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--base-member", options->base, "with the base");
   add_input_format_option(command, common, options->input_format, {"BASE"}, dataset_formats());
   add_execution_options(command, common);
   common.about(command).details = {

@@ -257,9 +257,7 @@ void add_codes(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "codes", "Code the rows of BASE in fewer bits, and say what that costs",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("BASE", options->base.path, "The rows: a file of vectors or points")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "BASE", options->base.path, "The rows: a file of vectors or points");
   common.choice(command.add_option("--kind", options->kind, "How rows become codes")
                     ->type_name("KIND")
                     ->capture_default_str()
@@ -304,16 +302,8 @@ void add_codes(CLI::App& app, Common& common) {
           .add_option("--codes", options->codes, "Write the codes, u8 rows, in any format that holds them")
           ->type_name("FILE")
           ->group("Output"));
-  command
-      .add_option("--base-member", options->base.member,
-                  "HDF5 files: the dataset with the base [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
-  command
-      .add_option("--query-member", options->queries.member,
-                  "HDF5 files: the dataset with the queries [default: test]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--base-member", options->base, "with the base");
+  add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"BASE", "--queries"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);

@@ -57,6 +57,11 @@ CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, co
   return command;
 }
 
+void add_file_argument(CLI::App& command, Common& common, const std::string& name, std::string& path,
+                       const std::string& text) {
+  common.file(command.add_option(name, path, text)->type_name("FILE")->required());
+}
+
 void add_execution_options(CLI::App& command, Common& common) {
   common
       .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),

@@ -7,7 +7,7 @@
 //     auto options = std::make_shared<Options>();
 //     CLI::App& command = add_command(app, common, "example", "One line that says what it does",
 //                                     [options, &common] { /* work; throw kith::Error to fail */ });
-//     common.file(command.add_option("FILE", options->file, "What it is")->required());
+//     add_file_argument(command, common, "FILE", options->file, "What it is");
 //     add_execution_options(command, common);     // only where something runs
 //     common.about(command).examples = {{"kith example x.npy", "Does it."}};
 //   }
@@ -79,6 +79,10 @@ struct Common {
 /// Declares a sub-command with --json, --quiet and --help.
 CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, const std::string& summary,
                       std::function<void()> run);
+
+/// A file that the command cannot do without: BASE, INDEX, QUERIES.
+void add_file_argument(CLI::App& command, Common& common, const std::string& name, std::string& path,
+                       const std::string& text);
 
 /// --device, --threads, --memory-limit and --device-memory-limit.
 void add_execution_options(CLI::App& command, Common& common);

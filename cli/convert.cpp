@@ -160,14 +160,10 @@ void add_convert(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "convert", "Write a file's rows in another format or element type",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command.add_option("IN", options->input.path, "The file to read: vectors, points or search results")
-          ->type_name("FILE")
-          ->required());
-  common.file(
-      command.add_option("OUT", options->output, "The file to write; its extension chooses the format")
-          ->type_name("FILE")
-          ->required());
+  add_file_argument(command, common, "IN", options->input.path,
+                    "The file to read: vectors, points or search results");
+  add_file_argument(command, common, "OUT", options->output,
+                    "The file to write; its extension chooses the format");
   common.choice(
       command.add_option("--dtype", options->dtype, "Convert to this element type [default: as stored]")
           ->type_name("DTYPE")

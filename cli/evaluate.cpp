@@ -73,13 +73,9 @@ void add_evaluate(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "evaluate", "Compare a result with the truth: recall and distance ratio",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command.add_option("RESULT", options->result.path, "An answer of kith knn or of another program")
-          ->type_name("FILE")
-          ->required());
-  common.file(command.add_option("TRUTH", options->truth.path, "The true neighbours of the same queries")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "RESULT", options->result.path,
+                    "An answer of kith knn or of another program");
+  add_file_argument(command, common, "TRUTH", options->truth.path, "The true neighbours of the same queries");
   command
       .add_option("-k,--neighbors", options->k,
                   "Compare the first K neighbours only [default: as many as both have]")

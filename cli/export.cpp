@@ -97,14 +97,9 @@ void add_export(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, common, "export", "Write a saved graph as a file of another library",
                                   [options, &common] { run(common, *options); });
-  common.file(
-      command
-          .add_option(
-              "INDEX", options->index,
-              "The file of a graph (kith build --index vamana, kith import) or a quantizer (kith codes "
-              "--kind pq)")
-          ->type_name("FILE")
-          ->required());
+  add_file_argument(command, common, "INDEX", options->index,
+                    "The file of a graph (kith build --index vamana, kith import) or a quantizer (kith codes "
+                    "--kind pq)");
   common.choice(command.add_option("--format", options->format, "Whose file to write")
                     ->type_name("FORMAT")
                     ->required()

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "graphs.hpp"
+#include "index_file.hpp"
 #include "input.hpp"
 #include "run.hpp"
 #include "stream.hpp"
@@ -153,18 +154,10 @@ void add_import(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "import", "Make an index of a graph that another library built",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command
-          .add_option("GRAPH", options->graph,
-                      "The graph: DiskANN's in memory or on disk, hnswlib's, faiss's IndexHNSWFlat, BANG's "
-                      "P_disk.bin; or DiskANN's P_pq_pivots.bin")
-          ->type_name("FILE")
-          ->required());
-  common.file(
-      command.add_option("-o,--output", options->output, "The index file, written whole or not at all")
-          ->type_name("FILE")
-          ->required()
-          ->group("Index"));
+  add_file_argument(command, common, "GRAPH", options->graph,
+                    "The graph: DiskANN's in memory or on disk, hnswlib's, faiss's IndexHNSWFlat, BANG's "
+                    "P_disk.bin; or DiskANN's P_pq_pivots.bin");
+  add_index_output_option(command, common, options->output);
   common.choice(command.add_option("--format", options->format, "Whose file it is [default: by its content]")
                     ->type_name("FORMAT")
                     ->group("Graph"),
@@ -195,11 +188,7 @@ void add_import(CLI::App& app, Common& common) {
                       "label of each")
           ->type_name("FILE")
           ->group("Graph"));
-  command
-      .add_option("--vectors-member", options->vectors.member,
-                  "HDF5 files: the dataset with the rows [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--vectors-member", options->vectors, "with the rows");
   add_input_format_option(command, common, options->input_format, {"--vectors"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);

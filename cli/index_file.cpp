@@ -6,6 +6,14 @@
 
 namespace kith::cli {
 
+void add_index_output_option(CLI::App& command, Common& common, std::string& output,
+                             const std::string& what) {
+  common.file(command.add_option("-o,--output", output, what + ", written whole or not at all")
+                  ->type_name("FILE")
+                  ->required()
+                  ->group("Index"));
+}
+
 FileInfo open_index(const Common& common, std::string& index, Source& rows, const std::string& input_format) {
   if (index == "-" && rows.path == "-") {
     throw InvalidArgument(

@@ -9,6 +9,10 @@
 
 namespace kith::cli {
 
+/// -o of the commands that write an index; `what` it is: "The index file".
+void add_index_output_option(CLI::App& command, Common& common, std::string& output,
+                             const std::string& what = "The index file");
+
 /// Opens both, at most one of them standard input. @return what the index says of itself
 /// @throws IoError for a file that is none, InvalidArgument
 FileInfo open_index(const Common& common, std::string& index, Source& rows, const std::string& input_format);

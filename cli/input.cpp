@@ -79,6 +79,15 @@ std::uint64_t MemoryPlan::left() const {
   return left < 1 ? 1 : static_cast<std::uint64_t>(left);
 }
 
+void add_member_option(CLI::App& command, const std::string& option, Source& source,
+                       const std::string& what) {
+  command
+      .add_option(option, source.member,
+                  fmt::format("HDF5 files: the dataset {} [default: {}]", what, source.default_member))
+      ->type_name("NAME")
+      ->group("Input");
+}
+
 Size peek(const Source& source) {
   FileInfo info;
   try {

@@ -20,6 +20,10 @@ struct Source {
   mutable std::optional<FileInfo> inspected;  ///< what peek() has found, for load()
 };
 
+/// --member, or an option of another name where a command reads several files: the dataset of HDF5 files.
+/// @param what "with the queries"
+void add_member_option(CLI::App& command, const std::string& option, Source& source, const std::string& what);
+
 /// Adds up what a run will hold in the machine's memory and refuses it before it starts. What lies on GPUs is
 /// kept to --device-memory-limit by the search itself.
 class MemoryPlan {

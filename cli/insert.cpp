@@ -71,21 +71,10 @@ void add_insert(CLI::App& app, Common& common) {
   options->rows.default_member = "train";
   CLI::App& command = add_command(app, common, "insert", "Insert further rows into a saved graph",
                                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("INDEX", options->index, "A graph that kith build --index vamana wrote")
-                  ->type_name("FILE")
-                  ->required());
-  common.file(command.add_option("ROWS", options->rows.path, "The rows to insert, of the same dimension")
-                  ->type_name("FILE")
-                  ->required());
-  common.file(
-      command.add_option("-o,--output", options->output, "The new index file, written whole or not at all")
-          ->type_name("FILE")
-          ->required()
-          ->group("Index"));
-  command
-      .add_option("--member", options->rows.member, "HDF5 files: the dataset with the rows [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_file_argument(command, common, "INDEX", options->index, "A graph that kith build --index vamana wrote");
+  add_file_argument(command, common, "ROWS", options->rows.path, "The rows to insert, of the same dimension");
+  add_index_output_option(command, common, options->output, "The new index file");
+  add_member_option(command, "--member", options->rows, "with the rows");
   add_input_format_option(command, common, options->input_format, {"ROWS"}, dataset_formats());
   add_execution_options(command, common);
   common.about(command).details = {

@@ -72,16 +72,10 @@ void add_knn(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command.add_option("BASE", options->base.path, "The rows to search in: a file of vectors or points")
-          ->type_name("FILE")
-          ->required());
-  common.file(
-      command
-          .add_option("QUERIES", options->queries.path,
-                      "The rows to search for; may be the same file: every row then finds itself first")
-          ->type_name("FILE")
-          ->required());
+  add_file_argument(command, common, "BASE", options->base.path,
+                    "The rows to search in: a file of vectors or points");
+  add_file_argument(command, common, "QUERIES", options->queries.path,
+                    "The rows to search for; may be the same file: every row then finds itself first");
   add_result_options(command, common, options->result);
   add_metric_option(command, common, options->metric);
   add_any_index_options(command, common, options->index);
@@ -93,16 +87,8 @@ void add_knn(CLI::App& app, Common& common) {
   add_allowed_option(command, common, options->allowed);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
-  command
-      .add_option("--base-member", options->base.member,
-                  "HDF5 files: the dataset with the base [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
-  command
-      .add_option("--query-member", options->queries.member,
-                  "HDF5 files: the dataset with the queries [default: test]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--base-member", options->base, "with the base");
+  add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"BASE", "QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);

@@ -161,9 +161,7 @@ void add_normals(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("POINTS", options->points.path, "The points, of 2 or 3 dimensions")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "POINTS", options->points.path, "The points, of 2 or 3 dimensions");
   common.file(
       command
           .add_option("-o,--output", options->output,
@@ -186,7 +184,7 @@ void add_normals(CLI::App& app, Common& common) {
       ->type_name("X,Y,Z")
       ->group("Search");
   add_tree_index_options(command, common, options->index);
-  add_member_option(command, options->points);
+  add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);

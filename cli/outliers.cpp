@@ -204,9 +204,7 @@ void add_outliers(CLI::App& app, Common& common) {
   CLI::App& command = add_command(app, common, "outliers",
                                   "Remove the points that are far from their neighbours, or mark them",
                                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("POINTS", options->points.path, "A file of points or vectors")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "POINTS", options->points.path, "A file of points or vectors");
   common.file(command
                   .add_option("-o,--output", options->output,
                               "The file for the remaining points, written whole or not at all; the extension "
@@ -235,7 +233,7 @@ void add_outliers(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
-  add_member_option(command, options->points);
+  add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);

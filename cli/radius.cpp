@@ -216,17 +216,10 @@ void add_radius(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command
-          .add_option("POINTS", options->points.path, "The rows to search in: a file of points or vectors")
-          ->type_name("FILE")
-          ->required());
-  common.file(
-      command
-          .add_option("QUERIES", options->queries.path,
-                      "The rows to search for; may be the same file: every row then finds itself, too")
-          ->type_name("FILE")
-          ->required());
+  add_file_argument(command, common, "POINTS", options->points.path,
+                    "The rows to search in: a file of points or vectors");
+  add_file_argument(command, common, "QUERIES", options->queries.path,
+                    "The rows to search for; may be the same file: every row then finds itself, too");
   command
       .add_option(
           "-r,--radius", options->index.radius,
@@ -258,16 +251,8 @@ void add_radius(CLI::App& app, Common& common) {
                               "ends in .npy")
                   ->type_name("OUT")
                   ->group("Answer"));
-  command
-      .add_option("--base-member", options->points.member,
-                  "HDF5 files: the dataset with the points [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
-  command
-      .add_option("--query-member", options->queries.member,
-                  "HDF5 files: the dataset with the queries [default: test]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--base-member", options->points, "with the points");
+  add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"POINTS", "QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);

@@ -83,21 +83,13 @@ void add_search(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "search", "Find the nearest rows of a saved index for every query",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("INDEX", options->index, "The file kith build wrote")
-                  ->type_name("FILE")
-                  ->required());
-  common.file(command.add_option("QUERIES", options->queries.path, "The rows to search for")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "INDEX", options->index, "The file kith build wrote");
+  add_file_argument(command, common, "QUERIES", options->queries.path, "The rows to search for");
   add_result_options(command, common, options->result);
   add_approximate_options(command, options->asked);
   add_tuning_option(command, common, options->asked.tuning);
   add_allowed_option(command, common, options->allowed);
-  command
-      .add_option("--query-member", options->queries.member,
-                  "HDF5 files: the dataset with the queries [default: test]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   add_statistics_option(command, common);

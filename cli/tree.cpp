@@ -193,12 +193,6 @@ void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& opt
   add_index_option(command, common, options, choices);
 }
 
-void add_member_option(CLI::App& command, Source& points) {
-  command.add_option("--member", points.member, "HDF5 files: the dataset to read [default: train]")
-      ->type_name("NAME")
-      ->group("Input");
-}
-
 void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text) {
   command.add_option("--radius", options.radius, text)->type_name("R")->group("Search");
 }

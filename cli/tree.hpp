@@ -51,8 +51,6 @@ std::optional<RowSet> read_allowed(const Common& common, std::string& file, std:
 void add_graph_options(CLI::App& command, IndexOptions& options);
 /// --index with trees only, and --leaf-size.
 void add_tree_index_options(CLI::App& command, Common& common, IndexOptions& options);
-/// --member of the commands that read one file.
-void add_member_option(CLI::App& command, Source& points);
 /// --radius. `text` says what it limits.
 void add_radius_option(CLI::App& command, IndexOptions& options, const std::string& text);
 /// --metric with those that trees know.

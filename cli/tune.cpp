@@ -161,12 +161,8 @@ void add_tune(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "tune", "Measure the recall of a saved graph for queries of your own",
                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("INDEX", options->index, "A graph that kith build --index vamana wrote")
-                  ->type_name("FILE")
-                  ->required());
-  common.file(command.add_option("QUERIES", options->queries.path, "Queries like those to come")
-                  ->type_name("FILE")
-                  ->required());
+  add_file_argument(command, common, "INDEX", options->index, "A graph that kith build --index vamana wrote");
+  add_file_argument(command, common, "QUERIES", options->queries.path, "Queries like those to come");
   command
       .add_option("-k,--neighbors", options->ks,
                   "Measure it for so many neighbours; several numbers with commas between them")
@@ -190,11 +186,7 @@ void add_tune(CLI::App& app, Common& common) {
                               "at all")
                   ->type_name("FILE")
                   ->group("Answer"));
-  command
-      .add_option("--query-member", options->queries.member,
-                  "HDF5 files: the dataset with the queries [default: test]")
-      ->type_name("NAME")
-      ->group("Input");
+  add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"QUERIES"}, dataset_formats());
   add_execution_options(command, common);
   About& about = common.about(command);
