@@ -14,6 +14,7 @@
 #include "kith/kd_tree.hpp"
 #include "support/files.hpp"
 #include "support/forked.hpp"
+#include "support/threads.hpp"
 
 namespace kith {
 namespace {
@@ -21,12 +22,7 @@ namespace {
 #if !defined(__SANITIZE_THREAD__)  // which ends a forked process that starts threads
 
 using test::in_child;
-
-Execution with_threads(int threads) {
-  Execution execution;
-  execution.threads = threads;
-  return execution;
-}
+using test::with_threads;
 
 // Enough rows for builds by several threads, some of them equal.
 Dataset points(std::int64_t rows = 40'000) {

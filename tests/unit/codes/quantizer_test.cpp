@@ -17,6 +17,7 @@
 #include "kith/generate.hpp"
 #include "support/errors.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/threads.hpp"
 
 namespace kith {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 using test::contains;
 using test::Forced;
 using test::message_of;
+using test::with_threads;
 
 CodesParameters with_metric(CodesParameters parameters, Metric metric) {
   std::visit([metric](auto& its) { its.metric = metric; }, parameters);
@@ -74,12 +76,6 @@ double distance(const Dataset& a, std::int64_t i, const Dataset& b, std::int64_t
     product += x * y;
   }
   return metric == Metric::inner_product ? -product : square;
-}
-
-Execution on_threads(int threads) {
-  Execution execution;
-  execution.threads = threads;
-  return execution;
 }
 
 bool equal(const Dataset& a, const Dataset& b) {
@@ -232,11 +228,11 @@ TEST(Quantizer, TheSameBitsFromAnyThreadsAndInstructionSet) {
           return std::tuple{std::move(codes), std::move(decoded), std::move(found),
                             quantizer.reconstruction_error(data, codes, execution)};
         };
-        const auto [codes, decoded, found, error] = run(on_threads(1));
+        const auto [codes, decoded, found, error] = run(with_threads(1));
         for (const InstructionSet set : usable_instruction_sets()) {
           const Forced forced(set);
           for (const int threads : {1, 3}) {
-            const auto [other_codes, other_decoded, other_found, other_error] = run(on_threads(threads));
+            const auto [other_codes, other_decoded, other_found, other_error] = run(with_threads(threads));
             EXPECT_TRUE(equal(codes, other_codes)) << kind.name << " " << name(set) << " " << threads;
             EXPECT_TRUE(equal(decoded, other_decoded)) << kind.name << " " << name(set);
             EXPECT_EQ(found.distances, other_found.distances) << kind.name << " " << name(set);

@@ -16,18 +16,14 @@
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/threads.hpp"
 
 namespace kith {
 namespace {
 
 using test::contains;
 using test::message_of;
-
-Execution with_threads(int threads) {
-  Execution execution;
-  execution.threads = threads;
-  return execution;
-}
+using test::with_threads;
 
 Dataset clusters(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32) {
   return generate({.generator = Generator::clusters,
