@@ -1,10 +1,8 @@
 """Where is the nearest coast? Kith's demo on 10,995,687 real points; see tools/demo.sh."""
 
-import argparse
 import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from benchmarks.datasets import ensure
 from benchmarks.datasets.coast import SEA_LEVEL, unit_sphere
 
 from . import oracle, picture
-from .kith import Kith
+from .kith import Kith, arguments
 from .places import coordinates, globe_grid, kilometres, read_places
 
 SHORES = {1: "sea", 2: "lake", 3: "lake island", 4: "island pond", 6: "under ice"}
@@ -21,13 +19,10 @@ CHECKED = 8  # answers of each kind that the oracle repeats
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="tools/demo.sh", description=__doc__)
-    parser.add_argument("--kith", type=Path, required=True, help="the kith program")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the table and the picture")
+    parser = arguments("coast", __doc__)
     parser.add_argument(
         "--grid", type=float, default=GRID, metavar="DEGREES", help=f"spacing of the grid (default {GRID})"
     )
-    parser.add_argument("--threads", type=int, help="threads of the searches (default: all)")
     return parser.parse_args()
 
 
@@ -104,9 +99,8 @@ def place_rows(places, order, sea, shore, lonlat, level):
 def main():
     options = parse()
     started = time.perf_counter()
-    options.out.mkdir(parents=True, exist_ok=True)
-    out = options.out.resolve()
-    kith = Kith(options.kith, out, options.threads)
+    kith = Kith.of(options)
+    out = kith.folder
 
     print("Kith demo: where is the nearest coast?\n")
     print("1. The coast: every point of GSHHG's full-resolution shoreline, on the unit sphere")

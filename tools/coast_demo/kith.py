@@ -1,5 +1,6 @@
-"""Runs the kith program as a person would, and shows the command line."""
+"""Runs the kith program as a person would, and shows the command line; what the scenes of the demo are told."""
 
+import argparse
 import json
 import os
 import shlex
@@ -11,6 +12,15 @@ from pathlib import Path
 import numpy as np
 
 
+def arguments(scene, text):
+    """A parser with what every scene takes."""
+    parser = argparse.ArgumentParser(prog=f"tools/demo.sh {scene}", description=text)
+    parser.add_argument("--kith", type=Path, required=True, help="the kith program")
+    parser.add_argument("--out", type=Path, required=True, help="folder for what it makes")
+    parser.add_argument("--threads", type=int, help="threads of kith (default: all)")
+    return parser
+
+
 class Kith:
     """The program at `program`, run in `folder`; counts the seconds its searches took."""
 
@@ -20,6 +30,12 @@ class Kith:
         self.build_seconds = 0.0  # of the whole commands, reading the points and writing the index included
         self.search_seconds = 0.0  # of the whole commands, opening the index included
         self.queries = 0
+
+    @classmethod
+    def of(cls, options):
+        """By the arguments of a scene; makes its folder."""
+        options.out.mkdir(parents=True, exist_ok=True)
+        return cls(options.kith, options.out.resolve(), options.threads)
 
     def short(self, argument):
         """As one would type it in the demo's folder: names inside, ~ for the home, quotes where needed."""

@@ -1,15 +1,13 @@
 """Where have we seen this before? Kith's demo on details of Debian's wallpapers; see tools/demo.sh."""
 
-import argparse
 import json
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.datasets import ensure
-from tools.coast_demo.kith import Kith
+from tools.coast_demo.kith import Kith, arguments
 
 from . import oracle, picture
 
@@ -21,10 +19,7 @@ CHECKED = 8  # answers that the oracle repeats
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="tools/demo.sh photo", description=__doc__)
-    parser.add_argument("--kith", type=Path, required=True, help="the kith program")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the picture")
-    parser.add_argument("--threads", type=int, help="threads of build and searches (default: all)")
+    parser = arguments("photo", __doc__)
     parser.add_argument("--recall", type=float, default=RECALL, help=f"to ask of the graph (default {RECALL})")
     return parser.parse_args()
 
@@ -37,9 +32,8 @@ def names(titles):
 def main():
     options = parse()
     started = time.perf_counter()
-    options.out.mkdir(parents=True, exist_ok=True)
-    out = options.out.resolve()
-    kith = Kith(options.kith, out, options.threads)
+    kith = Kith.of(options)
+    out = kith.folder
 
     print("Kith demo: where have we seen this detail before?\n")
     print(

@@ -1,14 +1,12 @@
 """Which way does every piece of a scanned building face? Kith's demo on 100,000 real points; see tools/demo.sh."""
 
-import argparse
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.datasets import ensure
-from tools.coast_demo.kith import Kith
+from tools.coast_demo.kith import Kith, arguments
 
 from . import oracle, picture
 
@@ -21,20 +19,11 @@ SIZE = (1280, 720)
 CHECKED = 8  # normals that the oracle repeats
 
 
-def parse():
-    parser = argparse.ArgumentParser(prog="tools/demo.sh scan", description=__doc__)
-    parser.add_argument("--kith", type=Path, required=True, help="the kith program")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the picture")
-    parser.add_argument("--threads", type=int, help="threads of the search (default: all)")
-    return parser.parse_args()
-
-
 def main():
-    options = parse()
+    options = arguments("scan", __doc__).parse_args()
     started = time.perf_counter()
-    options.out.mkdir(parents=True, exist_ok=True)
-    out = options.out.resolve()
-    kith = Kith(options.kith, out, options.threads)
+    kith = Kith.of(options)
+    out = kith.folder
 
     print("Kith demo: which way does the wall face?\n")
     print("1. A scan: building.ply of CGAL's demo data, points measured on a building")
