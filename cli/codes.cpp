@@ -1,4 +1,4 @@
-// kith codes: codes rows in fewer bits, and says what that costs and what is left of their distances.
+// kith codes: encodes rows in fewer bits, and says what that costs and what is left of their distances.
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -255,7 +255,7 @@ void add_codes(CLI::App& app, Common& common) {
   options->base.default_member = "train";
   options->queries.default_member = "test";
   CLI::App& command =
-      add_command(app, common, "codes", "Code the rows of BASE in fewer bits, and say what that costs",
+      add_command(app, common, "codes", "Encode the rows of BASE in fewer bits, and say what that costs",
                   [options, &common] { run(common, *options); });
   add_file_argument(command, common, "BASE", options->base.path, "The rows: a file of vectors or points");
   common.choice(command.add_option("--kind", options->kind, "How rows become codes")
@@ -263,7 +263,7 @@ void add_codes(CLI::App& app, Common& common) {
                     ->capture_default_str()
                     ->group("Codes"),
                 {{"scalar", "every value rounded on one scale, to 8 or 4 bits"},
-                 {"rabitq", "the direction, turned at random, to 1 to 8 bits a dimension"},
+                 {"rabitq", "the direction, rotated at random, to 1 to 8 bits a dimension"},
                  {"pq", "parts of the row, a byte each: the nearest of 256 centroids"}});
   const auto number = [&](const char* option, auto& value, const char* what, const char* type = "N") {
     command.add_option(option, value, what)->type_name(type)->group("Codes");
@@ -271,7 +271,7 @@ void add_codes(CLI::App& app, Common& common) {
   number("--bits", options->bits, "rabitq: a dimension, 1 to 8 [default: 4]; scalar: 8 or 4 [default: 8]");
   number("--subspaces", options->subspaces,
          "pq: parts, and bytes a row [default: one for every 4 dimensions]");
-  command.add_flag("--rotate", options->rotate, "pq: turn rows at random first")->group("Codes");
+  command.add_flag("--rotate", options->rotate, "pq: rotate rows at random first")->group("Codes");
   number("--iterations", options->iterations, "pq: of k-means, at most [default: 20]");
   number("--training-rows", options->training_rows,
          "pq: rows that centroids are found from [default: 65536]");
@@ -308,7 +308,7 @@ void add_codes(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   About& about = common.about(command);
   about.details = {
-      "Trains a quantizer on BASE, codes all rows and prints bytes, reconstruction error and, with "
+      "Trains a quantizer on BASE, encodes all rows and prints bytes, reconstruction error and, with "
       "--queries, "
       "what ranking by codes alone finds of the exact neighbours. Codes are the same bits for any number of "
       "threads. On the CPU only."};

@@ -136,12 +136,12 @@ void allowed_rows() {
 void codes() {
   const kith::Dataset base = kith::generate({.rows = 5000, .dim = 64, .seed = 3});
   const kith::Quantizer quantizer = kith::Quantizer::train(base, kith::RabitqParameters{.bits = 4});
-  const kith::Dataset coded = quantizer.encode(base);
+  const kith::Dataset codes = quantizer.encode(base);
   const kith::DatasetView queries = base.view().slice(0, 100);
-  const kith::Neighbors ranked = quantizer.search(queries, coded, 10);
-  const kith::Estimates estimates = quantizer.estimate(queries, coded);
+  const kith::Neighbors ranked = quantizer.search(queries, codes, 10);
+  const kith::Estimates estimates = quantizer.estimate(queries, codes);
   std::printf("%lld bytes a row lose %.3f of the variance and find %.2f of the nearest; %.1f +- %.1f\n",
-              static_cast<long long>(quantizer.code_bytes()), quantizer.reconstruction_error(base, coded),
+              static_cast<long long>(quantizer.code_bytes()), quantizer.reconstruction_error(base, codes),
               kith::evaluate(ranked, kith::knn(base, queries, 10)).recall, estimates.distances[1],
               estimates.bounds[1]);
 }

@@ -71,14 +71,14 @@ struct Estimates {
   std::vector<float> bounds;
 };
 
-/// A way of coding rows, trained on some of them.
+/// A way of encoding rows, trained on some of them.
 ///
 /// Codes are a function of row, parameters and training rows, estimates one of query and code: the same
 /// bits for any number of threads and every instruction set. Values must be finite and at most 2^50 in
 /// magnitude. Copies share one immutable state; any number of threads may use one.
 class Quantizer {
  public:
-  /// Longest row that is coded.
+  /// Longest row that is encoded.
   static constexpr std::int64_t largest_dim = 32768;
   static constexpr double default_confidence = 0.95;
 
@@ -101,7 +101,7 @@ class Quantizer {
   /// @throws InvalidArgument, OutOfMemory, Cancelled
   Dataset decode(const DatasetView& codes, const Execution& execution = {}) const;
 
-  /// Distances of all pairs of queries and coded rows.
+  /// Distances of all pairs of queries and encoded rows.
   /// @param queries [q, dim] of the dtype trained on
   /// @param codes u8 [n, code_bytes()]
   /// @param confidence RaBitQ: probability that a bound holds, over random rotations; above 0, below 1

@@ -152,7 +152,7 @@ nb::dict parameters(const Quantizer& self) {
 }  // namespace
 
 void bind_codes(nb::module_& module) {
-  nb::class_<Quantizer>(module, "Quantizer", "A trained way of coding rows; copies share it.")
+  nb::class_<Quantizer>(module, "Quantizer", "A trained way of encoding rows; copies share it.")
       .def("encode", &encode, nb::arg("rows"), nb::arg("threads"), nb::arg("memory_limit"),
            nb::arg("report").none(), "Codes [n, code_bytes] of rows.")
       .def("decode", &decode, nb::arg("codes"), nb::arg("threads"), nb::arg("memory_limit"),

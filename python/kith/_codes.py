@@ -37,7 +37,7 @@ def _optional(value: Any, what: str) -> int | None:
 
 
 class Quantizer:
-    """A way of coding rows in a few bits a value, trained on some of them.
+    """A way of encoding rows in a few bits a value, trained on some of them.
 
     ``"scalar"`` rounds every value on one scale, to 8 or 4 bits. ``"rabitq"`` (Gao and Long 2024, Gao et al. 2025)
     turns the direction from the mean at random and rounds it to 1 to 8 bits a dimension; its estimates come with a
@@ -51,7 +51,7 @@ class Quantizer:
         metric: what estimates are of: ``"sqeuclidean"`` or ``"inner_product"`` (its sign flipped).
         bits: scalar: a value, 8 or 4 (None: 8). rabitq: a dimension, 1 to 8 (None: 4).
         subspaces: pq: parts, 1 to d, and bytes a row (None: one for every four dimensions).
-        rotate: pq: turn rows at random first (None: False).
+        rotate: pq: rotate rows at random first (None: False).
         iterations: pq: of k-means at most, 1 to 1000 (None: 20).
         training_rows: pq: centroids are found from so many rows (None: 65,536).
         seed: rabitq, pq: of the rotation and the first centroids (None: 0).
@@ -161,7 +161,7 @@ class Quantizer:
         memory_limit: int = 0,
         progress: Progress = False,
     ) -> Estimates:
-        """Distances of all queries to all coded rows, from the codes alone.
+        """Distances of all queries to all encoded rows, from the codes alone.
 
         Args:
             Q: queries ``[q, d]``, or one query ``[d]``.
@@ -170,7 +170,7 @@ class Quantizer:
             threads, memory_limit, progress: as for the constructor.
 
         Raises:
-            InvalidArgument: a value that cannot be coded, another shape, a confidence outside its limits.
+            InvalidArgument: a value that cannot be encoded, another shape, a confidence outside its limits.
             TypeError, OutOfMemory, KeyboardInterrupt: as for the constructor.
         """
         limits = _integer(threads, "threads"), _integer(memory_limit, "memory_limit")
@@ -202,7 +202,7 @@ class Quantizer:
             threads, memory_limit, progress: as for the constructor.
 
         Raises:
-            InvalidArgument: a value that cannot be coded, another shape, k below 1.
+            InvalidArgument: a value that cannot be encoded, another shape, k below 1.
             TypeError, OutOfMemory, KeyboardInterrupt: as for the constructor.
         """
         limits = _integer(threads, "threads"), _integer(memory_limit, "memory_limit")
@@ -224,7 +224,7 @@ class Quantizer:
             threads, progress: as for the constructor.
 
         Raises:
-            InvalidArgument: numbers of rows and codes that differ, a value that cannot be coded.
+            InvalidArgument: numbers of rows and codes that differ, a value that cannot be encoded.
         """
         with reporting(progress) as report:
             return self._quantizer.reconstruction_error(
@@ -270,7 +270,7 @@ class Quantizer:
 
     @property
     def code_bytes(self) -> int:
-        """Bytes a coded row."""
+        """Bytes an encoded row."""
         return self._quantizer.code_bytes
 
     @property

@@ -17,8 +17,8 @@ struct Costs {
   double scan;             // a search
   double scan_query;       // a query
   double scan_a_neighbor;  // offers to the list, for each of k log(n / k)
-  double scan_a_pair;      // many queries: rows are coded first, then compared in blocks
-  double scan_code_a_row;  // coding, once
+  double scan_a_pair;      // many queries: rows are encoded first, then compared in blocks
+  double scan_code_a_row;  // encoding, once
   double scan_a_pair_few;  // few queries: no codes, every pair is evaluated
   double scan_few;         // up to here
   // A tree.

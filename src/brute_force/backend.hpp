@@ -20,7 +20,7 @@ struct Prepared {
 
 /// A backend: plain functions, so that a build without it leaves no trace of it.
 struct Backend {
-  /// Codes the rows. `expected_queries` 0: an index for many searches.
+  /// Encodes the rows. `expected_queries` 0: an index for many searches.
   std::shared_ptr<const Prepared> (*prepare)(const DatasetView& dataset,
                                              const BruteForceParameters& parameters,
                                              std::int64_t expected_queries, const Execution& execution);

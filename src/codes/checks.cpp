@@ -36,7 +36,7 @@ CodeKind parse_code_kind(std::string_view text) {
 namespace codes {
 namespace {
 
-// The first row, by number, that cannot be coded, from tasks that end in any order.
+// The first row, by number, that cannot be encoded, from tasks that end in any order.
 class FirstBad {
  public:
   void report(std::int64_t row) {
@@ -130,7 +130,7 @@ void check_fit(const DatasetView& rows, const char* what, const Quantizer& quant
                   what, name(rows.dtype), rows.dim, name(quantizer.dtype()), quantizer.dim()));
 }
 
-double Coding::longest_norm() const {
+double Coding::largest_norm() const {
   return std::numeric_limits<double>::infinity();
 }
 

@@ -1,4 +1,4 @@
-// Where codes live: centre, unit, sizes, and which forms a metric allows.
+// Where codes live: mean, unit, sizes, and which forms a metric allows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "core/instruction_set.hpp"
 #include "core/sample.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 constexpr std::int64_t tile = 64;
@@ -20,13 +20,13 @@ bool is_euclidean(Metric metric) {
 struct ScalarArrays {
   bool scale;  // and h, e
   bool g;
-  bool start;
+  bool bias;
 };
 
 ScalarArrays scalar_arrays(const CodeSpace& space) {
-  const FilterForm form = space.choice.form;
-  return {form == FilterForm::triangle || form == FilterForm::cauchy, form == FilterForm::cauchy,
-          space.raw_integers() && form != FilterForm::absolute};
+  const Form form = space.choice.form;
+  return {form == Form::triangle || form == Form::cauchy, form == Form::cauchy,
+          space.raw_integers() && form != Form::absolute};
 }
 
 // Value at a share of the sorted list.
@@ -79,11 +79,11 @@ Codes::Codes(const CodeSpace& code_space, std::int64_t row_count)
     e = AlignedBuffer<float>(padded);
   }
   if (need.g) g = AlignedBuffer<float>(padded);
-  if (need.start) start = AlignedBuffer<std::int32_t>(padded);
+  if (need.bias) bias = AlignedBuffer<std::int32_t>(padded);
 }
 
 std::uint64_t Codes::bytes() const {
-  return codes.bytes() + scale.bytes() + h.bytes() + g.bytes() + e.bytes() + start.bytes() +
+  return codes.bytes() + scale.bytes() + h.bytes() + g.bytes() + e.bytes() + bias.bytes() +
          valid.size() * sizeof(std::uint64_t) + special.size() * sizeof(std::int64_t);
 }
 
@@ -91,20 +91,20 @@ std::uint64_t code_bytes(const CodeSpace& space, std::int64_t rows) {
   const auto tiles = static_cast<std::uint64_t>((rows + tile - 1) / tile);
   if (space.choice.filter == Filter::none) return tiles * 8;
   const ScalarArrays need = scalar_arrays(space);
-  const std::uint64_t scalars = (need.scale ? 12U : 0U) + (need.g ? 4U : 0U) + (need.start ? 4U : 0U);
+  const std::uint64_t scalars = (need.scale ? 12U : 0U) + (need.g ? 4U : 0U) + (need.bias ? 4U : 0U);
   return tiles * (static_cast<std::uint64_t>(space.bytes_per_tile()) + tile * scalars + 8);
 }
 
 bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b) {
   const auto differences = [](CodeChoice c) {
-    return c.form == FilterForm::difference || c.form == FilterForm::absolute;
+    return c.form == Form::difference || c.form == Form::absolute;
   };
   const auto raw = [&](CodeChoice c) {
     return c.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8);
   };
-  const auto coded = [](CodeChoice c) { return c.filter != Filter::none; };
+  const auto filtered = [](CodeChoice c) { return c.filter != Filter::none; };
   return metric == Metric::cosine ||
-         (differences(a) == differences(b) && raw(a) == raw(b) && coded(a) == coded(b));
+         (differences(a) == differences(b) && raw(a) == raw(b) && filtered(a) == filtered(b));
 }
 
 CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice choice) {
@@ -117,9 +117,9 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
 
   // Any mean and unit give valid bounds, so a sample will do.
   const std::vector<std::int64_t> sample = sample_rows(data.rows, 2048);
-  const bool difference_form = choice.form == FilterForm::difference || choice.form == FilterForm::absolute;
+  const bool difference_form = choice.form == Form::difference || choice.form == Form::absolute;
   // float32 and narrower data need no centring in the difference form: q - x is exact to one rounding.
-  const bool centred = metric != Metric::inner_product && !(difference_form && data.dtype != Dtype::f64);
+  const bool centered = metric != Metric::inner_product && !(difference_form && data.dtype != Dtype::f64);
   const RowKernels& kernels = row_kernels();
   std::vector<double> row(static_cast<std::size_t>(data.dim));
   const auto load = [&](std::int64_t i) {
@@ -127,7 +127,7 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
     return kernels.finite(row.data(), data.dim);
   };
   std::vector<double> largest;
-  if (centred) {
+  if (centered) {
     // Rows far from the rest must not drag the mean away.
     for (const std::int64_t i : sample) {
       if (load(i)) largest.push_back(kernels.largest(row.data(), data.dim));
@@ -146,7 +146,7 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
   largest.clear();
   for (const std::int64_t i : sample) {
     if (!load(i)) continue;
-    if (centred) kernels.centre(row.data(), space.mean.data(), 1, data.dim);
+    if (centered) kernels.center(row.data(), space.mean.data(), 1, data.dim);
     const double value = kernels.largest(row.data(), data.dim);
     if (value > 0 && std::isfinite(value)) largest.push_back(value);
   }
@@ -163,30 +163,30 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
 std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim) {
   constexpr std::int64_t low_dimension = 16;
   // 65,280 * dim stays below 2^31, so no partial sum of byte products overflows.
-  const bool int8_fits = dim <= longest_int8_sum;
+  const bool int8_fits = dim <= largest_int8_dim;
   std::vector<CodeChoice> list;
-  if (dim > longest_coded_row) return {{Filter::none, {}}};
+  if (dim > largest_dim) return {{Filter::none, {}}};
   if (metric == Metric::manhattan) {
-    if (int8_fits) list.push_back({Filter::int8, FilterForm::absolute});
-    list.push_back({Filter::fp16, FilterForm::absolute});
-    list.push_back({Filter::fp32, FilterForm::absolute});
+    if (int8_fits) list.push_back({Filter::int8, Form::absolute});
+    list.push_back({Filter::fp16, Form::absolute});
+    list.push_back({Filter::fp32, Form::absolute});
     list.push_back({Filter::none, {}});
     return list;
   }
   const bool integers = dtype == Dtype::u8 || dtype == Dtype::i8;
   const bool euclid = is_euclidean(metric);
-  if (euclid && dim <= low_dimension) list.push_back({Filter::fp32, FilterForm::difference});
-  if (int8_fits && integers && metric != Metric::cosine) list.push_back({Filter::int8, FilterForm::integer});
+  if (euclid && dim <= low_dimension) list.push_back({Filter::fp32, Form::difference});
+  if (int8_fits && integers && metric != Metric::cosine) list.push_back({Filter::int8, Form::integer});
   if (int8_fits && (!integers || metric == Metric::cosine)) {
-    if (euclid) list.push_back({Filter::int8, FilterForm::triangle});
-    list.push_back({Filter::int8, FilterForm::cauchy});
+    if (euclid) list.push_back({Filter::int8, Form::triangle});
+    list.push_back({Filter::int8, Form::cauchy});
   }
   for (Filter filter : {Filter::fp16, Filter::fp32}) {
-    if (euclid) list.push_back({filter, FilterForm::triangle});
-    list.push_back({filter, FilterForm::cauchy});
+    if (euclid) list.push_back({filter, Form::triangle});
+    list.push_back({filter, Form::cauchy});
   }
   list.push_back({Filter::none, {}});
   return list;
 }
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -12,32 +12,24 @@
 #include <cstdint>
 #include <vector>
 
+#include "codes/form.hpp"
 #include "core/aligned_buffer.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 #include "kith/filter.hpp"
 #include "kith/metric.hpp"
 
-namespace kith {
-
-/// How the kernel arrives at its bound.
-enum class FilterForm : std::uint8_t {
-  triangle,    ///< dot product, triangle inequality
-  cauchy,      ///< dot product, Cauchy-Schwarz inequality
-  integer,     ///< dot product of u8 or i8 data: exact
-  difference,  ///< float32 sum of squared differences
-  absolute,    ///< float32 sum of absolute differences
-};
+namespace kith::codes {
 
 /// Longest row whose int8 products cannot overflow 32 bits.
-inline constexpr std::int64_t longest_int8_sum = 32768;
-/// Longest row that is coded at all: the float64 sums behind the bounds allow for this many roundings.
-inline constexpr std::int64_t longest_coded_row = std::int64_t{1} << 22;
+inline constexpr std::int64_t largest_int8_dim = 32768;
+/// Longest row that is encoded at all: the float64 sums behind the bounds allow for this many roundings.
+inline constexpr std::int64_t largest_dim = std::int64_t{1} << 22;
 
 /// What to encode into.
 struct CodeChoice {
   Filter filter = Filter::none;  ///< int8, fp16, fp32, or none
-  FilterForm form = FilterForm::triangle;
+  Form form = Form::triangle;
 };
 
 /// The transformation into code space, common to rows and queries.
@@ -61,7 +53,7 @@ struct CodeSpace {
   std::int64_t query_stride_bytes() const { return steps() * 4; }
 };
 
-/// The coded rows. Position in the codes = row number; `valid` says which rows the filter speaks for.
+/// The encoded rows. Position in the codes = row number; `valid` says which rows the filter speaks for.
 struct Codes {
   Codes() = default;
   /// Takes the memory, leaves the values undefined. @throws OutOfMemory
@@ -72,7 +64,7 @@ struct Codes {
   std::int64_t tiles = 0;
   AlignedBuffer<unsigned char> codes;
   AlignedBuffer<float> scale, h, g, e;
-  AlignedBuffer<std::int32_t> start;
+  AlignedBuffer<std::int32_t> bias;
   std::vector<std::uint64_t> valid;   ///< a bit a row
   std::vector<std::int64_t> special;  ///< rows to evaluate exactly, ascending
   std::int64_t nan_rows = 0;
@@ -81,15 +73,14 @@ struct Codes {
   std::uint64_t bytes() const;
 };
 
-/// A coded query and the scalars its thresholds are made of.
+/// An encoded query and the scalars its thresholds are made of.
 struct QueryCode {
-  enum class Kind : std::uint8_t { regular, special, nan };
-  Kind kind = Kind::regular;
+  RowKind kind = RowKind::regular;
   double scale = 1;     ///< q' = scale * code
   double norm_sq = 0;   ///< |q|^2 in code space (of q' for the triangle form)
   double norm = 0;      ///< |q'|
   double residual = 0;  ///< e_q, rounded up
-  std::int32_t start = 0;
+  std::int32_t bias = 0;
 };
 
 /// Bytes that encoding `rows` rows takes.
@@ -101,15 +92,15 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
 /// True when the two choices share mean and unit, so that one space serves both.
 bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b);
 
-/// Codes all rows of `data` (or those listed in `ids`, in that order) in parallel.
+/// Encodes all rows of `data` (or those listed in `ids`, in that order) in parallel.
 /// @throws OutOfMemory, Cancelled
-Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& execution,
-             const std::vector<std::int64_t>* ids = nullptr);
+Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Execution& execution,
+                  const std::vector<std::int64_t>* ids = nullptr);
 
-/// Codes one query, given in float64, into `out` (query_stride_bytes() bytes).
+/// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes).
 QueryCode encode_query(const CodeSpace& space, const double* values, void* out);
 
 /// Which forms a metric and dtype allow, the natural filter first.
 std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim);
 
-}  // namespace kith
+}  // namespace kith::codes

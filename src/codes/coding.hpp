@@ -37,7 +37,7 @@ class Coding {
   virtual std::uint64_t memory_bytes() const = 0;
   virtual bool bounded() const { return false; }
   /// Length of the longest row it codes; infinite where there is none.
-  virtual double longest_norm() const;
+  virtual double largest_norm() const;
   /// @param confidence of bounds
   virtual std::unique_ptr<Worker> worker(double confidence) const = 0;
 
@@ -45,7 +45,7 @@ class Coding {
   virtual void save(nlohmann::json& header, std::vector<IndexSection>& sections) const = 0;
 };
 
-/// Values of a larger magnitude are not coded.
+/// Values of a larger magnitude are not encoded.
 inline constexpr double largest_value = 0x1p50;
 
 /// What every kind is told.

@@ -13,7 +13,7 @@
 #include "core/parallel_sort.hpp"
 #include "core/sample.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 struct Hashed {
@@ -133,4 +133,4 @@ std::span<const std::int64_t> Duplicates::of(std::int64_t row) const {
   return {rows_.data() + offsets_[i], static_cast<std::size_t>(offsets_[i + 1] - offsets_[i])};
 }
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -9,7 +9,7 @@
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 
-namespace kith {
+namespace kith::codes {
 
 /// Groups of rows with the same bits. A flood of them would tie with any bound and defeat every filter.
 class Duplicates {
@@ -37,4 +37,4 @@ class Duplicates {
   std::vector<std::int64_t> rows_;
 };
 
-}  // namespace kith
+}  // namespace kith::codes

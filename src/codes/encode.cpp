@@ -10,13 +10,7 @@
 #include "core/parallel.hpp"
 #include "core/rounding.hpp"
 
-namespace kith {
-
-using coding::RowKind;
-using coding::Scratch;
-using coding::sum_error;
-
-namespace coding {
+namespace kith::codes {
 
 RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double* y, double limit,
                       double& error) {
@@ -37,7 +31,7 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
   if (space.mean.empty()) {
     kernels.scale(y, space.unit, dim);
   } else {
-    kernels.centre(y, space.mean.data(), space.unit, dim);
+    kernels.center(y, space.mean.data(), space.unit, dim);
   }
   if (!(kernels.largest(y, dim) <= limit)) return RowKind::special;
   // Scaling by a power of two is exact unless it underflows; the subtraction rounds relative to its result.
@@ -46,44 +40,42 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
   return RowKind::regular;
 }
 
-double quantise(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset) {
+double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset) {
   const std::int64_t dim = space.dim;
   double step = absolute_scale;
-  if (space.choice.form != FilterForm::absolute) {
+  if (space.choice.form != Form::absolute) {
     step = static_cast<double>(static_cast<float>(kernels.largest(s.y.data(), dim) / 127));
     if (step < 0x1p-60) {  // too near zero to be worth a scale of its own: code 0, the residual says the rest
-      std::fill(s.coded.begin(), s.coded.end(), 0.0);
+      std::fill(s.decoded.begin(), s.decoded.end(), 0.0);
       std::fill(s.bytes.begin(), s.bytes.end(), static_cast<unsigned char>(offset));
       return 1;
     }
   }
-  kernels.quantise(s.y.data(), 1 / step, step, offset, dim, s.coded.data(), s.bytes.data());
+  kernels.quantize(s.y.data(), 1 / step, step, offset, dim, s.decoded.data(), s.bytes.data());
   std::fill(s.bytes.begin() + dim, s.bytes.end(), static_cast<unsigned char>(offset));
   return step;
 }
-
-}  // namespace coding
 
 namespace {
 
 constexpr std::int64_t tile = 64;
 
-// Codes rows into the tiles of one task.
-class RowCoder {
+// Encodes rows into the tiles of one task.
+class RowEncoder {
  public:
-  explicit RowCoder(Codes& codes)
+  explicit RowEncoder(Codes& codes)
       : codes_(codes),
         space_(codes.space),
         kernels_(row_kernels()),
         load_(kernels_.load[static_cast<int>(space_.dtype)]),
         s_(space_.dim) {}
 
-  /// Largest residual of the rows coded so far (difference and absolute form).
+  /// Largest residual of the rows encoded so far (difference and absolute form).
   double largest_residual() const { return largest_residual_; }
 
-  RowKind code(const void* row, std::int64_t position) {
+  RowKind encode(const void* row, std::int64_t position) {
     if (space_.raw_integers()) {
-      code_integers(static_cast<const unsigned char*>(row), position);
+      encode_integers(static_cast<const unsigned char*>(row), position);
       return RowKind::regular;
     }
     load_(row, space_.dim, s_.y.data());
@@ -92,10 +84,9 @@ class RowCoder {
       return std::any_of(s_.y.begin(), s_.y.end(), [](double v) { return std::isnan(v); }) ? RowKind::nan
                                                                                            : RowKind::regular;
     }
-    const bool differences =
-        space_.choice.form == FilterForm::difference || space_.choice.form == FilterForm::absolute;
+    const bool differences = space_.choice.form == Form::difference || space_.choice.form == Form::absolute;
     double error = 0;
-    const RowKind kind = coding::to_code_space(space_, kernels_, s_.y.data(), limit(differences), error);
+    const RowKind kind = to_code_space(space_, kernels_, s_.y.data(), limit(differences), error);
     if (kind != RowKind::regular) return kind;
     const double scale = store(position);
     if (differences) {
@@ -110,10 +101,10 @@ class RowCoder {
   void blank(std::int64_t position) {
     if (space_.choice.filter == Filter::none) return;
     std::fill(s_.y.begin(), s_.y.end(), 0.0);
-    std::fill(s_.coded.begin(), s_.coded.end(), 0.0);
+    std::fill(s_.decoded.begin(), s_.decoded.end(), 0.0);
     if (space_.raw_integers()) {
       const std::vector<unsigned char> zeros(static_cast<std::size_t>(space_.dim), 0);
-      code_integers(zeros.data(), position);
+      encode_integers(zeros.data(), position);
       return;
     }
     const double scale = store(position);
@@ -122,11 +113,11 @@ class RowCoder {
 
  private:
   double limit(bool differences) const {
-    if (space_.choice.form == FilterForm::absolute && space_.choice.filter == Filter::int8) {
-      return coding::absolute_range;
+    if (space_.choice.form == Form::absolute && space_.choice.filter == Filter::int8) {
+      return absolute_range;
     }
     const bool one_residual = differences && (!space_.mean.empty() || space_.choice.filter == Filter::fp16);
-    return one_residual ? coding::largest_centred_entry : coding::largest_row_entry;
+    return one_residual ? largest_centered_entry : largest_row_entry;
   }
 
   void store_bytes(std::int64_t position) {
@@ -141,22 +132,22 @@ class RowCoder {
            position % tile;
   }
 
-  // y to its code; fills coded and returns the scale.
+  // y to its code; fills decoded and returns the scale.
   double store(std::int64_t position) {
     const std::int64_t dim = space_.dim;
     if (space_.choice.filter == Filter::int8) {
-      const double scale = coding::quantise(space_, kernels_, s_, 128);
+      const double scale = quantize(space_, kernels_, s_, 128);
       store_bytes(position);
       return scale;
     }
     if (space_.choice.filter == Filter::fp32) {
-      kernels_.round_to_float(s_.y.data(), dim, s_.floats.data(), s_.coded.data());
+      kernels_.round_to_float(s_.y.data(), dim, s_.floats.data(), s_.decoded.data());
       auto* to = column<float>(position);
       for (std::int64_t i = 0; i < dim; ++i) to[i * tile] = s_.floats[static_cast<std::size_t>(i)];
       return 1;
     }
     double scale = 1;  // a power of two, so that scale * code is exact
-    if (space_.choice.form != FilterForm::absolute) {
+    if (space_.choice.form != Form::absolute) {
       const double largest = kernels_.largest(s_.y.data(), dim);
       if (largest >= 0x1p-60) scale = std::ldexp(1.0, std::ilogb(largest));
     }
@@ -164,16 +155,16 @@ class RowCoder {
     for (std::int64_t i = 0; i < dim; ++i) {
       const float16 code = to_float16(static_cast<float>(s_.y[static_cast<std::size_t>(i)] / scale));
       to[i * tile] = code;
-      s_.coded[static_cast<std::size_t>(i)] = scale * to_float(code);
+      s_.decoded[static_cast<std::size_t>(i)] = scale * to_float(code);
     }
     return scale;
   }
 
   void keep_residual(double error) {
-    const bool absolute = space_.choice.form == FilterForm::absolute;
+    const bool absolute = space_.choice.form == Form::absolute;
     const double residual =
-        absolute ? kernels_.residual_absolute(s_.y.data(), s_.coded.data(), space_.dim)
-                 : std::sqrt(kernels_.residual_squared(s_.y.data(), s_.coded.data(), space_.dim));
+        absolute ? kernels_.residual_absolute(s_.y.data(), s_.decoded.data(), space_.dim)
+                 : std::sqrt(kernels_.residual_squared(s_.y.data(), s_.decoded.data(), space_.dim));
     // The error of y itself is a 2-norm; the 1-norm is at most sqrt(dim) times that.
     const double factor = absolute ? std::sqrt(static_cast<double>(space_.dim)) : 1;
     largest_residual_ = std::max(largest_residual_, residual * (1 + sum_error) + error * factor * 1.001);
@@ -182,14 +173,14 @@ class RowCoder {
   // The scalars of a dot form from y, y' and the bound on the error of y itself; see codes.hpp.
   void dot_scalars(std::int64_t position, double scale, double error) {
     const double rho = space_.rounding();
-    const double coded_sq = kernels_.sum_of_squares(s_.coded.data(), space_.dim);
-    const double residual = std::sqrt(kernels_.residual_squared(s_.y.data(), s_.coded.data(), space_.dim));
+    const double decoded_sq = kernels_.sum_of_squares(s_.decoded.data(), space_.dim);
+    const double residual = std::sqrt(kernels_.residual_squared(s_.y.data(), s_.decoded.data(), space_.dim));
     const double e = residual * (1 + sum_error) + error;
     constexpr double grow = 1 + 0x1p-19;
     codes_.scale[position] = static_cast<float>(scale);
-    if (space_.choice.form == FilterForm::triangle) {
-      const double h = (coded_sq * (1 - sum_error) - e * e) / 2;
-      codes_.h[position] = round_down<float>(h - (0x1p-19 + rho) * (coded_sq + e * e));
+    if (space_.choice.form == Form::triangle) {
+      const double h = (decoded_sq * (1 - sum_error) - e * e) / 2;
+      codes_.h[position] = round_down<float>(h - (0x1p-19 + rho) * (decoded_sq + e * e));
       codes_.e[position] = round_up<float>(e * grow);
       return;
     }
@@ -198,12 +189,12 @@ class RowCoder {
     const double lower = std::max(0.0, norm * (1 - sum_error) - error);
     codes_.h[position] = euclid ? round_down<float>(lower * lower / 2 * (1 - 0x1p-19)) : 0;
     codes_.g[position] = round_up<float>((norm * (1 + sum_error) + error) * grow);
-    codes_.e[position] = round_up<float>(e * grow + 1.01 * rho * std::sqrt(coded_sq) * (1 + sum_error));
+    codes_.e[position] = round_up<float>(e * grow + 1.01 * rho * std::sqrt(decoded_sq) * (1 + sum_error));
   }
 
   // u8: the query is stored as q - 128, so x.q = dot + 128 sum(x). i8: the row is stored as x + 128 and the
   // query carries the correction.
-  void code_integers(const unsigned char* row, std::int64_t position) {
+  void encode_integers(const unsigned char* row, std::int64_t position) {
     const bool is_unsigned = space_.dtype == Dtype::u8;
     const std::int64_t dim = space_.dim;
     const unsigned char flip = is_unsigned ? 0 : 0x80;
@@ -218,16 +209,16 @@ class RowCoder {
     }
     std::fill(s_.bytes.begin() + dim, s_.bytes.end(), flip);
     store_bytes(position);
-    if (codes_.start.empty()) return;
+    if (codes_.bias.empty()) return;
     const bool euclid = space_.metric == Metric::sqeuclidean || space_.metric == Metric::euclidean;
-    codes_.start[position] = (is_unsigned ? 128 * sum : 0) - (euclid ? squares / 2 : 0);
-    if (space_.choice.form == FilterForm::integer) return;
+    codes_.bias[position] = (is_unsigned ? 128 * sum : 0) - (euclid ? squares / 2 : 0);
+    if (space_.choice.form == Form::integer) return;
     // Cosine: y = x / |x|, the code is x itself.
     const double scale = squares == 0 ? 1 : static_cast<float>(1 / std::sqrt(static_cast<double>(squares)));
     load_(row, dim, s_.y.data());
-    for (std::size_t i = 0; i < s_.y.size(); ++i) s_.coded[i] = scale * s_.y[i];
+    for (std::size_t i = 0; i < s_.y.size(); ++i) s_.decoded[i] = scale * s_.y[i];
     double error = 0;
-    (void)coding::to_code_space(space_, kernels_, s_.y.data(), coding::largest_row_entry, error);
+    (void)to_code_space(space_, kernels_, s_.y.data(), largest_row_entry, error);
     dot_scalars(position, scale, error);
   }
 
@@ -241,30 +232,30 @@ class RowCoder {
 
 }  // namespace
 
-Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& execution,
-             const std::vector<std::int64_t>* ids) {
+Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Execution& execution,
+                  const std::vector<std::int64_t>* ids) {
   Codes codes(space, ids == nullptr ? data.rows : static_cast<std::int64_t>(ids->size()));
   constexpr std::int64_t tiles_a_task = 32;
   const std::int64_t tasks = (codes.tiles + tiles_a_task - 1) / tiles_a_task;
   ProgressCounter progress(execution, "build", codes.tiles);
   std::mutex mutex;
   parallel_for(resolve_threads(execution), tasks, [&](std::int64_t task) {
-    RowCoder coder(codes);
+    RowEncoder encoder(codes);
     std::vector<std::int64_t> special;
     std::int64_t nan_rows = 0;
     const std::int64_t last = std::min(codes.tiles, (task + 1) * tiles_a_task);
     for (std::int64_t position = task * tiles_a_task * tile; position < last * tile; ++position) {
       if (position >= codes.rows) {
-        coder.blank(position);
+        encoder.blank(position);
         continue;
       }
       const std::int64_t row = ids == nullptr ? position : (*ids)[static_cast<std::size_t>(position)];
-      const RowKind kind = coder.code(data.row(row), position);
+      const RowKind kind = encoder.encode(data.row(row), position);
       if (kind == RowKind::regular) {
         codes.valid[static_cast<std::size_t>(position / tile)] |= std::uint64_t{1} << (position % tile);
         continue;
       }
-      coder.blank(position);
+      encoder.blank(position);
       if (kind == RowKind::special) special.push_back(position);
       if (kind == RowKind::nan) ++nan_rows;
     }
@@ -272,7 +263,7 @@ Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& e
       const std::scoped_lock lock(mutex);
       codes.special.insert(codes.special.end(), special.begin(), special.end());
       codes.nan_rows += nan_rows;
-      codes.largest_residual = std::max(codes.largest_residual, coder.largest_residual());
+      codes.largest_residual = std::max(codes.largest_residual, encoder.largest_residual());
     }
     progress.advance(last - task * tiles_a_task);
   });
@@ -281,4 +272,4 @@ Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& e
   return codes;
 }
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -6,20 +6,16 @@
 #include "codes/codes.hpp"
 #include "codes/transform.hpp"
 
-namespace kith {
-
-using coding::RowKind;
-using coding::Scratch;
-using coding::sum_error;
+namespace kith::codes {
 
 namespace {
 
 // u8 and i8 queries of u8 and i8 rows: exact.
-QueryCode code_integers(const CodeSpace& space, const RowKernels& kernels, Scratch& s, const double* values,
-                        signed char* out) {
+QueryCode encode_integers(const CodeSpace& space, const RowKernels& kernels, Scratch& s, const double* values,
+                          signed char* out) {
   QueryCode code;
   const bool is_unsigned = space.dtype == Dtype::u8;
-  if (space.choice.form == FilterForm::absolute) {  // bytes as the rows have them, padding included
+  if (space.choice.form == Form::absolute) {  // bytes as the rows have them, padding included
     const int offset = is_unsigned ? 0 : 128;
     std::memset(out, offset, static_cast<std::size_t>(space.query_stride_bytes()));
     for (std::int64_t i = 0; i < space.dim; ++i) {
@@ -35,15 +31,15 @@ QueryCode code_integers(const CodeSpace& space, const RowKernels& kernels, Scrat
     sum += v;
     squares += static_cast<double>(v) * v;
   }
-  code.start = is_unsigned ? 0 : static_cast<std::int32_t>(-128 * sum);
+  code.bias = is_unsigned ? 0 : static_cast<std::int32_t>(-128 * sum);
   code.norm_sq = squares;
-  if (space.choice.form == FilterForm::integer) return code;
+  if (space.choice.form == Form::integer) return code;
   if (squares == 0) {
-    code.kind = QueryCode::Kind::special;
+    code.kind = RowKind::special;
     return code;
   }
   double error = 0;
-  (void)coding::to_code_space(space, kernels, s.y.data(), coding::largest_query_entry, error);
+  (void)to_code_space(space, kernels, s.y.data(), largest_query_entry, error);
   code.scale = 1 / std::sqrt(squares);
   code.norm_sq = 1;
   code.norm = 1 + 0x1p-40;
@@ -59,44 +55,44 @@ QueryCode encode_query(const CodeSpace& space, const double* values, void* out) 
   Scratch s(dim);
   std::copy(values, values + dim, s.y.begin());
   std::memset(out, 0, static_cast<std::size_t>(space.query_stride_bytes()));
-  if (space.raw_integers()) return code_integers(space, kernels, s, values, static_cast<signed char*>(out));
+  if (space.raw_integers()) return encode_integers(space, kernels, s, values, static_cast<signed char*>(out));
 
   QueryCode code;
   double error = 0;
-  switch (coding::to_code_space(space, kernels, s.y.data(), coding::largest_query_entry, error)) {
-    case RowKind::nan: code.kind = QueryCode::Kind::nan; return code;
-    case RowKind::special: code.kind = QueryCode::Kind::special; return code;
+  switch (to_code_space(space, kernels, s.y.data(), largest_query_entry, error)) {
+    case RowKind::nan: code.kind = RowKind::nan; return code;
+    case RowKind::special: code.kind = RowKind::special; return code;
     case RowKind::regular: break;
   }
   const double norm_sq = kernels.sum_of_squares(s.y.data(), dim);
   if (space.metric == Metric::cosine && norm_sq == 0) {
-    code.kind = QueryCode::Kind::special;  // a tie with every row: the order is by index alone
+    code.kind = RowKind::special;  // a tie with every row: the order is by index alone
     return code;
   }
-  const FilterForm form = space.choice.form;
+  const Form form = space.choice.form;
   if (space.choice.filter == Filter::int8) {
     // The absolute form compares bytes with bytes; the dot form multiplies row bytes by signed query bytes.
-    const int offset = form == FilterForm::absolute ? 128 : 0;
-    code.scale = coding::quantise(space, kernels, s, offset);
+    const int offset = form == Form::absolute ? 128 : 0;
+    code.scale = quantize(space, kernels, s, offset);
     std::memcpy(out, s.bytes.data(), static_cast<std::size_t>(space.query_stride_bytes()));
     std::int64_t sum = 0;
     const auto* bytes = static_cast<const signed char*>(out);
     for (std::int64_t i = 0; i < dim; ++i) sum += bytes[i];
-    if (form != FilterForm::absolute) code.start = static_cast<std::int32_t>(-128 * sum);
+    if (form != Form::absolute) code.bias = static_cast<std::int32_t>(-128 * sum);
   } else {
-    kernels.round_to_float(s.y.data(), dim, static_cast<float*>(out), s.coded.data());
+    kernels.round_to_float(s.y.data(), dim, static_cast<float*>(out), s.decoded.data());
   }
-  const double coded_sq = kernels.sum_of_squares(s.coded.data(), dim);
-  code.norm = std::sqrt(coded_sq) * (1 + sum_error);
-  code.norm_sq = form == FilterForm::triangle ? coded_sq : norm_sq;
-  if (form == FilterForm::absolute) {
-    code.residual = kernels.residual_absolute(s.y.data(), s.coded.data(), dim) * (1 + sum_error) +
+  const double decoded_sq = kernels.sum_of_squares(s.decoded.data(), dim);
+  code.norm = std::sqrt(decoded_sq) * (1 + sum_error);
+  code.norm_sq = form == Form::triangle ? decoded_sq : norm_sq;
+  if (form == Form::absolute) {
+    code.residual = kernels.residual_absolute(s.y.data(), s.decoded.data(), dim) * (1 + sum_error) +
                     error * std::sqrt(static_cast<double>(dim)) * 1.001;
   } else {
     code.residual =
-        std::sqrt(kernels.residual_squared(s.y.data(), s.coded.data(), dim)) * (1 + sum_error) + error;
+        std::sqrt(kernels.residual_squared(s.y.data(), s.decoded.data(), dim)) * (1 + sum_error) + error;
   }
   return code;
 }
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -66,7 +66,7 @@ class Finder {
     }
     for (int i = 0; i < iterations; ++i) {
       each_row(count, [&](std::int64_t j) { multiply(directions_[static_cast<std::size_t>(j)]); });
-      orthonormalise();
+      orthonormalize();
     }
   }
 
@@ -118,7 +118,7 @@ class Finder {
 
   // Gram and Schmidt, twice over: once is not enough where directions were nearly the same. One that nothing
   // is left of is zero.
-  void orthonormalise() {
+  void orthonormalize() {
     for (std::size_t j = 0; j < directions_.size(); ++j) {
       stop_.check();
       double* its = directions_[j].data();

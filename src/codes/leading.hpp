@@ -13,7 +13,7 @@ namespace kith::codes {
 /// Directions come in so many: a register of codes.
 inline constexpr std::int64_t leading_step = 32;
 
-/// An orthonormal map onto some directions, turned among themselves at random, so that each holds about as
+/// An orthonormal map onto some directions, rotated among themselves at random, so that each holds about as
 /// much variance as the others and one step suits all.
 struct LeadingDirections {
   std::int64_t count = 0;  ///< a multiple of leading_step; 0: none

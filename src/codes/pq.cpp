@@ -90,19 +90,19 @@ PqWorker::PqWorker(const PqSpace& space)
       floats_(values_.size()),
       table_(static_cast<std::size_t>(space.subspaces * table_width)) {}
 
-const float* PqWorker::transformed(const void* row, bool centred) {
+const float* PqWorker::transformed(const void* row, bool centered) {
   row_kernels().load[static_cast<int>(space_.rows.dtype)](row, space_.rows.dim, values_.data());
-  if (centred) {
+  if (centered) {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= space_.mean[i];
   }
   if (space_.rotation) space_.rotation->apply(values_.data(), scratch_.data());
-  if (!space_.matrix.empty()) turn();
+  if (!space_.matrix.empty()) rotate();
   for (std::size_t i = 0; i < values_.size(); ++i) floats_[i] = static_cast<float>(values_[i]);
   return floats_.data();
 }
 
 // Sums in the order of dimensions: the same bits everywhere.
-void PqWorker::turn() {
+void PqWorker::rotate() {
   std::fill(scratch_.begin(), scratch_.end(), 0.0);
   const float* weights = space_.matrix.data();
   for (const double value : values_) {
@@ -112,7 +112,7 @@ void PqWorker::turn() {
 }
 
 // By the transposed matrix: it is orthogonal.
-void PqWorker::turn_back() {
+void PqWorker::rotate_back() {
   const float* weights = space_.matrix.data();
   for (double& sum : scratch_) {
     sum = 0;
@@ -138,7 +138,7 @@ void PqWorker::decode(const std::uint8_t* code, double* row) {
     std::copy_n(space_.centroids_of(j) + number * dim, dim, values_.begin() + space_.begin(j));
   }
   if (space_.rotation) space_.rotation->invert(values_.data(), scratch_.data());
-  if (!space_.matrix.empty()) turn_back();
+  if (!space_.matrix.empty()) rotate_back();
   for (std::size_t i = 0; i < values_.size(); ++i) row[i] = space_.mean[i] + values_[i];
 }
 

@@ -1,7 +1,7 @@
 // Product quantization: H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search.
 // TPAMI 2011.
 //
-// A row less the mean, turned at random where asked, is cut into parts of about equal length; the code has a
+// A row less the mean, rotated at random where asked, is cut into parts of about equal length; the code has a
 // byte a part, the number of the nearest of up to 256 centroids that k-means found for the part. A query's
 // squared distances to all centroids, or products with them, are a table; the estimate of a row is the sum of
 // one entry a part, in float32, part after part from the first.
@@ -48,12 +48,12 @@ class PqWorker : public Worker {
   void set_query(const void* query) override;
   void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) override;
 
-  /// A row, centred where asked and turned, as floats of its own.
-  const float* transformed(const void* row, bool centred);
+  /// A row, centred where asked and rotated, as floats of its own.
+  const float* transformed(const void* row, bool centered);
 
  private:
-  void turn();
-  void turn_back();
+  void rotate();
+  void rotate_back();
 
   const PqSpace& space_;
   std::vector<double> values_;

@@ -17,7 +17,7 @@ struct PqParts {
   std::vector<std::int64_t> starts{};  ///< where parts begin, and the last one ends
   std::int64_t count = 0;              ///< centroids a part, up to 256
   std::vector<float> centroids{};      ///< of part after part [count, its dimensions]
-  std::vector<float> matrix{};         ///< [dim, dim]: rows less the mean, times it, are coded; empty: none
+  std::vector<float> matrix{};         ///< [dim, dim]: rows less the mean, times it, are encoded; empty: none
   const Rotation* rotation =
       nullptr;  ///< of a quantizer that Kith has trained with one; not taken by assemble
 

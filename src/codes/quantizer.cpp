@@ -29,6 +29,7 @@ using codes::check_memory;
 using codes::check_place;
 using codes::check_values;
 using codes::load_row;
+using codes::row_kernels;
 using codes::rows_a_task;
 using codes::Worker;
 
@@ -97,10 +98,10 @@ Dataset Quantizer::encode(const DatasetView& rows, const Execution& execution) c
   check_place(rows, "rows", execution);
   check_fit(rows, "rows", *this);
   check_memory(rows.rows, code_bytes(), "the codes", execution);
-  check_values(rows, "rows", execution, state_->coding->longest_norm());
+  check_values(rows, "rows", execution, state_->coding->largest_norm());
   Dataset out = Dataset::allocate(Dtype::u8, rows.rows, code_bytes());
   auto* bytes = static_cast<std::uint8_t*>(out.mutable_data());
-  each_task(execution, "coding", rows.rows, [&](std::int64_t, std::int64_t from, std::int64_t to) {
+  each_task(execution, "encoding", rows.rows, [&](std::int64_t, std::int64_t from, std::int64_t to) {
     const auto worker = state_->coding->worker(default_confidence);
     for (std::int64_t i = from; i < to; ++i) worker->encode(rows.row(i), bytes + i * code_bytes());
   });

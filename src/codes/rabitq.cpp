@@ -13,20 +13,7 @@
 #include "core/rounding.hpp"
 #include "kith/error.hpp"
 
-namespace kith {
-
-const RabitqKernels& rabitq_kernels() {
-  switch (active_instruction_set()) {
-#if defined(__x86_64__)
-    case InstructionSet::avx512_vnni: return rabitq_kernels_avx512;
-    case InstructionSet::avx_vnni:
-    case InstructionSet::avx2: return rabitq_kernels_avx2;
-#endif
-    default: return rabitq_kernels_portable;
-  }
-}
-
-namespace codes {
+namespace kith::codes {
 namespace {
 
 constexpr std::int64_t sampled_rows = 65536;
@@ -65,6 +52,17 @@ class RabitqCoding : public Coding {
 
 }  // namespace
 
+const RabitqKernels& rabitq_kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return rabitq_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return rabitq_kernels_avx2;
+#endif
+    default: return rabitq_kernels_portable;
+  }
+}
+
 RabitqWorker::RabitqWorker(const RabitqSpace& space, double confidence)
     : space_(space),
       // Up to a multiple of 2^-16: logarithms differ in their last bits between machines.
@@ -73,11 +71,11 @@ RabitqWorker::RabitqWorker(const RabitqSpace& space, double confidence)
       scratch_(values_.size()),
       query_(values_.size()) {}
 
-// The row, turned, into values_.
-void RabitqWorker::rotated(const void* row, bool centred) {
+// The row, rotated, into values_.
+void RabitqWorker::rotate(const void* row, bool centered) {
   const std::int64_t dim = space_.rows.dim;
   row_kernels().load[static_cast<int>(space_.rows.dtype)](row, dim, values_.data());
-  if (centred) {
+  if (centered) {
     for (std::size_t i = 0; i < space_.mean.size(); ++i) values_[i] -= space_.mean[i];
   }
   std::fill(values_.begin() + dim, values_.end(), 0.0);
@@ -118,7 +116,7 @@ double RabitqWorker::best_scale(double largest) const {
 }
 
 void RabitqWorker::encode(const void* row, std::uint8_t* code) {
-  rotated(row, true);
+  rotate(row, true);
   const RowKernels& kernels = row_kernels();
   const auto count = static_cast<std::int64_t>(values_.size());
   const double square = kernels.sum_of_squares(values_.data(), count);
@@ -153,7 +151,7 @@ void RabitqWorker::encode(const void* row, std::uint8_t* code) {
   }
 }
 
-// The point on the code's ray that is nearest to y, turned back.
+// The point on the code's ray that is nearest to y, rotated back.
 void RabitqWorker::decode(const std::uint8_t* code, double* row) {
   Factors factors;
   std::memcpy(&factors, code, sizeof factors);
@@ -184,7 +182,7 @@ void RabitqWorker::set_query(const void* query) {
     kernels.load[static_cast<int>(space_.rows.dtype)](query, space_.rows.dim, values_.data());
     for (std::size_t i = 0; i < space_.mean.size(); ++i) offset_ += values_[i] * space_.mean[i];
   }
-  rotated(query, !product);
+  rotate(query, !product);
   const auto count = static_cast<std::int64_t>(values_.size());
   norm_ = std::sqrt(kernels.sum_of_squares(values_.data(), count));
   const std::int64_t weight = ((std::int64_t{1} << space_.bits) - 1) * count;
@@ -248,5 +246,4 @@ std::unique_ptr<const Coding> load_rabitq(const IndexFile& file, Rows rows,
                   Rotation(RabitqSpace::padded(rows.dim), parameters.seed)});
 }
 
-}  // namespace codes
-}  // namespace kith
+}  // namespace kith::codes

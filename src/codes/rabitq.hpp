@@ -4,8 +4,8 @@
 //
 // A row x becomes y = P (x - mean), P a random rotation into a multiple of 32 dimensions D. Its code is the
 // grid vector v, values u_i - (2^bits - 1) / 2 with u_i of `bits` bits, of a direction near that of y. For a
-// query r, turned likewise, <v, r> |y|^2 / <v, y> estimates <y, r> without bias: what of v is orthogonal to y
-// points anywhere, so the error of the estimate is |y| |r| tan(v, y) times a coordinate of a random unit
+// query r, rotated likewise, <v, r> |y|^2 / <v, y> estimates <y, r> without bias: what of v is orthogonal to
+// y points anywhere, so the error of the estimate is |y| |r| tan(v, y) times a coordinate of a random unit
 // vector in D - 1 dimensions. Such a coordinate exceeds t / sqrt(D - 1) with a probability of at most
 // 2 exp(-t^2 / 2), for a rotation uniform among all.
 //
@@ -45,7 +45,7 @@ class RabitqWorker : public Worker {
   void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) override;
 
  private:
-  void rotated(const void* row, bool centred);
+  void rotate(const void* row, bool centered);
   double best_scale(double largest) const;
 
   const RabitqSpace& space_;

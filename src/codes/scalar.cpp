@@ -13,7 +13,7 @@
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 constexpr std::int64_t sampled_rows = 2048;
@@ -28,8 +28,8 @@ constexpr std::int64_t rows_a_dimension = 8;
 constexpr std::int64_t most_leading = 512;
 constexpr double share_kept = 0.925;
 
-// Squared error of coding `values` with a step, rounding and clipping together.
-double coding_error(const std::vector<double>& values, double step, double largest_code) {
+// Squared error of encoding `values` with a step, rounding and clipping together.
+double quantization_error(const std::vector<double>& values, double step, double largest_code) {
   double error = 0;
   for (const double value : values) {
     const double code = std::min(std::nearbyint(value / step), largest_code);
@@ -39,7 +39,7 @@ double coding_error(const std::vector<double>& values, double step, double large
   return error;
 }
 
-// The step that codes a sample of magnitudes best: the largest one fits a few far values at the cost of all
+// The step that encodes a sample of magnitudes best: the largest one fits a few far values at the cost of all
 // the others, a smaller one clips them.
 double best_step(std::vector<double>& magnitudes, double largest_code) {
   double largest = 0;
@@ -47,11 +47,11 @@ double best_step(std::vector<double>& magnitudes, double largest_code) {
   if (!(largest > 0)) return 1;
   for (double& value : magnitudes) value /= largest;  // so that no square overflows
   double best = 1 / largest_code;
-  double least = coding_error(magnitudes, best, largest_code);
+  double least = quantization_error(magnitudes, best, largest_code);
   double step = best;
   for (int i = 1; i <= 24; ++i) {
     step *= 0x1.ae89f995ad3adp-1;  // 2^(-1/4)
-    const double error = coding_error(magnitudes, step, largest_code);
+    const double error = quantization_error(magnitudes, step, largest_code);
     if (error < least) {
       least = error;
       best = step;
@@ -98,14 +98,14 @@ decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space) {
   return space.bits == 4 ? estimate_kernels().gathered_4 : estimate_kernels().gathered;
 }
 
-ScalarCoder::ScalarCoder(const ScalarSpace& space)
+ScalarCodec::ScalarCodec(const ScalarSpace& space)
     : space_(space),
       y_(static_cast<std::size_t>(space.full_dim())),
       narrow_(space.leading > 0 ? y_.size() : 0),
       projected_(static_cast<std::size_t>(space.leading)) {}
 
 // Into y_, the mean not yet taken off. False for a NaN.
-bool ScalarCoder::transform(const void* values, bool is_query) {
+bool ScalarCodec::transform(const void* values, bool is_query) {
   const RowKernels& kernels = row_kernels();
   const std::int64_t dim = space_.dim;
   double* y = y_.data();
@@ -140,7 +140,7 @@ bool ScalarCoder::transform(const void* values, bool is_query) {
   return true;
 }
 
-bool ScalarCoder::copy_integers(const void* values, std::uint8_t* code) const {
+bool ScalarCodec::copy_integers(const void* values, std::uint8_t* code) const {
   const auto* bytes = static_cast<const std::uint8_t*>(values);
   const auto flip = static_cast<std::uint8_t>(space_.dtype == Dtype::i8 ? 0x80 : 0);  // adds 128
   for (std::int64_t i = 0; i < space_.dim; ++i) code[i] = bytes[i] ^ flip;
@@ -148,21 +148,21 @@ bool ScalarCoder::copy_integers(const void* values, std::uint8_t* code) const {
   return true;
 }
 
-// The values to be quantised, into y_: less the mean, along the leading directions where there are some.
-void ScalarCoder::project() {
+// The values to be quantized, into y_: less the mean, along the leading directions where there are some.
+void ScalarCodec::project() {
   const RowKernels& kernels = row_kernels();
-  kernels.centre(y_.data(), space_.mean.data(), space_.unit, space_.full_dim());
+  kernels.center(y_.data(), space_.mean.data(), space_.unit, space_.full_dim());
   if (space_.leading == 0) return;
   std::transform(y_.begin(), y_.end(), narrow_.begin(), [](double v) { return static_cast<float>(v); });
   kernels.project(space_.map.data(), narrow_.data(), space_.full_dim(), space_.leading, projected_.data());
   std::copy(projected_.begin(), projected_.end(), y_.begin());
 }
 
-void ScalarCoder::quantise(std::uint8_t* code) const {
+void ScalarCodec::quantize(std::uint8_t* code) const {
   constexpr double rounder = 0x1.8p52;  // adding and subtracting it rounds to the nearest integer
   const std::int64_t count = space_.code_dim();
   const double largest_code = space_.largest_code();
-  const int zero = space_.zero_code();
+  const int offset = space_.offset();
   const bool halves = space_.bits == 4;
   const std::int64_t filled = halves ? (count + 1) / 2 : count;
   if (halves) std::memset(code, 0, static_cast<std::size_t>(filled));
@@ -171,7 +171,7 @@ void ScalarCoder::quantise(std::uint8_t* code) const {
     v = v > -largest_code ? v : -largest_code;  // a NaN, of infinities, too
     v = v < largest_code ? v : largest_code;
     v = (v + rounder) - rounder;
-    const int value = static_cast<int>(v) + zero;
+    const int value = static_cast<int>(v) + offset;
     if (halves) {
       code[i / 2] = static_cast<std::uint8_t>(code[i / 2] | (value << (i % 2 * 4)));
     } else {
@@ -181,23 +181,23 @@ void ScalarCoder::quantise(std::uint8_t* code) const {
   std::memset(code + filled, 0, static_cast<std::size_t>(space_.code_bytes() - filled));
 }
 
-bool ScalarCoder::row(const void* values, std::uint8_t* code) {
+bool ScalarCodec::encode_row(const void* values, std::uint8_t* code) {
   if (space_.raw_integers()) return copy_integers(values, code);
   if (!transform(values, false)) return false;
   project();
-  quantise(code);
+  quantize(code);
   return true;
 }
 
-bool ScalarCoder::query(const void* values, std::uint8_t* code) {
+bool ScalarCodec::encode_query(const void* values, std::uint8_t* code) {
   if (space_.raw_integers()) return copy_integers(values, code);
   if (!transform(values, true)) return false;
   project();
-  quantise(code);
+  quantize(code);
   return true;
 }
 
-ScalarFit ScalarCoder::fit(const void* values) {
+ScalarFit ScalarCodec::fit(const void* values) {
   ScalarFit fit;
   if (space_.metric == Metric::inner_product) {
     const RowKernels& kernels = row_kernels();
@@ -215,16 +215,16 @@ ScalarFit ScalarCoder::fit(const void* values) {
   return fit;
 }
 
-void ScalarCoder::decode(const std::uint8_t* code, double* values) const {
+void ScalarCodec::decode(const std::uint8_t* code, double* values) const {
   if (space_.raw_integers()) {
-    const int zero = space_.dtype == Dtype::i8 ? 128 : 0;
-    for (std::int64_t i = 0; i < space_.dim; ++i) values[i] = code[i] - zero;
+    const int offset = space_.dtype == Dtype::i8 ? 128 : 0;
+    for (std::int64_t i = 0; i < space_.dim; ++i) values[i] = code[i] - offset;
     return;
   }
-  const int zero = space_.zero_code();
+  const int offset = space_.offset();
   for (std::int64_t i = 0; i < space_.dim; ++i) {
     const int value = space_.bits == 4 ? (code[i / 2] >> (i % 2 * 4)) & 15 : code[i];
-    values[i] = space_.mean[static_cast<std::size_t>(i)] + (value - zero) * space_.step;
+    values[i] = space_.mean[static_cast<std::size_t>(i)] + (value - offset) * space_.step;
   }
 }
 
@@ -237,40 +237,40 @@ class ScalarTrainer {
   void find_mean() {
     const auto dim = static_cast<std::size_t>(space_.full_dim());
     space_.mean.assign(dim, 0.0);
-    ScalarCoder coder(space_);
+    ScalarCodec codec(space_);
     double count = 0;
     for (const std::int64_t i : sample_rows(rows_.rows, sampled_rows)) {
       stop_.check();
-      if (!takes(coder, i, false)) continue;
+      if (!takes(codec, i, false)) continue;
       ++count;
       // A running mean: no sum overflows. What infinities make of it, or numbers near them, is put right
       // below.
-      for (std::size_t j = 0; j < dim; ++j) space_.mean[j] += (coder.y_[j] - space_.mean[j]) / count;
+      for (std::size_t j = 0; j < dim; ++j) space_.mean[j] += (codec.y_[j] - space_.mean[j]) / count;
     }
     for (double& value : space_.mean) value = std::isfinite(value) ? value : 0;
   }
 
   void find_directions(const ScalarShape& shape) {
     const std::int64_t dim = space_.full_dim();
-    const codes::LeadingPlan plan = leading_plan(dim, shape);
+    const LeadingPlan plan = leading_plan(dim, shape);
     if (plan.none() || (plan.count == 0 && rows_.rows < rows_a_dimension * dim)) return;
     const std::vector<std::int64_t> sample = sample_rows(rows_.rows, directions_sample(dim));
     std::vector<double> values;
     values.reserve(sample.size() * static_cast<std::size_t>(dim));
-    ScalarCoder coder(space_);
+    ScalarCodec codec(space_);
     double largest = 0;
     for (const std::int64_t i : sample) {
       stop_.check();
-      if (!takes(coder, i, false)) continue;
-      row_kernels().centre(coder.y_.data(), space_.mean.data(), 1, dim);
-      if (!row_kernels().finite(coder.y_.data(), dim)) continue;
-      largest = std::max(largest, row_kernels().largest(coder.y_.data(), dim));
-      values.insert(values.end(), coder.y_.begin(), coder.y_.end());
+      if (!takes(codec, i, false)) continue;
+      row_kernels().center(codec.y_.data(), space_.mean.data(), 1, dim);
+      if (!row_kernels().finite(codec.y_.data(), dim)) continue;
+      largest = std::max(largest, row_kernels().largest(codec.y_.data(), dim));
+      values.insert(values.end(), codec.y_.begin(), codec.y_.end());
     }
     if (!(largest > 0)) return;
     const double unit = std::exp2(-std::clamp(std::ilogb(largest), -1000, 1000));
     for (double& value : values) value *= unit;
-    codes::LeadingDirections found = codes::leading_directions(values, dim, plan, execution_);
+    LeadingDirections found = leading_directions(values, dim, plan, execution_);
     if (found.count == 0) return;
     space_.leading = found.count;
     space_.unit = unit;
@@ -284,14 +284,14 @@ class ScalarTrainer {
     const std::size_t kinds = space_.metric == Metric::inner_product ? 2 : 1;
     const std::vector<std::int64_t> sample = sample_rows(rows_.rows, sampled_rows);
     const std::size_t stride = std::max<std::size_t>(1, sample.size() * dim * kinds / sampled_values);
-    ScalarCoder coder(space_);
+    ScalarCodec codec(space_);
     for (std::size_t i = 0; i < sample.size(); i += stride) {
       stop_.check();
       for (std::size_t kind = 0; kind < kinds; ++kind) {
-        if (!takes(coder, sample[i], kind == 1)) continue;
-        coder.project();
+        if (!takes(codec, sample[i], kind == 1)) continue;
+        codec.project();
         for (std::size_t j = 0; j < dim; ++j) {
-          const double magnitude = std::abs(coder.y_[j]);
+          const double magnitude = std::abs(codec.y_[j]);
           if (std::isfinite(magnitude)) magnitudes.push_back(magnitude);
         }
       }
@@ -300,7 +300,7 @@ class ScalarTrainer {
   }
 
   // Where to look for directions; none for a shape of all values, or rows that are too short.
-  static codes::LeadingPlan leading_plan(std::int64_t dim, const ScalarShape& shape) {
+  static LeadingPlan leading_plan(std::int64_t dim, const ScalarShape& shape) {
     if (shape.dim < 0 || shape.dim >= dim) return {};
     if (shape.dim > 0) return {.count = shape.dim};
     if (dim < fewest_reduced) return {};
@@ -311,9 +311,9 @@ class ScalarTrainer {
   }
 
  private:
-  bool takes(ScalarCoder& coder, std::int64_t row, bool is_query) const {
-    if (!coder.transform(rows_.row(row), is_query)) return false;
-    return std::all_of(coder.y_.begin(), coder.y_.begin() + rows_.dim,
+  bool takes(ScalarCodec& codec, std::int64_t row, bool is_query) const {
+    if (!codec.transform(rows_.row(row), is_query)) return false;
+    return std::all_of(codec.y_.begin(), codec.y_.begin() + rows_.dim,
                        [this](double value) { return std::abs(value) <= largest_value_; });
   }
 
@@ -325,9 +325,9 @@ class ScalarTrainer {
 };
 
 std::uint64_t scalar_space_bytes(std::int64_t dim, ScalarShape shape) {
-  const codes::LeadingPlan plan = ScalarTrainer::leading_plan(dim + 1, shape);
+  const LeadingPlan plan = ScalarTrainer::leading_plan(dim + 1, shape);
   if (plan.none()) return sampled_values * sizeof(double);
-  return codes::leading_bytes(dim + 1, std::max(plan.count, plan.most)) +
+  return leading_bytes(dim + 1, std::max(plan.count, plan.most)) +
          static_cast<std::uint64_t>(ScalarTrainer::directions_sample(dim + 1) * (dim + 1)) * sizeof(double);
 }
 
@@ -351,4 +351,4 @@ ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Exec
   return space;
 }
 
-}  // namespace kith
+}  // namespace kith::codes

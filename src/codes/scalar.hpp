@@ -21,10 +21,10 @@
 #include "kith/execution.hpp"
 #include "kith/metric.hpp"
 
-namespace kith {
+namespace kith::codes {
 
-/// Longest row that is coded: 255^2 * (this + 1) stays below 2^31.
-inline constexpr std::int64_t longest_scalar_row = 32768;
+/// Longest row that is encoded: 255^2 * (this + 1) stays below 2^31.
+inline constexpr std::int64_t largest_scalar_dim = 32768;
 
 /// How many bits and values codes have.
 struct ScalarShape {
@@ -42,7 +42,8 @@ struct ScalarSpace {
   double step = 1;
   double largest_norm = 0;  ///< inner product: M
   int bits = 8;             ///< a value: 8 or 4
-  /// Leading directions (codes/leading.hpp) that are coded in place of all values: y becomes map^T (unit y).
+  /// Leading directions (codes/leading.hpp) that are encoded in place of all values: y becomes map^T (unit
+  /// y).
   std::int64_t leading = 0;  ///< 0: all values
   double unit = 1;           ///< brings values into float32's range
   std::vector<float> map;    ///< [y's dimension, leading]
@@ -59,13 +60,12 @@ struct ScalarSpace {
   std::int64_t code_bytes() const { return (code_dim() * bits + 255) / 256 * 32; }
   /// A code's largest magnitude, and what is added to make it positive.
   int largest_code() const { return bits == 8 ? 127 : 7; }
-  int zero_code() const { return largest_code() + 1; }
+  int offset() const { return largest_code() + 1; }
 };
 
 /// Mean, leading directions and step from a sample of the rows, the largest norm from all of them.
 /// @param largest_value rows with a value of a larger magnitude are left out, where a graph takes them as
-/// they
-///   are
+///   they are
 /// @throws Cancelled
 ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Execution& execution,
                               ScalarShape shape = {},
@@ -83,15 +83,15 @@ struct ScalarFit {
   double length = 0;  ///< inner product: in units of the longest row; 0 for one that is not finite
 };
 
-/// Codes rows and queries, one after the other; a thread has its own.
-class ScalarCoder {
+/// Encodes rows and queries, one after the other; a thread has its own.
+class ScalarCodec {
  public:
-  explicit ScalarCoder(const ScalarSpace& space);
+  explicit ScalarCodec(const ScalarSpace& space);
 
   /// Writes space.code_bytes() bytes. False for a row with a NaN, whose code means nothing. Values beyond
   /// the codes' range, infinities too, take its ends.
-  bool row(const void* values, std::uint8_t* code);
-  bool query(const void* values, std::uint8_t* code);
+  bool encode_row(const void* values, std::uint8_t* code);
+  bool encode_query(const void* values, std::uint8_t* code);
   /// NaN for a row with a NaN, 1 for infinities: they take the ends of the range anywhere.
   ScalarFit fit(const void* values);
   /// What a code stands for: space.dim values.
@@ -101,7 +101,7 @@ class ScalarCoder {
   bool transform(const void* values, bool is_query);
   bool copy_integers(const void* values, std::uint8_t* code) const;
   void project();
-  void quantise(std::uint8_t* code) const;
+  void quantize(std::uint8_t* code) const;
 
   const ScalarSpace& space_;
   std::vector<double> y_;
@@ -110,4 +110,4 @@ class ScalarCoder {
   friend class ScalarTrainer;
 };
 
-}  // namespace kith
+}  // namespace kith::codes

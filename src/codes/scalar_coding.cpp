@@ -18,16 +18,16 @@ class ScalarWorker : public Worker {
  public:
   explicit ScalarWorker(const ScalarSpace& space)
       : space_(space),
-        coder_(space),
+        codec_(space),
         estimates_(estimates_of(space)),
         query_(static_cast<std::size_t>(space.code_bytes())),
         values_(static_cast<std::size_t>(space.dim)) {}
 
-  void encode(const void* row, std::uint8_t* code) override { coder_.row(row, code); }
-  void decode(const std::uint8_t* code, double* row) override { coder_.decode(code, row); }
+  void encode(const void* row, std::uint8_t* code) override { codec_.encode_row(row, code); }
+  void decode(const std::uint8_t* code, double* row) override { codec_.decode(code, row); }
 
   void set_query(const void* query) override {
-    coder_.query(query, query_.data());
+    codec_.encode_query(query, query_.data());
     factor_ = space_.step * space_.step;
     offset_ = 0;
     if (space_.metric != Metric::inner_product) return;
@@ -54,7 +54,7 @@ class ScalarWorker : public Worker {
 
  private:
   const ScalarSpace& space_;
-  ScalarCoder coder_;
+  ScalarCodec codec_;
   decltype(EstimateKernels::gathered) estimates_;
   std::vector<std::uint8_t> query_;
   std::vector<double> values_;
@@ -70,8 +70,8 @@ class ScalarCoding : public Coding {
 
   std::int64_t code_bytes() const override { return space_.code_bytes(); }
   std::uint64_t memory_bytes() const override { return space_.mean.size() * sizeof(double); }
-  double longest_norm() const override {
-    return space_.metric == Metric::inner_product ? space_.largest_norm : Coding::longest_norm();
+  double largest_norm() const override {
+    return space_.metric == Metric::inner_product ? space_.largest_norm : Coding::largest_norm();
   }
   std::unique_ptr<Worker> worker(double /*confidence*/) const override {
     return std::make_unique<ScalarWorker>(space_);

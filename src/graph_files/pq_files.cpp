@@ -134,12 +134,12 @@ std::vector<fs::path> export_pq(const Quantizer& quantizer, const fs::path& path
   const PqParts parts = PqParts::of(quantizer);
   StopRequest stop(execution);
   std::vector<fs::path> paths = {path};
-  const bool turned = !parts.matrix.empty() || parts.rotation != nullptr;
-  if (turned) paths.push_back(rotation_of(path));
+  const bool rotated = !parts.matrix.empty() || parts.rotation != nullptr;
+  if (rotated) paths.push_back(rotation_of(path));
   std::vector<AtomicFile> files;
   for (const auto& its : paths) files.emplace_back(its, execution.cancelled);
   write_pivots(files[0], parts);
-  if (turned) write_rotation(files[1], parts, stop);
+  if (rotated) write_rotation(files[1], parts, stop);
   commit_all(files);
   return paths;
 }

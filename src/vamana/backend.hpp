@@ -14,7 +14,7 @@ namespace kith::vamana {
 
 /// What a search walks through and re-ranks by.
 struct Built {
-  ScalarSpace space;
+  codes::ScalarSpace space;
   Nodes nodes;
   Graph graph;
   /// A search for k evaluates so many times k nodes of its list and a few more; 0: all of it.
@@ -42,7 +42,7 @@ struct Backend {
   /// those `waiting`. In between `look` gets the graph as it is without these, finished; not where none
   /// waits.
   /// @param added, waiting ascending
-  Graph (*grow)(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+  Graph (*grow)(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                 const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                 const Execution& execution);

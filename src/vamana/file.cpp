@@ -99,7 +99,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
     throw InvalidArgument(fmt::format("{} nodes of degree {} do not fit its {} bytes of edges", graph.nodes,
                                       graph.max_degree, edges.size()));
   }
-  ScalarSpace& space = contents.built.space;
+  codes::ScalarSpace& space = contents.built.space;
   space.dtype = dtype;
   space.metric = parameters.metric;
   space.dim = dim;

@@ -50,14 +50,14 @@ struct Nodes {
   std::uint64_t bytes() const { return codes.bytes() + (first.size() + rows.size()) * sizeof(std::uint32_t); }
 };
 
-/// Codes all rows and groups them. @throws OutOfMemory, Cancelled
-Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution);
+/// Encodes all rows and groups them. @throws OutOfMemory, Cancelled
+Nodes make_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution);
 
-/// Codes all rows, each a node of its own: for graphs that were built so.
+/// Encodes all rows, each a node of its own: for graphs that were built so.
 /// @throws InvalidArgument that names a row with a NaN; OutOfMemory, Cancelled
-Nodes make_plain_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution);
+Nodes make_plain_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution);
 
 /// Bytes that make_nodes takes at its peak.
-std::uint64_t node_bytes(const ScalarSpace& space, std::int64_t rows);
+std::uint64_t node_bytes(const codes::ScalarSpace& space, std::int64_t rows);
 
 }  // namespace kith::vamana

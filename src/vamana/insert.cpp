@@ -25,7 +25,7 @@ constexpr double far_reach = 2;
 constexpr double far_share = 0.01;
 
 // Codes were made for other rows: these must be of their kind.
-void check_fit(const ScalarSpace& space, const DatasetView& rows, std::int64_t before,
+void check_fit(const codes::ScalarSpace& space, const DatasetView& rows, std::int64_t before,
                const Execution& execution) {
   if (space.raw_integers()) return;
   std::atomic<std::int64_t> far{0};
@@ -33,10 +33,10 @@ void check_fit(const ScalarSpace& space, const DatasetView& rows, std::int64_t b
   std::int64_t longest = -1;
   double length = 1;
   parallel_for(execution, (rows.rows + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
-    ScalarCoder coder(space);
+    codes::ScalarCodec codec(space);
     const std::int64_t end = std::min(rows.rows, (task + 1) * rows_a_task);
     for (std::int64_t i = task * rows_a_task; i < end; ++i) {
-      const ScalarFit fit = coder.fit(rows.row(i));
+      const codes::ScalarFit fit = codec.fit(rows.row(i));
       if (fit.reach > far_reach) ++far;
       if (!(fit.length > 1)) continue;
       const std::scoped_lock lock(mutex);

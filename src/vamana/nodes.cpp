@@ -28,13 +28,13 @@ struct Hashed {
 
 }  // namespace
 
-std::uint64_t node_bytes(const ScalarSpace& space, std::int64_t rows) {
+std::uint64_t node_bytes(const codes::ScalarSpace& space, std::int64_t rows) {
   // Codes, and while rows are grouped a hash, the group and its members for each.
   return static_cast<std::uint64_t>(rows) *
          (static_cast<std::uint64_t>(space.code_bytes()) + sizeof(Hashed) + 3 * sizeof(std::uint32_t));
 }
 
-Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution) {
+Nodes make_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution) {
   Nodes nodes;
   const std::int64_t n = rows.rows;
   const std::int64_t bytes = space.code_bytes();
@@ -43,13 +43,13 @@ Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execut
   std::vector<std::uint32_t> nan_rows;
   std::mutex mutex;
   const int threads = resolve_threads(execution);
-  ProgressCounter progress(execution, "coding", n);
+  ProgressCounter progress(execution, "encoding", n);
   parallel_for(threads, (n + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
-    ScalarCoder coder(space);
+    codes::ScalarCodec codec(space);
     const std::int64_t end = std::min(n, (task + 1) * rows_a_task);
     for (std::int64_t i = task * rows_a_task; i < end; ++i) {
       std::uint8_t* code = nodes.codes.data() + i * bytes;
-      const bool told = coder.row(rows.row(i), code);
+      const bool told = codec.encode_row(rows.row(i), code);
       hashes[static_cast<std::size_t>(i)] = {XXH3_64bits(code, static_cast<std::size_t>(bytes)),
                                              static_cast<std::uint32_t>(i)};
       if (told) continue;
@@ -122,18 +122,18 @@ Nodes make_nodes(const DatasetView& rows, const ScalarSpace& space, const Execut
   return nodes;
 }
 
-Nodes make_plain_nodes(const DatasetView& rows, const ScalarSpace& space, const Execution& execution) {
+Nodes make_plain_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution) {
   Nodes nodes;
   nodes.count = rows.rows;
   nodes.codes = AlignedBuffer<std::uint8_t>(rows.rows * space.code_bytes());
   std::atomic<std::int64_t> nan_row{rows.rows};
-  ProgressCounter progress(execution, "coding", rows.rows);
+  ProgressCounter progress(execution, "encoding", rows.rows);
   parallel_for(
       resolve_threads(execution), (rows.rows + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
-        ScalarCoder coder(space);
+        codes::ScalarCodec codec(space);
         const std::int64_t end = std::min(rows.rows, (task + 1) * rows_a_task);
         for (std::int64_t i = task * rows_a_task; i < end; ++i) {
-          if (coder.row(rows.row(i), nodes.codes.data() + i * space.code_bytes())) continue;
+          if (codec.encode_row(rows.row(i), nodes.codes.data() + i * space.code_bytes())) continue;
           // The first of all, whichever task comes to its own first.
           for (std::int64_t first = nan_row; i < first && !nan_row.compare_exchange_weak(first, i);) {
           }

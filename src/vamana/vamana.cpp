@@ -29,15 +29,16 @@ using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
 
-ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
+codes::ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
   return {.bits = static_cast<int>(parameters.code_bits),
           .dim = parameters.code_dim >= dim ? -1 : parameters.code_dim};
 }
 
-void check_build_memory(const DatasetView& rows, const ScalarSpace& space, const VamanaParameters& parameters,
-                        const Backend& backend, const Execution& execution) {
+void check_build_memory(const DatasetView& rows, const codes::ScalarSpace& space,
+                        const VamanaParameters& parameters, const Backend& backend,
+                        const Execution& execution) {
   const std::uint64_t need =
-      std::max(scalar_space_bytes(rows.dim, shape_of(parameters, rows.dim)),
+      std::max(codes::scalar_space_bytes(rows.dim, shape_of(parameters, rows.dim)),
                vamana::node_bytes(space, rows.rows) +
                    backend.build_bytes(rows.rows, parameters, resolve_threads(execution)));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
@@ -163,8 +164,8 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space.dim = rows.dim;
                      built.space.bits = static_cast<int>(parameters.code_bits);
                      check_build_memory(rows, built.space, parameters, backend, execution);
-                     built.space = make_scalar_space(rows, parameters.metric, execution,
-                                                     shape_of(parameters, rows.dim));
+                     built.space = codes::make_scalar_space(rows, parameters.metric, execution,
+                                                            shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
                      return true;
@@ -263,19 +264,19 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   return or_out_of_memory(
       [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
       [&] {
-        const ScalarShape shape = shape_of(parameters, rows.dim());
+        const codes::ScalarShape shape = shape_of(parameters, rows.dim());
         built.space.dtype = rows.dtype();
         built.space.metric = parameters.metric;
         built.space.dim = rows.dim();
         built.space.bits = static_cast<int>(parameters.code_bits);
-        const std::uint64_t need = std::max(scalar_space_bytes(rows.dim(), shape),
+        const std::uint64_t need = std::max(codes::scalar_space_bytes(rows.dim(), shape),
                                             node_bytes(built.space, rows.rows()) + built.graph.bytes());
         if (execution.memory_limit > 0 && need > execution.memory_limit) {
           throw OutOfMemory(fmt::format(
               "the imported graph of {} rows takes about {} bytes, the limit is {}; raise the limit",
               rows.rows(), need, execution.memory_limit));
         }
-        built.space = make_scalar_space(rows, parameters.metric, execution, shape);
+        built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
         RecallCurve curve = measure_by_own_rows(*contents, backend, execution);
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));

@@ -50,16 +50,16 @@ class Surplus {
     }
   }
 
-  double measure(const CodeSpace& space) const {
+  double measure(const codes::CodeSpace& space) const {
     if (queries_.empty()) return 0;
     Execution quiet;
     quiet.threads = execution_.threads;
-    const Codes codes = encode(data_, space, quiet, &ids_);
+    const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
     std::int64_t kept = 0;
     std::int64_t compared = 0;
     for (std::size_t q = 0; q < queries_.size(); ++q) {
-      if (filter.add(queries_[q].data()) == QueryCode::Kind::regular) {
+      if (filter.add(queries_[q].data()) == codes::RowKind::regular) {
         filter.set_bound(filter.size() - 1, bounds_[q]);
       } else {
         kept += codes.rows;
@@ -90,7 +90,7 @@ class Surplus {
   std::vector<double> bounds_;
 };
 
-double cost_of(CodeChoice choice, double kept, std::int64_t dim) {
+double cost_of(codes::CodeChoice choice, double kept, std::int64_t dim) {
   const InstructionSet set = active_instruction_set();
   const bool vnni = set == InstructionSet::avx512_vnni || set == InstructionSet::avx_vnni;
   const double step = choice.filter == Filter::int8   ? (vnni ? 1 : tuning::cost_int8_without_vnni)
@@ -102,35 +102,36 @@ double cost_of(CodeChoice choice, double kept, std::int64_t dim) {
 
 }  // namespace
 
-CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
-                       std::int64_t expected_queries, const Execution& execution) {
+codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
+                              std::int64_t expected_queries, const Execution& execution) {
   const Metric metric = parameters.metric;
-  auto list = possible_codes(data.dtype, metric, data.dim);
-  const auto bytes = [&](CodeChoice choice) {
-    CodeSpace space;
+  auto list = codes::possible_codes(data.dtype, metric, data.dim);
+  const auto bytes = [&](codes::CodeChoice choice) {
+    codes::CodeSpace space;
     space.dtype = data.dtype;
     space.dim = data.dim;
     space.choice = choice;
-    return code_bytes(space, data.rows);
+    return codes::code_bytes(space, data.rows);
   };
   if (parameters.filter != Filter::automatic) {
-    std::erase_if(list, [&](CodeChoice c) { return c.filter != parameters.filter; });
+    std::erase_if(list, [&](codes::CodeChoice c) { return c.filter != parameters.filter; });
     if (list.empty()) {
-      if (data.dim > longest_coded_row) {
+      if (data.dim > codes::largest_dim) {
         throw InvalidArgument(fmt::format(
             "filter {} cannot be used with dimension {}: its bounds are proven up to {}; use auto "
             "or none",
-            name(parameters.filter), data.dim, longest_coded_row));
+            name(parameters.filter), data.dim, codes::largest_dim));
       }
       throw InvalidArgument(fmt::format(
           "filter {} cannot be used with dimension {}: its sums would overflow past {}; use auto, "
           "fp16 or fp32",
-          name(parameters.filter), data.dim, longest_int8_sum));
+          name(parameters.filter), data.dim, codes::largest_int8_dim));
     }
     if (execution.memory_limit > 0) {
-      const CodeChoice smallest = *std::min_element(
-          list.begin(), list.end(), [&](CodeChoice a, CodeChoice b) { return bytes(a) < bytes(b); });
-      std::erase_if(list, [&](CodeChoice c) { return bytes(c) > execution.memory_limit; });
+      const codes::CodeChoice smallest =
+          *std::min_element(list.begin(), list.end(),
+                            [&](codes::CodeChoice a, codes::CodeChoice b) { return bytes(a) < bytes(b); });
+      std::erase_if(list, [&](codes::CodeChoice c) { return bytes(c) > execution.memory_limit; });
       if (list.empty()) {
         throw OutOfMemory(
             fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or use "
@@ -140,33 +141,34 @@ CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& para
     }
   } else {
     if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) {
-      return make_code_space(data, metric, {Filter::none, {}});
+      return codes::make_code_space(data, metric, {Filter::none, {}});
     }
     if (execution.memory_limit > 0) {
       // No codes at all is always possible.
-      std::erase_if(
-          list, [&](CodeChoice c) { return c.filter != Filter::none && bytes(c) > execution.memory_limit; });
+      std::erase_if(list, [&](codes::CodeChoice c) {
+        return c.filter != Filter::none && bytes(c) > execution.memory_limit;
+      });
     }
     // In low dimension nothing beats four-byte differences; bytes that are their own codes lose nothing.
-    const FilterForm first = list.front().form;
+    const codes::Form first = list.front().form;
     if (list.front().filter != Filter::none &&
-        (first == FilterForm::difference || first == FilterForm::integer)) {
-      return make_code_space(data, metric, list.front());
+        (first == codes::Form::difference || first == codes::Form::integer)) {
+      return codes::make_code_space(data, metric, list.front());
     }
-    std::erase_if(list, [&](CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
+    std::erase_if(list, [&](codes::CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
   }
-  if (list.size() == 1) return make_code_space(data, metric, list.front());
+  if (list.size() == 1) return codes::make_code_space(data, metric, list.front());
 
   const Surplus surplus(data, metric, execution);
-  CodeSpace space;
-  CodeSpace best;
+  codes::CodeSpace space;
+  codes::CodeSpace best;
   double least = std::numeric_limits<double>::infinity();
-  for (const CodeChoice choice : list) {
+  for (const codes::CodeChoice choice : list) {
     // The sample behind mean and unit is read once for all choices that share them.
-    if (space.dim > 0 && same_space(metric, data.dtype, space.choice, choice)) {
+    if (space.dim > 0 && codes::same_space(metric, data.dtype, space.choice, choice)) {
       space.choice = choice;
     } else {
-      space = make_code_space(data, metric, choice);
+      space = codes::make_code_space(data, metric, choice);
     }
     const double cost = cost_of(choice, surplus.measure(space), data.dim);
     if (cost < least) {

@@ -58,13 +58,13 @@ double real_bound(double bound, Metric metric, std::int64_t dim) {
   return real_bound_of(std::nextafter(bound, std::numeric_limits<double>::infinity()), metric, dim);
 }
 
-TileFunction filter_kernel(CodeChoice choice) {
+TileFunction filter_kernel(codes::CodeChoice choice) {
   const FilterKernels& set = kernels();
-  const bool triangle = choice.form == FilterForm::triangle;
+  const bool triangle = choice.form == codes::Form::triangle;
   switch (choice.form) {
-    case FilterForm::integer: return set.int8_integer;
-    case FilterForm::difference: return set.fp32_squared;
-    case FilterForm::absolute:
+    case codes::Form::integer: return set.int8_integer;
+    case codes::Form::difference: return set.fp32_squared;
+    case codes::Form::absolute:
       return choice.filter == Filter::int8   ? set.int8_absolute
              : choice.filter == Filter::fp16 ? set.fp16_absolute
                                              : set.fp32_absolute;
@@ -77,7 +77,7 @@ TileFunction filter_kernel(CodeChoice choice) {
   }
 }
 
-Tile tile_of(const Codes& codes, std::int64_t t) {
+Tile tile_of(const codes::Codes& codes, std::int64_t t) {
   const auto at = [&](const auto& array) { return array.empty() ? nullptr : array.data() + t * tile_rows; };
   return {codes.codes.data() + t * codes.space.bytes_per_tile(),
           codes.space.steps(),
@@ -85,40 +85,40 @@ Tile tile_of(const Codes& codes, std::int64_t t) {
           at(codes.h),
           at(codes.g),
           at(codes.e),
-          at(codes.start)};
+          at(codes.bias)};
 }
 
-FilterQueries::FilterQueries(const Codes& codes, std::int64_t capacity)
+FilterQueries::FilterQueries(const codes::Codes& codes, std::int64_t capacity)
     : codes_(codes), rows_(capacity * codes.space.query_stride_bytes()) {
   const auto count = static_cast<std::size_t>(capacity);
   queries_.reserve(count);
   for (auto* array : {&threshold_, &h_weight_, &g_weight_, &e_weight_}) array->resize(count);
   integer_threshold_.resize(count);
-  start_.resize(count);
+  bias_.resize(count);
 }
 
 TileQueries FilterQueries::view() const {
   return {rows_.data(),      codes_.space.query_stride_bytes(),
-          start_.data(),     h_weight_.data(),
+          bias_.data(),      h_weight_.data(),
           g_weight_.data(),  e_weight_.data(),
           threshold_.data(), integer_threshold_.data()};
 }
 
-QueryCode::Kind FilterQueries::add(const double* values) {
+codes::RowKind FilterQueries::add(const double* values) {
   const std::int64_t slot = size();
-  const QueryCode code =
-      encode_query(codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes());
-  if (code.kind != QueryCode::Kind::regular) return code.kind;
+  const codes::QueryCode code =
+      codes::encode_query(codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes());
+  if (code.kind != codes::RowKind::regular) return code.kind;
   queries_.push_back(code);
-  start_[static_cast<std::size_t>(slot)] = code.start;
+  bias_[static_cast<std::size_t>(slot)] = code.bias;
   keep_all(slot);
   return code.kind;
 }
 
 void FilterQueries::keep_all(std::int64_t slot) {
   const auto i = static_cast<std::size_t>(slot);
-  const FilterForm form = codes_.space.choice.form;
-  const bool distance = form == FilterForm::difference || form == FilterForm::absolute;
+  const codes::Form form = codes_.space.choice.form;
+  const bool distance = form == codes::Form::difference || form == codes::Form::absolute;
   threshold_[i] = distance ? infinity : -infinity;
   integer_threshold_[i] =
       distance ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int32_t>::min();
@@ -134,8 +134,8 @@ void FilterQueries::close(std::int64_t slot) {
 
 void FilterQueries::set_bound(std::int64_t slot, double real) {
   const auto i = static_cast<std::size_t>(slot);
-  const QueryCode& q = queries_[i];
-  const CodeSpace& space = codes_.space;
+  const codes::QueryCode& q = queries_[i];
+  const codes::CodeSpace& space = codes_.space;
   if (!std::isfinite(real)) {
     keep_all(slot);
     return;
@@ -146,22 +146,22 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
   constexpr double more = 1 + 0x1p-40;
 
   switch (space.choice.form) {
-    case FilterForm::integer:
+    case codes::Form::integer:
       // d^2 <= real  =>  x.q - |x|^2 / 2 >= (|q|^2 - real) / 2;  -x.q <= real  =>  x.q >= -real.
       integer_threshold_[i] = clamp_int(euclid ? (q.norm_sq - real) / 2 : -real);
       return;
-    case FilterForm::absolute: {
+    case codes::Form::absolute: {
       const double limit = real * unit * more + q.residual + codes_.largest_residual;
       integer_threshold_[i] = clamp_int(limit / q.scale * more);
       threshold_[i] = round_up<float>(limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }
-    case FilterForm::difference: {
+    case codes::Form::difference: {
       const double limit = std::sqrt(real) * unit * more + q.residual + codes_.largest_residual;
       threshold_[i] = round_up<float>(limit * limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }
-    case FilterForm::triangle: {
+    case codes::Form::triangle: {
       // |q' - x'| <= R + e with R = r + e_q  =>  q'.x' + R e - (|x'|^2 - e^2) / 2 >= (|q'|^2 - R^2) / 2.
       const double reach = std::sqrt(real) * unit * more + q.residual;
       const double half = (q.norm_sq * (1 - 0x1p-30) - reach * reach * more) / 2 -
@@ -172,7 +172,7 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
       h_weight_[i] = round_up<float>(1 / q.scale);
       return;
     }
-    case FilterForm::cauchy: {
+    case codes::Form::cauchy: {
       // q.x <= q'.x' + e_q |x| + |q'| e.
       double half = 0;
       if (euclid) {
@@ -189,6 +189,7 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
       h_weight_[i] = euclid ? round_up<float>(1 / q.scale) : 0;
       return;
     }
+    case codes::Form::none: return;
   }
 }
 

@@ -10,10 +10,10 @@
 namespace kith::brute_force {
 
 /// The kernel of a form for the active instruction set.
-TileFunction filter_kernel(CodeChoice choice);
+TileFunction filter_kernel(codes::CodeChoice choice);
 
 /// Tile t of the codes.
-Tile tile_of(const Codes& codes, std::int64_t t);
+Tile tile_of(const codes::Codes& codes, std::int64_t t);
 
 /// A real number that no true distance can exceed when its canonical value, rounded to the result type, is at
 /// most `bound`: squared for sqeuclidean and euclidean, the distance itself for the other metrics. +inf:
@@ -21,14 +21,14 @@ Tile tile_of(const Codes& codes, std::int64_t t);
 double real_bound(float bound, Metric metric, std::int64_t dim);
 double real_bound(double bound, Metric metric, std::int64_t dim);
 
-/// Coded queries in the kernels' layout, with thresholds that only ever tighten.
+/// Encoded queries in the kernels' layout, with thresholds that only ever tighten.
 class FilterQueries {
  public:
-  FilterQueries(const Codes& codes, std::int64_t capacity);
+  FilterQueries(const codes::Codes& codes, std::int64_t capacity);
 
-  /// Codes one query (float64 values) into the next slot unless it is special or NaN; a new slot keeps
+  /// Encodes one query (float64 values) into the next slot unless it is special or NaN; a new slot keeps
   /// everything.
-  QueryCode::Kind add(const double* values);
+  codes::RowKind add(const double* values);
 
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(queries_.size()); }
 
@@ -41,11 +41,11 @@ class FilterQueries {
 
  private:
   void keep_all(std::int64_t slot);
-  const Codes& codes_;
+  const codes::Codes& codes_;
   AlignedBuffer<unsigned char> rows_;
-  std::vector<QueryCode> queries_;
+  std::vector<codes::QueryCode> queries_;
   std::vector<float> threshold_, h_weight_, g_weight_, e_weight_;
-  std::vector<std::int32_t> integer_threshold_, start_;
+  std::vector<std::int32_t> integer_threshold_, bias_;
 };
 
 }  // namespace kith::brute_force

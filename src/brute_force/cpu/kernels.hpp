@@ -1,6 +1,6 @@
 // Filter kernels: which of 64 rows may be among the neighbours of a query?
 //
-// Rows are coded in tiles of 64: four panels of 16 rows, so that one vector register (or two, or four)
+// Rows are encoded in tiles of 64: four panels of 16 rows, so that one vector register (or two, or four)
 // holds one value of 16 rows. Layouts, contiguous within a tile:
 //   int8        [step][panel][16 rows][4 values]   one step is four values of a row, as uint8
 //   fp16, fp32  [value][panel][16 rows]
@@ -18,19 +18,19 @@ inline constexpr int panel_rows = 16;
 /// One tile. The scalars hold 64 values each; those that a kernel does not use may be null.
 struct Tile {
   const void* codes;
-  std::int64_t steps;         ///< int8: groups of four values; others: values
-  const float* scale;         ///< x' = scale * code
-  const float* h;             ///< half squared norm, rounded so that the bound holds
-  const float* g;             ///< norm (Cauchy form only)
-  const float* e;             ///< norm of the residual x - x'
-  const std::int32_t* start;  ///< integer added to the dot product, or null
+  std::int64_t steps;        ///< int8: groups of four values; others: values
+  const float* scale;        ///< x' = scale * code
+  const float* h;            ///< half squared norm, rounded so that the bound holds
+  const float* g;            ///< norm (Cauchy form only)
+  const float* e;            ///< norm of the residual x - x'
+  const std::int32_t* bias;  ///< integer added to the dot product, or null
 };
 
 /// Queries as the kernels read them, in arrays of one entry a query.
 struct TileQueries {
   const void* codes;          ///< int8 or float rows
   std::int64_t stride_bytes;  ///< from one query's codes to the next
-  const std::int32_t* start;  ///< integer added to the dot product
+  const std::int32_t* bias;   ///< integer added to the dot product
   const float* h_weight;
   const float* g_weight;
   const float* e_weight;
@@ -46,7 +46,7 @@ using TileFunction = void (*)(const Tile& tile, const TileQueries& queries, std:
 struct FilterKernels {
   TileFunction int8_triangle;  ///< score = scale * dot + e * e_weight - h * h_weight
   TileFunction int8_cauchy;    ///< the same + g * g_weight
-  TileFunction int8_integer;   ///< dot + start >= integer_threshold: no rounding anywhere
+  TileFunction int8_integer;   ///< dot + bias >= integer_threshold: no rounding anywhere
   TileFunction fp16_triangle;
   TileFunction fp16_cauchy;
   TileFunction fp32_triangle;

@@ -12,11 +12,13 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
                                                const BruteForceParameters& parameters,
                                                std::int64_t expected_queries, const Execution& execution) {
   auto prepared = std::make_shared<CpuPrepared>();
-  prepared->codes = encode(data, choose_codes(data, parameters, expected_queries, execution), execution);
-  const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * Duplicates::most_bytes_a_row;
+  prepared->codes =
+      codes::encode_rows(data, choose_codes(data, parameters, expected_queries, execution), execution);
+  const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * codes::Duplicates::most_bytes_a_row;
   const bool room =
       execution.memory_limit == 0 || prepared->codes.bytes() + grouping <= execution.memory_limit;
-  if (prepared->filter() != Filter::none && room) prepared->duplicates = Duplicates::find(data, execution);
+  if (prepared->filter() != Filter::none && room)
+    prepared->duplicates = codes::Duplicates::find(data, execution);
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));

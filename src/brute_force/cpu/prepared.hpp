@@ -8,8 +8,8 @@
 namespace kith::brute_force {
 
 struct CpuPrepared final : Prepared {
-  Codes codes;
-  Duplicates duplicates;
+  codes::Codes codes;
+  codes::Duplicates duplicates;
 
   Filter filter() const noexcept override { return codes.space.choice.filter; }
   std::uint64_t memory_bytes() const noexcept override { return codes.bytes() + duplicates.bytes(); }
@@ -17,10 +17,10 @@ struct CpuPrepared final : Prepared {
 
 /// The cheapest filter by the surplus measured on a sample, among those that the parameters and the memory
 /// limit allow. @throws InvalidArgument, OutOfMemory
-CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
-                       std::int64_t expected_queries, const Execution& execution);
+codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
+                              std::int64_t expected_queries, const Execution& execution);
 
-/// Codes the rows and groups equal ones where the memory limit leaves room; see Backend::prepare.
+/// Encodes the rows and groups equal ones where the memory limit leaves room; see Backend::prepare.
 std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
                                                const BruteForceParameters& parameters,
                                                std::int64_t expected_queries, const Execution& execution);

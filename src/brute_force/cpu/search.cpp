@@ -31,7 +31,7 @@ std::uint64_t list_memory(const Execution& execution) {
 }
 
 // How to cut queries x rows for this many threads.
-Plan make_plan(const Codes& codes, std::int64_t queries, std::int64_t list_k, int threads,
+Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::int64_t list_k, int threads,
                std::uint64_t list_bytes) {
   const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; };
   std::int64_t most = tuning::query_cache_bytes / std::max<std::int64_t>(1, codes.space.query_stride_bytes());
@@ -80,7 +80,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
 
   const int threads = resolve_threads(execution);
   const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, data.rows));
-  const bool coded = prepared.filter() != Filter::none;
+  const bool filtered = prepared.filter() != Filter::none;
   const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), list_k, threads,
                               list_memory(execution));
   Job job{prepared,
@@ -89,7 +89,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
           metric,
           list_k,
           canonical_function(data.dtype, metric),
-          coded ? filter_kernel(prepared.codes.space.choice) : nullptr,
+          filtered ? filter_kernel(prepared.codes.space.choice) : nullptr,
           plan.chunk,
           plan.splits,
           std::vector<std::atomic<double>>(plan.splits > 1 ? static_cast<std::size_t>(queries.rows) : 0),

@@ -122,7 +122,7 @@ class Task {
         return;
       }
     }
-    if (job_.kernel == nullptr || filter_.add(values(i)) != QueryCode::Kind::regular) {
+    if (job_.kernel == nullptr || filter_.add(values(i)) != codes::RowKind::regular) {
       exact_.push_back(i);
       if (job_.kernel != nullptr && count_it) ++job_.counters.fallbacks;
       return;
@@ -274,7 +274,7 @@ class Task {
 
   Job& job_;
   ProgressCounter& progress_;
-  const Codes& codes_;
+  const codes::Codes& codes_;
   std::int64_t first_;
   std::int64_t begin_ = 0, end_ = 0;  // tiles
   FilterQueries filter_;

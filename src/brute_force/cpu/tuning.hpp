@@ -43,7 +43,7 @@ inline constexpr double cost_int8_without_vnni = 5;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
 
-/// One-shot searches with at most this many queries build no codes: coding costs about as many scans.
+/// One-shot searches with at most this many queries build no codes: encoding costs about as many scans.
 inline constexpr std::int64_t queries_without_codes = 4;
 
 }  // namespace kith::brute_force::tuning

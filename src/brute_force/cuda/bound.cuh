@@ -11,14 +11,14 @@
 namespace kith::brute_force::cuda {
 
 /// Keeps every row that is not special or NaN.
-__device__ inline QueryBound open_bound(const Space& space) {
-  if (space.coded()) return {0, CUDART_INF, 0};
+__device__ inline QueryBound open_bound(const CodeSpace& space) {
+  if (space.tiled()) return {0, CUDART_INF, 0};
   return {CUDART_INF, 0, 0};
 }
 
 /// Keeps nothing.
-__device__ inline QueryBound closed_bound(const Space& space) {
-  if (space.coded()) return {CUDART_INF, 0, 0};
+__device__ inline QueryBound closed_bound(const CodeSpace& space) {
+  if (space.tiled()) return {CUDART_INF, 0, 0};
   return {-1, 0, 0};
 }
 
@@ -26,11 +26,11 @@ __device__ inline QueryBound closed_bound(const Space& space) {
 __device__ inline std::int32_t threshold(const QueryBound& bound, const CodeTest& test,
                                          const float* largest) {
   // Biases make up for residuals beyond the typical ones, for queries within their reach.
-  const bool within = (test.form == Form::triangle ? bound.c1 : bound.c2) <= test.reach;
+  const bool within = (test.form == codes::Form::triangle ? bound.c1 : bound.c2) <= test.reach;
   const double residual = largest[within ? largest_of::typical_residuals : largest_of::residuals];
   const double norm = largest[largest_of::norms];
   double limit;
-  if (test.form == Form::triangle) {
+  if (test.form == codes::Form::triangle) {
     const double reach = bound.c1 + residual;
     limit = bound.c0 - 0.5 * reach * reach * (1 + 0x1p-40) - 0x1p-10;
   } else {
@@ -50,7 +50,7 @@ __device__ inline float half_threshold(const QueryBound& bound, const CodeTest& 
   const double norm = largest[largest_of::norms];
   const double code_norm = (norm + residual) * (1 + 0x1p-20);
   double limit;
-  if (test.form == Form::triangle) {
+  if (test.form == codes::Form::triangle) {
     const double reach = bound.c1 + residual;
     limit = bound.c0 - 0.5 * reach * reach * (1 + 0x1p-40) -
             test.rounding * (bound.c2 * code_norm + 0.5 * code_norm * code_norm) - 0x1p-60;
@@ -87,7 +87,7 @@ __device__ inline double next_above(float x) {
 /// A real number that no true distance exceeds whose canonical value rounds to at most `bound`; squared for
 /// the Euclidean metrics. See real_bound in brute_force/cpu/filter.cpp.
 template <class R>
-__device__ inline double real_bound(R bound, const Space& space) {
+__device__ inline double real_bound(R bound, const CodeSpace& space) {
   const double above = next_above(bound);
   const double error = (static_cast<double>(space.dim) + 16) * 0x1p-52;
   switch (space.metric) {
@@ -101,21 +101,21 @@ __device__ inline double real_bound(R bound, const Space& space) {
 
 /// The bound of a query whose k-th distance so far is `distance`.
 template <class R>
-__device__ inline QueryBound make_bound(R distance, const Space& space, const QueryScalars& q,
+__device__ inline QueryBound make_bound(R distance, const CodeSpace& space, const QueryScalars& q,
                                         const float* maxima) {
   const double real = real_bound(distance, space);
   if (!isfinite(real)) return open_bound(space);
   constexpr double more = 1 + 0x1p-40;
   switch (space.form) {
-    case Form::triangle:
+    case codes::Form::triangle:
       return {q.code_sq / 2 * (space.half ? 1 - 0x1p-30 : 1),
               (sqrt(real) * space.unit * more + q.residual) / space.step * more,
               space.half ? q.norm * more : 0};
-    case Form::integer: {
+    case codes::Form::integer: {
       const double offset = space.offset();
       return {-real - offset * q.code_sum - offset * offset * static_cast<double>(space.dim), 0, 0};
     }
-    case Form::cauchy: {
+    case codes::Form::cauchy: {
       const double scaled = real * space.unit * space.unit;
       const double target =
           space.metric == Metric::cosine ? (1 - real) - 0x1p-40 : -scaled - fabs(scaled) * 0x1p-40;
@@ -125,11 +125,11 @@ __device__ inline QueryBound make_bound(R distance, const Space& space, const Qu
     }
     default: {
       const double rounding = 0x1p-21 + 1.01 * (2 * static_cast<double>(space.dim) + 16) * 0x1p-24;
-      const double length = space.form == Form::squared ? sqrt(real) : real;
+      const double length = space.form == codes::Form::difference ? sqrt(real) : real;
       const double all = static_cast<double>(*maxima);
       const double limit = length * space.unit * more + q.residual + all;
       const double test =
-          (space.form == Form::squared ? limit * limit : limit) * (1 + 2 * rounding) + 0x1p-120;
+          (space.form == codes::Form::difference ? limit * limit : limit) * (1 + 2 * rounding) + 0x1p-120;
       return {__double2float_ru(test), 0, 0};
     }
   }
@@ -155,7 +155,8 @@ __device__ inline std::int32_t float_score(float sum) {
 }
 
 /// The largest order that a row within the bound can have; `maxima` as in Batch.
-__device__ inline std::uint32_t order_cut(const QueryBound& bound, const Space& space, const float* maxima) {
+__device__ inline std::uint32_t order_cut(const QueryBound& bound, const CodeSpace& space,
+                                          const float* maxima) {
   if (space.int8()) return order_of(threshold(bound, space.test(), maxima + 1));
   if (space.half) return order_of(ordered(half_threshold(bound, space.test(), maxima + 1)));
   return order_of(float_score(static_cast<float>(bound.c0)));

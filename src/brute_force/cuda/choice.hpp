@@ -15,11 +15,11 @@ namespace kith::brute_force {
 /// Which filter, and the estimates it was chosen by; see choose.cpp.
 struct CudaChoice {
   Filter filter = Filter::none;
-  cuda::Form form = cuda::Form::none;
+  codes::Form form = codes::Form::none;
   std::vector<double> mean;  ///< empty: not centred
   double unit = 1;
   double step = 1;
-  double typical_residual = 1e300;  ///< as in cuda::Space, and so the next two
+  double typical_residual = 1e300;  ///< as in cuda::CodeSpace, and so the next two
   double typical_reach = 0;
   double residual_cap = 1e300;
   double half_residual_cap = 1e300;

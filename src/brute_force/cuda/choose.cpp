@@ -42,7 +42,7 @@ std::vector<double> in_code_space(const DatasetView& sample, const CudaChoice& c
     });
     // Rows that will be special have no say.
     const bool special = metric != Metric::cosine && std::any_of(row.begin(), row.end(), [](double v) {
-                           return std::fabs(v) > cuda::largest_row;
+                           return std::fabs(v) > codes::largest_row_entry;
                          });
     if (!finite || special || (metric == Metric::cosine && !(squares > 0x1p-900 && squares < 0x1p900)))
       continue;
@@ -183,13 +183,13 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
   const Metric metric = parameters.metric;
   const std::int64_t dim = sample.dim;
   const bool euclid = is_euclidean(metric);
-  const bool can_int8 = metric != Metric::manhattan && dim <= cuda::longest_code;
-  const bool can_fp32 = (euclid || metric == Metric::manhattan) && dim <= longest_coded_row;
+  const bool can_int8 = metric != Metric::manhattan && dim <= cuda::largest_code_bytes;
+  const bool can_fp32 = (euclid || metric == Metric::manhattan) && dim <= codes::largest_dim;
   CudaChoice choice;
 
   Filter filter = parameters.filter;
   choice.forced = filter != Filter::automatic;
-  choice.fp16_fits = can_int8 && 2 * dim <= cuda::longest_code;
+  choice.fp16_fits = can_int8 && 2 * dim <= cuda::largest_code_bytes;
   choice.short_rows = dim <= tuning::low_dimension;
   if ((filter == Filter::fp32 && metric != Metric::manhattan && !euclid) ||
       ((filter == Filter::int8 || filter == Filter::fp16) && metric == Metric::manhattan)) {
@@ -203,20 +203,20 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
   if (filter == Filter::fp16 && !choice.fp16_fits) filter = Filter::none;
   if (filter == Filter::fp32 && !can_fp32) filter = Filter::none;
 
-  const auto adopt = [&](Filter f, FilterForm form) {
-    const CodeSpace space = make_code_space(sample, metric, {f, form});
+  const auto adopt = [&](Filter f, codes::Form form) {
+    const codes::CodeSpace space = codes::make_code_space(sample, metric, {f, form});
     choice.mean = space.mean;
     choice.unit = space.unit;
   };
   const bool raw = is_integer(sample.dtype) && metric != Metric::cosine && filter != Filter::fp16;
   choice.exact_codes = raw;
   if (can_int8 && filter != Filter::fp32 && filter != Filter::none) {
-    choice.form = euclid ? cuda::Form::triangle : cuda::Form::cauchy;
+    choice.form = euclid ? codes::Form::triangle : codes::Form::cauchy;
     if (raw) {
-      if (metric == Metric::inner_product) choice.form = cuda::Form::integer;
+      if (metric == Metric::inner_product) choice.form = codes::Form::integer;
     } else {
       adopt(filter == Filter::fp16 ? filter : Filter::int8,
-            euclid ? FilterForm::triangle : FilterForm::cauchy);
+            euclid ? codes::Form::triangle : codes::Form::cauchy);
       const std::vector<double> values = in_code_space(sample, choice, metric);
       choice.step = choose_step(values, dim);
       const std::vector<double> left = residuals(values, dim, choice.step, tuning::sample_rows);
@@ -257,14 +257,14 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
   choice.unit = choice.step = 1;
   if (can_fp32 && filter != Filter::none) {
     choice.filter = Filter::fp32;
-    choice.form = euclid ? cuda::Form::squared : cuda::Form::absolute;
+    choice.form = euclid ? codes::Form::difference : codes::Form::absolute;
     if (sample.dtype == Dtype::f64) {
-      adopt(Filter::fp32, euclid ? FilterForm::difference : FilterForm::absolute);
+      adopt(Filter::fp32, euclid ? codes::Form::difference : codes::Form::absolute);
     }
     return choice;
   }
   choice.filter = Filter::none;
-  choice.form = cuda::Form::none;
+  choice.form = codes::Form::none;
   return choice;
 }
 

@@ -152,7 +152,7 @@ struct FloatFilter {
   Stage stage;  ///< tiles of tuning::float_tile_rows
   Candidates out;
 };
-/// Values of a coded query, padded as the kernel for this dimension wants it.
+/// Values of an encoded query, padded as the kernel for this dimension wants it.
 std::int64_t float_query_stride(std::int64_t dim);
 void run_float_filter(const FloatFilter& filter, int device, cudaStream_t stream);
 
@@ -162,7 +162,7 @@ struct Batch {
   const void* data;  ///< the shard's rows, readable from the device
   std::int64_t stride;
   std::int64_t shard_rows;
-  Space space;
+  CodeSpace space;
   const double* queries;  ///< [count, padded]
   std::int64_t padded;
   const QueryScalars* scalars;
@@ -239,35 +239,35 @@ void bound_by_lists(const Batch<R>& batch, const Lists& lists, int device, cudaS
 
 /// One look at every pair. `scan_shape` deals the rows; scan_* fills Lists.
 struct Scan {
-  Space space;
+  CodeSpace space;
   std::int64_t rows;
   std::int64_t row_step;  ///< float32: row i of the scan is row i * row_step of the shard
   const float* floats;    ///< rows, where the filter is float32
   std::int64_t float_stride;
   RowCodes codes;
-  const float* queries;  ///< coded queries
+  const float* queries;  ///< encoded queries
   std::int64_t query_stride;
   const std::uint8_t* query_codes;
   int query_tile;
   std::int64_t count;
   Lists out;
-  /// Queries that are not coded yet: the scan does that first, and leaves values and scalars in `coded`. Null
-  /// where they are.
+  /// Queries that are not encoded yet: the scan does that first, and leaves values and scalars in `encoded`.
+  /// Null where they are.
   const void* raw = nullptr;
   std::int64_t raw_stride = 0;
-  QueryCodes coded;
+  QueryCodes encoded;
 };
-/// Whether a scan codes its queries itself.
-bool scan_codes_queries(const Space& space, const ListShape& shape);
+/// Whether a scan encodes its queries itself.
+bool scan_codes_queries(const CodeSpace& space, const ListShape& shape);
 /// Queries that a thread of the scans for few queries holds at once.
 inline constexpr int few_queries = 4;
 /// Queries of a tile in the scan of codes for many.
 inline constexpr int scan_query_tile = 128;
 /// `looked` rows of `rows`: all of them, or a sample. `packed`: see packed_rows.
-ListShape scan_shape(const Space& space, std::int64_t rows, std::int64_t looked, std::int64_t queries,
+ListShape scan_shape(const CodeSpace& space, std::int64_t rows, std::int64_t looked, std::int64_t queries,
                      bool packed, int device);
 /// Whether float32 rows lie so that few of them can be read together.
-bool packed_rows(const Space& space, const float* rows, std::int64_t stride);
+bool packed_rows(const CodeSpace& space, const float* rows, std::int64_t stride);
 void scan_rows(const Scan& scan, int device, cudaStream_t stream);
 
 /// Rows of `row_bytes` bytes, `stride` apart: those listed one after the other, and back.

@@ -35,7 +35,7 @@ __global__ void start_kernel(Batch<R> batch, const R* best) {
   batch.best[i] = best == nullptr ? static_cast<R>(CUDART_INF) : best[i];
   batch.candidates.counts[i] = 0;
   batch.overflow[i] = 0;
-  if (batch.scalars[i].kind != QueryKind::regular) {
+  if (batch.scalars[i].kind != codes::RowKind::regular) {
     batch.bounds[i] = closed_bound(batch.space);
   } else {
     batch.bounds[i] = best == nullptr ? open_bound(batch.space)
@@ -235,8 +235,9 @@ __global__ void write_kernel(Batch<R> batch, std::int64_t k, std::int64_t base, 
   indices[i] = key.is_none() ? -1 : base + key.row();
   distances[i] = key.is_none() ? static_cast<R>(CUDART_INF) : key.distance();
   if (j != 0 || exact == nullptr) return;
-  const QueryKind kind = batch.scalars[q].kind;
-  if (kind == QueryKind::nan || (filtered && kind == QueryKind::regular && batch.overflow[q] == 0)) return;
+  const codes::RowKind kind = batch.scalars[q].kind;
+  if (kind == codes::RowKind::nan || (filtered && kind == codes::RowKind::regular && batch.overflow[q] == 0))
+    return;
   exact_ids[atomicAdd(exact, 1U)] = static_cast<std::uint32_t>(q);
 }
 

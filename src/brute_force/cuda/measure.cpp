@@ -85,7 +85,7 @@ double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
 
 void measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit, const Execution& execution) {
   if (p.shards.empty() || p.shards.front()->rows < tuning::least_rows_to_measure ||
-      !p.shards.front()->filtered() || !p.shards.front()->space.coded()) {
+      !p.shards.front()->filtered() || !p.shards.front()->space.tiled()) {
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(1, sample.rows / tuning::measured_queries);

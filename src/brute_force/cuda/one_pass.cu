@@ -11,11 +11,11 @@
 
 namespace kith::brute_force::cuda {
 
-bool packed_rows(const Space& space, const float* rows, std::int64_t stride) {
+bool packed_rows(const CodeSpace& space, const float* rows, std::int64_t stride) {
   return space.dim < 4 && stride == space.dim && reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
 }
 
-ListShape scan_shape(const Space& space, std::int64_t rows, std::int64_t looked, std::int64_t queries,
+ListShape scan_shape(const CodeSpace& space, std::int64_t rows, std::int64_t looked, std::int64_t queries,
                      bool packed, int device) {
   ListShape shape;
   shape.rows = rows;
@@ -56,10 +56,10 @@ ListShape scan_shape(const Space& space, std::int64_t rows, std::int64_t looked,
   return shape;
 }
 
-bool scan_codes_queries(const Space& space, const ListShape& shape) {
-  // float64 values do not fit float32, and the step of an inner product's query is its own: coded apart.
+bool scan_codes_queries(const CodeSpace& space, const ListShape& shape) {
+  // float64 values do not fit float32, and the step of an inner product's query is its own: encoded apart.
   if (!space.int8()) return space.dtype != Dtype::f64;
-  return shape.kind == ListShape::Kind::quarters && space.form != Form::cauchy;
+  return shape.kind == ListShape::Kind::quarters && space.form != codes::Form::cauchy;
 }
 
 void scan_rows(const Scan& s, int device, cudaStream_t stream) {

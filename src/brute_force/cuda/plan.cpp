@@ -19,15 +19,15 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
   const tuning::Policy& policy = tuning::policy_of(shard.device);
   const auto n = static_cast<double>(shard.rows);
   const auto k = static_cast<double>(list_k);
-  const bool coded = shard.space.coded();
+  const bool tiled = shard.space.tiled();
   const std::int64_t tiles = shard.tiles();
   const double row_bytes =
       static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
   const double evaluated = policy.evaluated_seconds + row_bytes * policy.evaluated_byte_seconds;
-  const double kept = coded ? policy.kept_int8_seconds : policy.kept_float_seconds;
+  const double kept = tiled ? policy.kept_int8_seconds : policy.kept_float_seconds;
   const auto q = static_cast<double>(queries);
   const std::int64_t least =
-      std::max(coded ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
+      std::max(tiled ? tuning::least_int8_sample : tuning::least_float_sample, 2 * list_k);
   // How long a block, or the few that share a query, are at so many candidates.
   const auto latency = [&](double candidates) {
     const int blocks = cuda::rerank_blocks(queries, static_cast<std::int64_t>(candidates), shard.device);
@@ -44,10 +44,10 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     double first = static_cast<double>(sample) * evaluated;
     if (plan.look) {
       first = static_cast<double>(sample) *
-              (coded ? policy.look_int8_seconds
+              (tiled ? policy.look_int8_seconds
                      : policy.look_float_seconds +
                            static_cast<double>(shard.space.dim) * policy.look_value_seconds);
-    } else if (coded) {
+    } else if (tiled) {
       first = static_cast<double>(sample) * policy.open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
     for (int s = 1; s <= tuning::most_stages; ++s) {
@@ -63,7 +63,7 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     }
   }
   std::int64_t sample_tiles = 0;
-  if (coded && !plan.look) {
+  if (tiled && !plan.look) {
     sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
     plan.sample = sample_tiles * cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);

@@ -1,4 +1,4 @@
-// From a dataset to shards on devices: what is copied, what is coded, what stays in host memory.
+// From a dataset to shards on devices: what is copied, what is encoded, what stays in host memory.
 #include <algorithm>
 #include <cstring>
 
@@ -75,7 +75,7 @@ std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, s
   return n * each + (1U << 20U);
 }
 
-// Uploads (where needed) and codes rows [first, first + count) of the dataset as one shard.
+// Uploads (where needed) and encodes rows [first, first + count) of the dataset as one shard.
 std::unique_ptr<Shard> make_shard(const CudaPrepared& prepared, const DatasetView& data, int device,
                                   std::int64_t first, std::int64_t count, ProgressCounter& progress,
                                   const Execution& execution) {
@@ -182,9 +182,9 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   constexpr std::int64_t small_rows = std::int64_t{1} << 18;
   p.replicated = count > 1 && data.rows <= small_rows && (expected_queries == 0 || expected_queries >= 1024);
   const std::int64_t share = p.replicated ? data.rows : (data.rows + count - 1) / count;
-  const std::uint64_t coded = code_bytes_of(p.choice, data, share);
+  const std::uint64_t code_bytes = code_bytes_of(p.choice, data, share);
   const std::uint64_t whole =
-      coded + (data.space == MemorySpace::host ? static_cast<std::uint64_t>(share * row_bytes) : 0);
+      code_bytes + (data.space == MemorySpace::host ? static_cast<std::uint64_t>(share * row_bytes) : 0);
   const std::uint64_t working = p.budget / 4;
   if (whole + working > p.budget && data.space == MemorySpace::host) {
     // float32 rows are their own codes: without them on the device there is nothing to scan.
@@ -193,12 +193,12 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     const bool pinned =
         p.pinned.add(data.data, static_cast<std::uint64_t>((data.rows - 1) * data.row_stride + data.dim) *
                                     size_of(data.dtype));
-    p.mode = pinned && codes_help && coded + working <= p.budget ? CudaPrepared::Mode::host_rows
-                                                                 : CudaPrepared::Mode::streamed;
-  } else if (coded + working > p.budget) {
+    p.mode = pinned && codes_help && code_bytes + working <= p.budget ? CudaPrepared::Mode::host_rows
+                                                                      : CudaPrepared::Mode::streamed;
+  } else if (code_bytes + working > p.budget) {
     throw OutOfMemory(fmt::format(
         "codes of {} rows need {} bytes of GPU memory, the limit is {}; raise the limit or name more devices",
-        share, coded, p.budget));
+        share, code_bytes, p.budget));
   }
 
   if (p.mode == CudaPrepared::Mode::streamed) {
@@ -244,7 +244,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     for (auto& shard : list) p.shards.push_back(std::move(shard));
   }
   if (expected_queries == 0 || expected_queries >= tuning::least_queries_to_measure) {
-    const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - coded;
+    const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - code_bytes;
     measure_filter(p, sample.view(), doubled + working <= p.budget, execution);
   }
   progress.finish();

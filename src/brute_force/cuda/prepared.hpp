@@ -33,12 +33,12 @@ struct CudaPrepared final : Prepared {
   Filter filter() const noexcept override { return choice.filter; }
   std::uint64_t memory_bytes() const noexcept override;
   std::uint64_t device_bytes() const noexcept override;
-  /// Codes the rows of all shards by another choice, of the same mean and unit.
+  /// Encodes the rows of all shards by another choice, of the same mean and unit.
   void code_anew(const CudaChoice& other);
 };
 
 /// Searches for some of the sample's rows: what int8 codes keep says how many stages pay, and whether halves
-/// would be quicker; then the rows are coded anew.
+/// would be quicker; then the rows are encoded anew.
 void measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool halves_fit,
                     const Execution& execution);
 

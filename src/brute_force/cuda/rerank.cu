@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads)
 
   unsigned long long evaluated = 0;
   int deferred = 0;
-  const bool cuts = batch.space.form != Form::none && batch.scalars[q].kind == QueryKind::regular;
+  const bool cuts = batch.space.form != codes::Form::none && batch.scalars[q].kind == codes::RowKind::regular;
   const std::int64_t mine = blockIdx.x < count ? (count - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
   for (std::int64_t done = 0; done < mine; done += chunk) {
     const int n = static_cast<int>(mine - done < chunk ? mine - done : chunk);

@@ -18,7 +18,7 @@ __device__ inline void tighten(const Batch<R>& batch, std::int64_t q, const Key<
   const R distance = worst.distance();
   if (!(distance < batch.best[q])) return;
   batch.best[q] = distance;
-  if (batch.scalars[q].kind == QueryKind::regular) {
+  if (batch.scalars[q].kind == codes::RowKind::regular) {
     batch.bounds[q] = make_bound(distance, batch.space, batch.scalars[q], batch.maxima);
   }
 }

@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
 
   unsigned long long evaluated = 0;
-  const QueryKind kind = batch.scalars[q].kind;
-  if (kind == QueryKind::regular) {
+  const codes::RowKind kind = batch.scalars[q].kind;
+  if (kind == codes::RowKind::regular) {
     for (std::int64_t done = 0; done < count; done += chunk) {
       const int n = static_cast<int>(count - done < chunk ? count - done : chunk);
       for (int i = threadIdx.x; i < n; i += threads) entries[i] = lists.first[q * count + done + i];
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
   // What this way of searching cannot answer.
   if (threadIdx.x == 0)
-    count_in(answer, evaluated, kind == QueryKind::special || reopened > most_reopened ? 1 : 0);
+    count_in(answer, evaluated, kind == codes::RowKind::special || reopened > most_reopened ? 1 : 0);
 }
 
 // What follows stands once in the code of a kernel that is over before the instructions of two have come.
@@ -150,11 +150,11 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t q = static_cast<std::int64_t>(blockIdx.x) * (threads / 32) + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int k = static_cast<int>(batch.k);
-  const QueryKind kind = q < batch.count ? batch.scalars[q].kind : QueryKind::nan;
+  const codes::RowKind kind = q < batch.count ? batch.scalars[q].kind : codes::RowKind::nan;
   Key<R> list = Key<R>::none();
   unsigned count = 0;
   int reopened = 0;
-  if (kind == QueryKind::regular) {
+  if (kind == codes::RowKind::regular) {
     const auto all = static_cast<int>(lists.shape.lists);
     const std::uint64_t* first = lists.first + q * all;
     const std::uint32_t* second = lists.second + q * all;
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(threads)
   count = __reduce_add_sync(0xffffffffU, count);
   if (lane == 0) {
     atomicAdd(&evaluated, count);
-    if ((q < batch.count && kind == QueryKind::special) || reopened > most_reopened)
+    if ((q < batch.count && kind == codes::RowKind::special) || reopened > most_reopened)
       atomicAdd(&unanswered, 1U);
     if (bound_only && q < batch.count) tighten(batch, q, worst);
   }

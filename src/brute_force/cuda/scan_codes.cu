@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_codes_ke
 // The code of a query of up to 32 values, by one thread: the one that encode_query gives every query that a
 // filter speaks for, where its step is that of the rows.
 template <class T>
-__device__ inline void code_query(const T* row, const Space& space, unsigned char* codes, int place) {
+__device__ inline void encode_short_query(const T* row, const CodeSpace& space, unsigned char* codes,
+                                          int place) {
   const double inverse = 1 / space.step;
   const int dim = static_cast<int>(space.dim);
   constexpr int batch = 8;  // loads in flight
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(tile_threads) scan_tiles_kernel(Scan s) {
   if (blockIdx.y * std::int64_t{4} == s.out.shape.lists) {  // beside the scan: all but the codes
     static_assert(tile_threads == scan_query_tile);
     if (q0 + tid >= s.count) return;
-    QueryCodes out = s.coded;
+    QueryCodes out = s.encoded;
     out.codes = query_codes;
     out.tile = scan_query_tile;
     encode_query<1>(static_cast<const T*>(s.raw), s.raw_stride, q0 + tid, s.count, tid, s.space, out);
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(tile_threads) scan_tiles_kernel(Scan s) {
 #pragma unroll
   for (int t = 0; t < tile_ring - 1; ++t) load(t);
   if (s.raw != nullptr && q0 + tid < s.count) {
-    code_query(static_cast<const T*>(s.raw) + (q0 + tid) * s.raw_stride, s.space, query_codes, tid);
+    encode_short_query(static_cast<const T*>(s.raw) + (q0 + tid) * s.raw_stride, s.space, query_codes, tid);
   }
 
   // Below every score that a row can have, and so that six more bits fit.

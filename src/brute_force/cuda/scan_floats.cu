@@ -11,7 +11,7 @@ namespace {
 
 using namespace distance::cuda;
 
-// A value of queries that are not coded yet.
+// A value of queries that are not encoded yet.
 __device__ inline double raw_value(const void* data, Dtype dtype, std::int64_t i) {
   switch (dtype) {
     case Dtype::f32: return widen(static_cast<const float*>(data)[i]);
@@ -33,14 +33,14 @@ __device__ inline float query_value(const Scan& s, std::int64_t q, std::int64_t 
 // Leaves what re-ranking needs of a query that the scan reads as it is; float32 holds it exactly.
 __device__ inline void leave_query(const Scan& s, std::int64_t q) {
   QueryScalars scalars;
-  for (std::int64_t i = 0; i < s.coded.padded; ++i) {
+  for (std::int64_t i = 0; i < s.encoded.padded; ++i) {
     const double value = i < s.space.dim ? raw_value(s.raw, s.space.dtype, q * s.raw_stride + i) : 0;
-    s.coded.values[q * s.coded.padded + i] = value;
-    if (isnan(value)) scalars.kind = QueryKind::nan;
+    s.encoded.values[q * s.encoded.padded + i] = value;
+    if (isnan(value)) scalars.kind = codes::RowKind::nan;
   }
-  if (scalars.kind == QueryKind::nan) atomicAdd(s.coded.nan_queries, 1ULL);
-  s.coded.scalars[q] = scalars;
-  start_query<float>(q, s.coded);
+  if (scalars.kind == codes::RowKind::nan) atomicAdd(s.encoded.nan_queries, 1ULL);
+  s.encoded.scalars[q] = scalars;
+  start_query<float>(q, s.encoded);
 }
 
 __device__ inline void write_list(const Lists& out, std::int64_t q, std::int64_t l, float first, float second,
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_kernel(S
 
 template <int D, bool squared>
 void scan_floats(const Scan& s, int device, cudaStream_t stream) {
-  // One more block for queries that are not coded yet.
+  // One more block for queries that are not encoded yet.
   const auto lists = static_cast<unsigned>(s.out.shape.lists + (s.raw != nullptr ? 1 : 0));
   if (s.out.shape.kind == ListShape::Kind::consecutive) {
     const dim3 grid(static_cast<unsigned>((s.count + many_threads - 1) / many_threads), lists);
@@ -284,7 +284,7 @@ void scan_floats_of(const Scan& s, int device, cudaStream_t stream) {
 }  // namespace
 
 void scan_float_rows(const Scan& s, int device, cudaStream_t stream) {
-  if (s.space.form == Form::squared) {
+  if (s.space.form == codes::Form::difference) {
     scan_floats_of<true>(s, device, stream);
   } else {
     scan_floats_of<false>(s, device, stream);

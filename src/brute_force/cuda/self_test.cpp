@@ -83,8 +83,8 @@ bool sums_well(int tile, int device) {
     KITH_CUDA(cudaMemsetAsync(zeros, 0, zeros == bias.data() ? bias.bytes() : largest.bytes(), stream));
   }
   KITH_CUDA(cudaMemsetAsync(bounds.data(), 0, bounds.bytes(), stream));
-  Space space;
-  space.form = Form::cauchy;
+  CodeSpace space;
+  space.form = codes::Form::cauchy;
   space.half = true;
   space.dim = dim;
   CodeFilter filter{};

@@ -39,10 +39,10 @@ void Shard::make_room(const CudaChoice& choice) {
   space.shape = cuda::CodeShape::of(space.half ? 2 * space.dim : space.dim);
   codes = {};
   const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
-  if (space.coded()) {
+  if (space.tiled()) {
     codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
     if (bias.empty()) bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
-  } else if (space.form != cuda::Form::none && space.dtype != Dtype::f32) {
+  } else if (space.form != codes::Form::none && space.dtype != Dtype::f32) {
     floats = cuda::Buffer<float>(capacity * space.dim, stream);
   }
   stream.synchronize();  // other streams use the memory from here on
@@ -84,7 +84,7 @@ void Shard::encode_piece(const void* piece_rows, std::int64_t row_stride, std::i
   const auto* start = static_cast<const char*>(piece_rows) -
                       first * row_stride * static_cast<std::int64_t>(size_of(space.dtype));
   const std::int64_t whole = (rows + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
-  const std::int64_t padded = space.coded() && first + count == rows ? whole - first : count;
+  const std::int64_t padded = space.tiled() && first + count == rows ? whole - first : count;
   cuda::encode_rows(start, row_stride, first, padded, rows, space, row_codes(), on);
 }
 
@@ -103,12 +103,12 @@ void Shard::encode(const void* device_rows, std::int64_t row_stride, std::int64_
 }
 
 std::int64_t Shard::tiles() const {
-  const std::int64_t size = space.coded() ? code_tile_rows : tuning::float_tile_rows;
+  const std::int64_t size = space.tiled() ? code_tile_rows : tuning::float_tile_rows;
   return (rows + size - 1) / size;
 }
 
 bool Shard::filtered() const {
-  return space.form != cuda::Form::none && special_rows <= special.size();
+  return space.form != codes::Form::none && special_rows <= special.size();
 }
 
 const float* Shard::float_rows() const {

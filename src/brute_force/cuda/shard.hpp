@@ -46,7 +46,7 @@ struct Shard {
   Shard(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
         std::int64_t most_rows);
 
-  /// Codes the rows that lie at `device_rows` (stride in elements); waits for the result.
+  /// Encodes the rows that lie at `device_rows` (stride in elements); waits for the result.
   void encode(const void* device_rows, std::int64_t row_stride, std::int64_t count, cudaStream_t on);
   /// The same for a piece [first, first + count) of shard rows, without waiting; begin() before, finish()
   /// after.
@@ -67,7 +67,7 @@ struct Shard {
   cuda::Buffer<unsigned char> own_rows;
   const void* data = nullptr;  ///< what the exact stage reads: device memory, or mapped host memory
   std::int64_t stride = 0;
-  cuda::Space space;
+  cuda::CodeSpace space;
   cuda::Buffer<double> mean;
   cuda::Buffer<std::uint8_t> codes;
   cuda::Buffer<std::int32_t> bias;

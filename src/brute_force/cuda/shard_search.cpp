@@ -54,11 +54,11 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
     const bool open = best == nullptr;
     if (open && plan_.look) {
       look_at_sample();
-    } else if (open && !shard_.space.coded()) {
+    } else if (open && !shard_.space.tiled()) {
       first_bound();
     }
     evaluate_special();
-    filter_all(open && shard_.space.coded() && !plan_.look);
+    filter_all(open && shard_.space.tiled() && !plan_.look);
   }
   look();
   if (exact_count() == 0) return 0;
@@ -73,7 +73,7 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
 template <class R>
 bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int64_t count,
                               std::int64_t* indices, R* distances) {
-  const cuda::Space& space = shard_.space;
+  const cuda::CodeSpace& space = shard_.space;
   const bool fresh = w_.totals.empty();
   w_.totals.reserve(4, stream_);
   w_.seen.reserve(5)[3] = 0;  // no ticket
@@ -95,7 +95,7 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
   if (raw) {
     scan.raw = queries;
     scan.raw_stride = stride;
-    scan.coded = codes;
+    scan.encoded = codes;
   }
   cuda::scan_rows(scan, shard_.device, stream_);
   Batch<R> batch{};
@@ -122,16 +122,16 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
 
 template <class R>
 cuda::QueryCodes ShardSearch<R>::reserve_queries(std::int64_t count, int tile) {
-  const cuda::Space& space = shard_.space;
+  const cuda::CodeSpace& space = shard_.space;
   cuda::QueryCodes codes;
   codes.padded = (space.dim + 7) / 8 * 8;
   codes.values = w_.values.reserve(count * codes.padded, stream_);
   codes.scalars = w_.scalars.reserve(count, stream_);
-  if (space.coded()) {
+  if (space.tiled()) {
     codes.tile = tile;
     const std::int64_t tiles = (count + tile - 1) / tile;
     codes.codes = w_.query_codes.reserve(tiles * tile * space.shape.row_bytes(), stream_);
-  } else if (space.form != cuda::Form::none) {
+  } else if (space.form != codes::Form::none) {
     codes.float_stride = cuda::float_query_stride(space.dim);
     codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
   }
@@ -165,8 +165,8 @@ void ShardSearch<R>::write(bool filtered, std::uint32_t* exact) {
 
 template <class R>
 void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int64_t count) {
-  const cuda::Space& space = shard_.space;
-  if (plan_.filtered && space.coded()) {
+  const cuda::CodeSpace& space = shard_.space;
+  if (plan_.filtered && space.tiled()) {
     query_tile_ =
         plan_.look ? cuda::scan_query_tile : cuda::choose_query_tile(space.shape, count, shard_.device);
   }
@@ -260,7 +260,7 @@ void ShardSearch<R>::filter_all(bool open) {
   for (const std::int64_t end : plan_.stage_ends) {
     stop_if_asked(execution_);
     const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done};
-    if (shard_.space.coded()) {
+    if (shard_.space.tiled()) {
       cuda::run_code_filter(
           {shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
            shard_.space.shape, shard_.space.test(), open && done == 0, stage, batch_.candidates},
@@ -269,7 +269,7 @@ void ShardSearch<R>::filter_all(bool open) {
       cuda::run_float_filter(
           {shard_.float_rows(), shard_.float_stride(), shard_.rows, w_.floats.data(),
            cuda::float_query_stride(shard_.space.dim), batch_.bounds, batch_.count, shard_.space.dim,
-           shard_.space.form == cuda::Form::squared, stage, batch_.candidates},
+           shard_.space.form == codes::Form::difference, stage, batch_.candidates},
           shard_.device, stream_);
     }
     rerank(everyone(), open && done == 0 ? plan_.sample : 2 * plan_.expected, false,

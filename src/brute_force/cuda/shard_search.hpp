@@ -34,10 +34,10 @@ class ShardSearch {
   bool one_pass(const void* queries, std::int64_t stride, std::int64_t count, std::int64_t* indices,
                 R* distances);
 
-  // Room for coded queries, in tiles of `tile` where the codes are int8.
+  // Room for encoded queries, in tiles of `tile` where the codes are int8.
   cuda::QueryCodes reserve_queries(std::int64_t count, int tile);
 
-  // One look at `rows` of the shard, every `step`-th, with the coded queries in the workspace.
+  // One look at `rows` of the shard, every `step`-th, with the encoded queries in the workspace.
   cuda::Scan scan_of(std::int64_t rows, std::int64_t step, std::int64_t count,
                      const cuda::Lists& lists) const;
 

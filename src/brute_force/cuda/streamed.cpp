@@ -12,7 +12,7 @@
 namespace kith::brute_force {
 
 // Pieces of the rows pass through two shards in turn: while one is searched, the next one is copied and
-// coded. The k-th distances so far bound the next piece from its start.
+// encoded. The k-th distances so far bound the next piece from its start.
 template <class R>
 void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
                      const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
@@ -48,7 +48,7 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
       Shard& shard = *slot[s];
       shard.base = piece * p.stream_rows;
       const DatasetView rows = data.slice(shard.base, std::min(p.stream_rows, data.rows - shard.base));
-      // In quarters, so that coding runs beside copying.
+      // In quarters, so that encoding runs beside copying.
       const std::int64_t quarter = (rows.rows + 3) / 4;
       shard.begin(rows.rows, shard.stream);
       for (std::int64_t at = 0; at < rows.rows; at += quarter) {

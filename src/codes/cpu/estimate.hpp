@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace kith {
+namespace kith::codes {
 
 /// Sums of squared differences of a query's code and codes of rows.
 struct EstimateKernels {
@@ -24,4 +24,4 @@ extern const EstimateKernels estimate_kernels_avx512;
 /// Those of the active instruction set. All sets give the same values.
 const EstimateKernels& estimate_kernels();
 
-}  // namespace kith
+}  // namespace kith::codes

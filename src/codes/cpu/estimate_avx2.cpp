@@ -5,7 +5,7 @@
 #if defined(__AVX2__)
 #include <immintrin.h>
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 constexpr std::int64_t step_bytes = 32;
@@ -62,5 +62,5 @@ inline std::int32_t total(Sum even, Sum odd) {
 
 extern constinit const EstimateKernels estimate_kernels_avx2 = {gathered<Bytes>, gathered<Halves>};
 
-}  // namespace kith
+}  // namespace kith::codes
 #endif

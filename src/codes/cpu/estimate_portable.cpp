@@ -1,7 +1,7 @@
 // Distances of codes, plain C++.
 #include "codes/cpu/estimate.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 void gathered(const std::uint8_t* codes, std::int64_t bytes, const std::uint8_t* query,
@@ -35,4 +35,4 @@ void gathered_4(const std::uint8_t* codes, std::int64_t bytes, const std::uint8_
 
 extern constinit const EstimateKernels estimate_kernels_portable = {gathered, gathered_4};
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace kith {
+namespace kith::codes {
 
 /// How well a row fits a grid; see RabitqKernels::fit.
 struct GridFit {
@@ -30,4 +30,4 @@ extern const RabitqKernels rabitq_kernels_avx512;
 /// Those of the active instruction set.
 const RabitqKernels& rabitq_kernels();
 
-}  // namespace kith
+}  // namespace kith::codes

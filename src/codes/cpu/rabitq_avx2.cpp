@@ -4,7 +4,7 @@
 #if defined(__AVX2__)
 #include <immintrin.h>
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 struct Query {
@@ -51,5 +51,5 @@ inline std::int32_t total(Sum sum) {
 
 extern constinit const RabitqKernels rabitq_kernels_avx2 = {dots, fit};
 
-}  // namespace kith
+}  // namespace kith::codes
 #endif

@@ -5,7 +5,7 @@
 #if defined(__AVX512VNNI__)
 #include <immintrin.h>
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 using Query = __m512i;
@@ -38,5 +38,5 @@ inline std::int32_t total(Sum sum) {
 
 extern constinit const RabitqKernels rabitq_kernels_avx512 = {dots, fit};
 
-}  // namespace kith
+}  // namespace kith::codes
 #endif

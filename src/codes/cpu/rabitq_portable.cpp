@@ -1,7 +1,7 @@
 // RaBitQ's kernels, plain C++.
 #include "codes/cpu/rabitq.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 using Query = const std::int16_t*;
@@ -29,4 +29,4 @@ inline std::int32_t total(Sum sum) {
 
 extern constinit const RabitqKernels rabitq_kernels_portable = {dots, fit};
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -1,25 +1,25 @@
-// The inner loops of coding, compiled once per instruction set. Plain data only.
+// The inner loops of encoding, compiled once per instruction set. Plain data only.
 #pragma once
 
 #include <cstdint>
 
-namespace kith {
+namespace kith::codes {
 
 /// Loops over the `dim` values of one row. Sums run in eight lanes, so instruction sets agree with each other
 /// but for nothing: the order is the same everywhere.
 struct RowKernels {
   void (*load[6])(const void* row, std::int64_t dim, double* y);  ///< by Dtype
   bool (*finite)(const double* y, std::int64_t dim);
-  void (*centre)(double* y, const double* mean, double unit, std::int64_t dim);  ///< (y - mean) * unit
+  void (*center)(double* y, const double* mean, double unit, std::int64_t dim);  ///< (y - mean) * unit
   void (*scale)(double* y, double factor, std::int64_t dim);
   double (*largest)(const double* y, std::int64_t dim);  ///< largest magnitude of finite values
   double (*sum_of_squares)(const double* y, std::int64_t dim);
-  double (*residual_squared)(const double* y, const double* coded, std::int64_t dim);
-  double (*residual_absolute)(const double* y, const double* coded, std::int64_t dim);
-  /// code = y * inverse, clamped to +-127 and rounded; coded = code * step; bytes = code + offset.
-  void (*quantise)(const double* y, double inverse, double step, int offset, std::int64_t dim, double* coded,
-                   unsigned char* bytes);
-  void (*round_to_float)(const double* y, std::int64_t dim, float* out, double* coded);
+  double (*residual_squared)(const double* y, const double* decoded, std::int64_t dim);
+  double (*residual_absolute)(const double* y, const double* decoded, std::int64_t dim);
+  /// code = y * inverse, clamped to +-127 and rounded; decoded = code * step; bytes = code + offset.
+  void (*quantize)(const double* y, double inverse, double step, int offset, std::int64_t dim,
+                   double* decoded, unsigned char* bytes);
+  void (*round_to_float)(const double* y, std::int64_t dim, float* out, double* decoded);
   double (*dot)(const double* x, const double* y, std::int64_t dim);
   void (*add_scaled)(double* y, double factor, const double* x, std::int64_t dim);  ///< y += factor * x
   /// z[j] = sum over i of y[i] * map[i, j] in float32, i ascending, every product and sum rounded.
@@ -34,4 +34,4 @@ extern const RowKernels row_kernels_avx512;
 /// Those of the active instruction set.
 const RowKernels& row_kernels();
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -6,7 +6,7 @@
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 inline double widen(float16 x) {
@@ -23,5 +23,5 @@ inline double widen(bfloat16 x) {
 
 extern constinit const RowKernels row_kernels_avx512 = make_row_kernels();
 
-}  // namespace kith
+}  // namespace kith::codes
 #endif

@@ -3,7 +3,7 @@
 
 #include "kith/dtype.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 inline double widen(float16 x) {
@@ -19,4 +19,4 @@ inline double widen(bfloat16 x) {
 
 extern constinit const RowKernels row_kernels_portable = make_row_kernels();
 
-}  // namespace kith
+}  // namespace kith::codes

@@ -18,6 +18,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "codes/form.hpp"
 #include "cuda/host_device.hpp"
 #include "kith/dtype.hpp"
 #include "kith/metric.hpp"
@@ -31,7 +32,7 @@ KITH_HOST_DEVICE inline std::int64_t row_of(std::int64_t tile, std::int64_t j, s
   return tile + j * tiles;
 }
 /// Longest code of a row in bytes: the queries of a block must fit into shared memory.
-inline constexpr std::int64_t longest_code = 6144;
+inline constexpr std::int64_t largest_code_bytes = 6144;
 /// Bias of a row that no filter may keep (padding, NaN, special): below every threshold, far from overflow.
 inline constexpr std::int32_t no_row = -(1 << 30);
 /// Smallest threshold: keeps every row but those.
@@ -41,13 +42,10 @@ inline constexpr float no_half_row = -0x1p120F;
 inline constexpr float keep_all_halves = -0x1p100F;
 /// A row's residual beyond the typical one may add so much to its bias; else it is special.
 inline constexpr double most_extra_bias = 0x1p20;
-/// Entries beyond these in code space make a row (or query) special; see codes/transform.hpp.
-inline constexpr double largest_row = 0x1p12;
-inline constexpr double largest_centred_row = 0x1p5;
-inline constexpr double largest_query = 0x1p30;
-inline constexpr double largest_half_query = 0x1p12;
+/// The same as largest_query_entry for half codes.
+inline constexpr double largest_half_query_entry = 0x1p12;
 
-/// Bytes of a coded row as it is stored.
+/// Bytes of an encoded row as it is stored.
 struct CodeShape {
   int width = 32;  ///< bytes of a row in a chunk: 32, 64 or 128
   int chunks = 1;
@@ -73,16 +71,6 @@ struct CodeShape {
   }
 };
 
-/// Which bound a filter uses.
-enum class Form : std::uint8_t {
-  triangle,  ///< int8 or half, |q' - y'| <= R + e: both Euclidean metrics
-  cauchy,    ///< int8 or half, q.y <= q'.y' + e_q |y| + |q'| e: inner product and cosine
-  integer,   ///< int8, u8 and i8 rows as they are: inner product
-  squared,   ///< float32, sum of squared differences
-  absolute,  ///< float32, sum of absolute differences
-  none,
-};
-
 /// What makes a threshold of a query's bound, beside the rows' maxima; see bound.cuh.
 struct CodeTest {
   Form form = Form::none;
@@ -92,7 +80,7 @@ struct CodeTest {
 };
 
 /// The transformation into code space, common to rows and queries; passed to kernels by value.
-struct Space {
+struct CodeSpace {
   Form form = Form::none;
   Metric metric = Metric::sqeuclidean;
   Dtype dtype = Dtype::f32;
@@ -109,10 +97,10 @@ struct Space {
   CodeShape shape;
 
   /// Whether rows have codes in tiles, for the tensor cores.
-  KITH_HOST_DEVICE bool coded() const {
+  KITH_HOST_DEVICE bool tiled() const {
     return form == Form::triangle || form == Form::cauchy || form == Form::integer;
   }
-  KITH_HOST_DEVICE bool int8() const { return coded() && !half; }
+  KITH_HOST_DEVICE bool int8() const { return tiled() && !half; }
   KITH_HOST_DEVICE CodeTest test() const {
     // 26 units of 2^-25 for each 16 products, and as much again as one float32 addition.
     const std::int64_t blocks = (dim + 15) / 16;
@@ -130,7 +118,7 @@ inline constexpr int residuals = 2;          ///< residuals of all rows that are
 inline constexpr int count = 3;
 }  // namespace largest_of
 
-/// What coding the rows writes; all device memory.
+/// What encoding the rows writes; all device memory.
 struct RowCodes {
   std::uint8_t* codes = nullptr;  ///< image of int8 or half codes
   std::int32_t* bias = nullptr;   ///< a row: -floor(|c|^2 / 2), 128 sum(c), or 0: added to the product; see
@@ -143,8 +131,6 @@ struct RowCodes {
   unsigned long long* counts = nullptr;  ///< [0] NaN rows, [1] special rows
 };
 
-enum class QueryKind : std::int32_t { regular, special, nan };
-
 /// A query's scalars.
 struct QueryScalars {
   double scale = 1;      ///< q' = scale * code
@@ -153,10 +139,10 @@ struct QueryScalars {
   double norm = 0;       ///< |q'|, rounded up
   double residual = 0;   ///< e_q, rounded up
   double canonical = 0;  ///< sqrt(q.q) in the canonical order: cosine
-  QueryKind kind = QueryKind::regular;
+  RowKind kind = RowKind::regular;
 };
 
-/// What coding the queries writes; all device memory.
+/// What encoding the queries writes; all device memory.
 struct QueryCodes {
   double* values = nullptr;  ///< [queries, padded to 8]
   std::int64_t padded = 0;
@@ -171,9 +157,9 @@ struct QueryCodes {
 
 /// Rows [first, first + rows) of a shard; `data` is the shard's first row, readable from the device.
 void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                 std::int64_t shard_rows, const Space& space, const RowCodes& out, cudaStream_t stream);
+                 std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream);
 
-void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
+void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const CodeSpace& space,
                     const QueryCodes& out, cudaStream_t stream);
 
 }  // namespace kith::codes::cuda

@@ -1,4 +1,4 @@
-// Coding rows and queries on the GPU, a group of threads each. Everything is float64; the sums may be taken
+// Encoding rows and queries on the GPU, a group of threads each. Everything is float64; the sums may be taken
 // in any order, as the factor 1 + 2^-30 on residuals and norms covers it (docs/exact-contract.md, step 3).
 #include "codes/cuda/codes.hpp"
 
@@ -29,7 +29,7 @@ __device__ void raise(float* where, double value) {
 
 // What is added to the bias of a row whose residual is beyond the typical one, an integer: no less than a
 // query's threshold would fall by, were that residual the largest of all.
-__device__ double extra_bias(double residual, const Space& space) {
+__device__ double extra_bias(double residual, const CodeSpace& space) {
   const double beyond = residual - space.typical_residual;
   if (space.half || space.form == Form::integer || !(beyond > 0)) return 0;
   const double most = space.form == Form::triangle
@@ -40,7 +40,7 @@ __device__ double extra_bias(double residual, const Space& space) {
 
 template <class T, int G>
 __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                                   std::int64_t shard_rows, Space space, RowCodes out) {
+                                   std::int64_t shard_rows, CodeSpace space, RowCodes out) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   const std::int64_t group = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
   if (group >= rows) return;  // whole warps: `rows` is a multiple of the tile
@@ -67,7 +67,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
     norm_sq = group_sum<G>(norm_sq);
     special = space.metric == Metric::cosine
                   ? look.squares != 0 && (look.squares < 0x1p-900 || look.squares > 0x1p900)
-                  : !(largest <= largest_row);
+                  : !(largest <= largest_row_entry);
     // A row whose squares vanish one and all is not a zero row for certain.
     if (space.metric == Metric::cosine && look.squares == 0) {
       double any = 0;
@@ -158,7 +158,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
 // float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.
 template <class T, int G>
 __global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                                  Space space, RowCodes out) {
+                                  CodeSpace space, RowCodes out) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   const std::int64_t group = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
   const bool exists = group < rows;
@@ -193,7 +193,7 @@ __global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64
     largest = group_max<G>(largest);
     norm = group_sum<G>(norm);
     residual = group_sum<G>(residual);
-    special = infinite > 0 || !(largest <= largest_centred_row);
+    special = infinite > 0 || !(largest <= largest_centered_entry);
     if (exists && (nan > 0 || special) && out.floats != nullptr) {
       for (std::int64_t i = lane; i < space.dim; i += G) out.floats[at * space.dim + i] = CUDART_NAN_F;
     }
@@ -213,8 +213,8 @@ __global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64
 
 // One warp a query.
 template <class T>
-__global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::int64_t queries, Space space,
-                                      QueryCodes out) {
+__global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::int64_t queries,
+                                      CodeSpace space, QueryCodes out) {
   let_next_launch();
   const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   encode_query<32>(data, stride, q, queries, q, space, out);
@@ -224,14 +224,14 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
 }  // namespace
 
 void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                 std::int64_t shard_rows, const Space& space, const RowCodes& out, cudaStream_t stream) {
+                 std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream) {
   if (rows <= 0) return;
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
     const auto* values = static_cast<const T*>(data);
     const bool wide = space.dim > 48;
     const std::int64_t per_block = block_threads / (wide ? 32 : 8);
     const auto blocks = static_cast<unsigned>((rows + per_block - 1) / per_block);
-    if (space.coded()) {
+    if (space.tiled()) {
       if (wide) {
         encode_rows_kernel<T, 32>
             <<<blocks, block_threads, 0, stream>>>(values, stride, first, rows, shard_rows, space, out);
@@ -248,7 +248,7 @@ void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std:
   });
 }
 
-void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const Space& space,
+void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const CodeSpace& space,
                     const QueryCodes& out, cudaStream_t stream) {
   if (queries <= 0) return;
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {

@@ -1,4 +1,4 @@
-// Coding one query by a warp; what encode.cu does for rows and queries shares its helpers. Everything is
+// Encoding one query by a warp; what encode.cu does for rows and queries shares its helpers. Everything is
 // float64; the sums may be taken in any order, as the factor 1 + 2^-30 on residuals and norms covers it
 // (docs/exact-contract.md, step 3).
 #pragma once
@@ -16,7 +16,6 @@ namespace kith::codes::cuda {
 
 using namespace distance::cuda;
 
-inline constexpr double sum_error = 0x1p-30;
 // The threads of this thread's group, which come and go together.
 template <int G>
 __device__ inline unsigned group_mask() {
@@ -67,28 +66,29 @@ __device__ inline Look look_at(const T* row, std::int64_t dim, Metric metric, in
 
 // Value i in code space.
 template <class T>
-__device__ inline double in_code_space(const T* row, std::int64_t i, const Space& space, const Look& look) {
+__device__ inline double in_code_space(const T* row, std::int64_t i, const CodeSpace& space,
+                                       const Look& look) {
   const double x = widen(row[i]);
   if (space.metric == Metric::cosine) return x * look.inverse;
   return space.mean == nullptr ? x * space.unit : (x - space.mean[i]) * space.unit;
 }
 
 // Bound on the 2-norm of the rounding errors in y itself.
-__device__ inline double space_error(const Space& space, double norm) {
+__device__ inline double space_error(const CodeSpace& space, double norm) {
   if (space.metric == Metric::cosine) return 0x1p-50 * (1 + static_cast<double>(space.dim) * 0x1p-2);
   return 0x1p-1000 + (space.mean == nullptr ? 0 : 0x1p-52 * norm * 1.001);
 }
 
-/// Codes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
+/// Encodes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
 /// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
 /// the scalars.
 template <int G, class T>
 __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, std::int64_t q,
-                                            std::int64_t queries, std::int64_t place, const Space& space,
+                                            std::int64_t queries, std::int64_t place, const CodeSpace& space,
                                             const QueryCodes& out) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   if (q >= queries) {
-    if (space.coded() && q < (queries + out.tile - 1) / out.tile * out.tile) {
+    if (space.tiled() && q < (queries + out.tile - 1) / out.tile * out.tile) {
       for (int base = lane * 4; base < space.shape.row_bytes(); base += G * 4) {
         *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = 0;
       }
@@ -136,20 +136,21 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   bool special = look.infinite;
   if (space.metric == Metric::cosine) {
     special = special || !(look.squares >= 0x1p-900 && look.squares <= 0x1p900);
-  } else if (space.coded()) {
+  } else if (space.tiled()) {
     // A zero query ties with every row under the inner product.
-    const double limit = space.half && space.form == Form::triangle ? largest_half_query : largest_query;
+    const double limit =
+        space.half && space.form == Form::triangle ? largest_half_query_entry : largest_query_entry;
     special = special || !(largest <= limit) || (space.metric == Metric::inner_product && largest == 0);
   } else if (sizeof(T) == 8) {
-    special = special || !(largest <= largest_query);
+    special = special || !(largest <= largest_query_entry);
   } else {
     special = false;  // float32 arithmetic says what is true of infinite values, too
   }
-  s.kind = look.nan ? QueryKind::nan : (special ? QueryKind::special : QueryKind::regular);
+  s.kind = look.nan ? RowKind::nan : (special ? RowKind::special : RowKind::regular);
   const double error = space_error(space, norm);
 
-  const bool regular = s.kind == QueryKind::regular;
-  if (space.coded()) {
+  const bool regular = s.kind == RowKind::regular;
+  if (space.tiled()) {
     double step = space.step;
     if (space.form == Form::cauchy && regular) {
       // Halves are scaled by a power of two, which loses nothing.

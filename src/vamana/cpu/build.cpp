@@ -59,13 +59,13 @@ std::int64_t degree_of(const std::uint32_t* edges, std::int64_t stride) {
 
 class Builder {
  public:
-  Builder(const Nodes& nodes, const ScalarSpace& space, const VamanaParameters& parameters,
+  Builder(const Nodes& nodes, const codes::ScalarSpace& space, const VamanaParameters& parameters,
           const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
           const Execution& execution)
       : nodes_(nodes),
         space_(space),
         code_bytes_(space.code_bytes()),
-        estimates_(estimates_of(space)),
+        estimates_(codes::estimates_of(space)),
         parameters_(parameters),
         execution_(execution),
         threads_(resolve_threads(execution)),
@@ -369,9 +369,9 @@ class Builder {
   }
 
   const Nodes& nodes_;
-  const ScalarSpace& space_;
+  const codes::ScalarSpace& space_;
   std::int64_t code_bytes_;
-  decltype(EstimateKernels::gathered) estimates_;
+  decltype(codes::EstimateKernels::gathered) estimates_;
   const VamanaParameters& parameters_;
   const Execution& execution_;
   int threads_;
@@ -391,7 +391,7 @@ class Builder {
 
 }  // namespace
 
-Graph grow_graph(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                  const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                  const Execution& execution) {

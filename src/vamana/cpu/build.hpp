@@ -15,7 +15,7 @@ namespace kith::vamana {
 /// function of these, the codes and the parameters. Before the last step `look` gets the finished graph
 /// without them; it is not called where none waits.
 /// @param added, waiting ascending; nodes that are not in the graph yet @throws Cancelled, std::bad_alloc
-Graph grow_graph(const Graph& graph, const Nodes& nodes, const ScalarSpace& space,
+Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                  const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                  const Execution& execution);

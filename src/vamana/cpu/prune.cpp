@@ -16,7 +16,7 @@ std::int64_t fixed_alpha(double alpha) {
 }
 
 Pruner::Pruner(const std::uint8_t* codes, std::int64_t code_bytes,
-               decltype(EstimateKernels::gathered) estimates, double alpha, std::int64_t max_degree)
+               decltype(codes::EstimateKernels::gathered) estimates, double alpha, std::int64_t max_degree)
     : codes_(codes),
       code_bytes_(code_bytes),
       alpha_(fixed_alpha(alpha)),

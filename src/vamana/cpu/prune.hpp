@@ -16,8 +16,8 @@ std::int64_t fixed_alpha(double alpha);
 /// Scratch space of one thread.
 class Pruner {
  public:
-  Pruner(const std::uint8_t* codes, std::int64_t code_bytes, decltype(EstimateKernels::gathered) estimates,
-         double alpha, std::int64_t max_degree);
+  Pruner(const std::uint8_t* codes, std::int64_t code_bytes,
+         decltype(codes::EstimateKernels::gathered) estimates, double alpha, std::int64_t max_degree);
 
   /// Robust prune (Subramanya et al. 2019, algorithm 2): from the nearest on, a candidate c becomes a
   /// neighbour of the node unless alpha * d(s, c) <= d(node, c) for a neighbour s chosen before.
@@ -36,7 +36,7 @@ class Pruner {
   std::int64_t code_bytes_;
   std::int64_t alpha_;
   std::size_t max_degree_;
-  decltype(EstimateKernels::gathered) estimates_;
+  decltype(codes::EstimateKernels::gathered) estimates_;
   std::vector<std::uint32_t> chosen_;
   std::vector<std::int32_t> distances_;
   std::vector<Key> keys_;

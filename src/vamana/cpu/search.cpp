@@ -44,7 +44,7 @@ class Task {
   Task(Job& job, StopRequest& stop)
       : job_(job),
         stop_(stop),
-        coder_(job.built.space),
+        codec_(job.built.space),
         values_(static_cast<std::size_t>(canonical_padded(job.rows.dim))),
         list_k_(std::clamp<std::int64_t>(job.plan.k, 1, std::max<std::int64_t>(1, job.rows.rows))) {}
 
@@ -61,16 +61,16 @@ class Task {
   template <class Done>
   void answer(std::int64_t first, std::int64_t last, const Done& done) {
     const Graph& graph = job_.built.graph;
-    const ScalarSpace& space = job_.built.space;
-    const WalkedGraph walked{graph.edges.data(), graph.max_degree,    job_.built.nodes.codes.data(),
-                             space.code_bytes(), estimates_of(space), graph.entries};
+    const codes::ScalarSpace& space = job_.built.space;
+    const WalkedGraph walked{graph.edges.data(), graph.max_degree,           job_.built.nodes.codes.data(),
+                             space.code_bytes(), codes::estimates_of(space), graph.entries};
     std::vector<Lane> lanes;
     for (std::int64_t i = 0; i < std::min(last - first, tuning::walks_side_by_side); ++i) {
       lanes.push_back({Walk(walked), AlignedBuffer<std::uint8_t>(space.code_bytes())});
     }
     const auto begin = [&](Lane& lane) {
       for (; first < last; done(first++)) {
-        if (coder_.query(job_.queries.row(first), lane.code.data())) {
+        if (codec_.encode_query(job_.queries.row(first), lane.code.data())) {
           if (job_.built.nodes.count > 0) break;
         } else {
           ++nan_queries_;
@@ -220,7 +220,7 @@ class Task {
 
   Job& job_;
   StopRequest& stop_;
-  ScalarCoder coder_;
+  codes::ScalarCodec codec_;
   std::vector<double> values_;
   std::int64_t list_k_;
   std::int64_t ids_[rows_at_once] = {};

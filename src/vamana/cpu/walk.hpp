@@ -41,7 +41,7 @@ struct WalkedGraph {
   std::int64_t stride;
   const std::uint8_t* codes;
   std::int64_t code_bytes;
-  decltype(EstimateKernels::gathered) estimates;
+  decltype(codes::EstimateKernels::gathered) estimates;
   std::span<const std::uint32_t> entries;
 };
 

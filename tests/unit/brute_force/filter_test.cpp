@@ -52,17 +52,17 @@ struct Tally {
 
 // One query against all rows, the bound walking through the distances of all of them.
 template <class R>
-void walk(const DatasetView& data, const DatasetView& queries, Metric metric, CodeChoice choice,
+void walk(const DatasetView& data, const DatasetView& queries, Metric metric, codes::CodeChoice choice,
           Tally& tally) {
-  const CodeSpace space = make_code_space(data, metric, choice);
-  const Codes codes = encode(data, space, {});
+  const codes::CodeSpace space = codes::make_code_space(data, metric, choice);
+  const codes::Codes codes = codes::encode_rows(data, space, {});
   const TileFunction kernel = filter_kernel(choice);
   const auto canonical = canonical_function(data.dtype, metric);
   std::vector<double> values(static_cast<std::size_t>(canonical_padded(data.dim)));
   for (std::int64_t q = 0; q < queries.rows; ++q) {
     const auto query = prepare_canonical_query(queries.row(q), data.dtype, data.dim, metric, values.data());
     FilterQueries filter(codes, 1);
-    if (filter.add(values.data()) != QueryCode::Kind::regular) continue;
+    if (filter.add(values.data()) != codes::RowKind::regular) continue;
     std::vector<R> distances;
     for (std::int64_t row = 0; row < data.rows; ++row) {
       double distance = 0;
@@ -93,7 +93,8 @@ void walk(const DatasetView& data, const DatasetView& queries, Metric metric, Co
   }
 }
 
-std::string describe(Dtype dtype, Metric metric, CodeChoice choice, std::int64_t dim, const char* shape) {
+std::string describe(Dtype dtype, Metric metric, codes::CodeChoice choice, std::int64_t dim,
+                     const char* shape) {
   return std::string(name(dtype)) + " " + std::string(name(metric)) + " " + std::string(name(choice.filter)) +
          " form " + std::to_string(static_cast<int>(choice.form)) + " d=" + std::to_string(dim) + " " + shape;
 }
@@ -129,7 +130,7 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
         const conformance::Rows asked(conformance::quantize(q, dtype, 20), dtype);
         for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
                                     Metric::cosine, Metric::manhattan}) {
-          for (const CodeChoice choice : possible_codes(dtype, metric, dim)) {
+          for (const codes::CodeChoice choice : codes::possible_codes(dtype, metric, dim)) {
             if (choice.filter == Filter::none) continue;
             Tally tally;
             if (dtype == Dtype::f64) {
@@ -163,13 +164,14 @@ TEST_P(FilterTest, AnUnknownBoundKeepsEverythingAndAClosedQueryNothing) {
     const conformance::Rows data(conformance::quantize(x, dtype, 20), dtype);
     for (const Metric metric :
          {Metric::sqeuclidean, Metric::inner_product, Metric::cosine, Metric::manhattan}) {
-      for (const CodeChoice choice : possible_codes(dtype, metric, dim)) {
+      for (const codes::CodeChoice choice : codes::possible_codes(dtype, metric, dim)) {
         if (choice.filter == Filter::none) continue;
-        const Codes codes = encode(data.view(), make_code_space(data.view(), metric, choice), {});
+        const codes::Codes codes =
+            codes::encode_rows(data.view(), codes::make_code_space(data.view(), metric, choice), {});
         FilterQueries filter(codes, 1);
         std::vector<double> values(static_cast<std::size_t>(canonical_padded(dim)));
         (void)prepare_canonical_query(data.view().row(1), dtype, dim, metric, values.data());
-        ASSERT_EQ(filter.add(values.data()), QueryCode::Kind::regular);
+        ASSERT_EQ(filter.add(values.data()), codes::RowKind::regular);
         const auto masks = [&] {
           std::vector<std::uint64_t> result(static_cast<std::size_t>(codes.tiles));
           for (std::int64_t t = 0; t < codes.tiles; ++t) {

@@ -8,7 +8,7 @@
 
 #include "conformance/problem.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 // Every group must be exactly the rows equal to its first.
@@ -79,4 +79,4 @@ TEST(Duplicates, DistinctRowsCostNothing) {
 }
 
 }  // namespace
-}  // namespace kith
+}  // namespace kith::codes

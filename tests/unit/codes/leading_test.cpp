@@ -20,7 +20,7 @@ using test::Forced;
 constexpr std::int64_t dim = 96;
 
 // Independent values whose standard deviations are `deviations`, in directions that are not the axes: value
-// 2 j and value 2 j + 1 are turned by 45 degrees.
+// 2 j and value 2 j + 1 are rotated by 45 degrees.
 std::vector<double> rows_with(const std::vector<double>& deviations, std::int64_t count) {
   conformance::Random random(3);
   std::vector<double> rows(static_cast<std::size_t>(count * dim));

@@ -247,18 +247,19 @@ TEST(Quantizer, TheSameBitsFromAnyThreadsAndInstructionSet) {
 
 TEST(Quantizer, ParametersTakeEffect) {
   const Dataset data = rows_of(1000, 8);
-  const auto coded = [&](const CodesParameters& parameters) {
+  const auto decoded = [&](const CodesParameters& parameters) {
     const Quantizer quantizer = Quantizer::train(data, parameters);
     return quantizer.decode(quantizer.encode(data));
   };
-  EXPECT_FALSE(equal(coded(RabitqParameters{}), coded(RabitqParameters{.seed = 1})));
-  EXPECT_FALSE(equal(coded(RabitqParameters{}), coded(RabitqParameters{.bits = 5})));
-  const Dataset pq = coded(PqParameters{});
-  EXPECT_FALSE(equal(pq, coded(PqParameters{.rotate = true})));
-  EXPECT_FALSE(equal(coded(PqParameters{.rotate = true}), coded(PqParameters{.rotate = true, .seed = 4})));
-  EXPECT_FALSE(equal(pq, coded(PqParameters{.iterations = 1})));
-  EXPECT_FALSE(equal(pq, coded(PqParameters{.training_rows = 400})));
-  EXPECT_FALSE(equal(pq, coded(PqParameters{.seed = 1})));
+  EXPECT_FALSE(equal(decoded(RabitqParameters{}), decoded(RabitqParameters{.seed = 1})));
+  EXPECT_FALSE(equal(decoded(RabitqParameters{}), decoded(RabitqParameters{.bits = 5})));
+  const Dataset pq = decoded(PqParameters{});
+  EXPECT_FALSE(equal(pq, decoded(PqParameters{.rotate = true})));
+  EXPECT_FALSE(
+      equal(decoded(PqParameters{.rotate = true}), decoded(PqParameters{.rotate = true, .seed = 4})));
+  EXPECT_FALSE(equal(pq, decoded(PqParameters{.iterations = 1})));
+  EXPECT_FALSE(equal(pq, decoded(PqParameters{.training_rows = 400})));
+  EXPECT_FALSE(equal(pq, decoded(PqParameters{.seed = 1})));
   EXPECT_EQ(std::get<PqParameters>(Quantizer::train(data, PqParameters{}).parameters()).subspaces, 12);
   EXPECT_EQ(Quantizer::train(data, PqParameters{.subspaces = 48}).code_bytes(), 48);
 }

@@ -15,7 +15,7 @@
 #include "kith/generate.hpp"
 #include "support/instruction_sets.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 using test::Forced;
@@ -116,22 +116,21 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// Mean of the rows, and rows and queries turned, as the code has them.
-struct Turned {
+// Mean of the rows, and rows and queries rotated, as the code has them.
+struct Rotated {
   std::vector<double> mean;
-  codes::Rotation rotation;
-  std::vector<double> of(const float* row, bool centred) const {
+  Rotation rotation;
+  std::vector<double> of(const float* row, bool centered) const {
     std::vector<double> y(static_cast<std::size_t>(rotation.dim()), 0.0), scratch = y;
-    for (std::size_t i = 0; i < mean.size(); ++i) y[i] = row[i] - (centred ? mean[i] : 0);
+    for (std::size_t i = 0; i < mean.size(); ++i) y[i] = row[i] - (centered ? mean[i] : 0);
     rotation.apply(y.data(), scratch.data());
     return y;
   }
 };
 
-Turned turned(const Dataset& data, std::uint64_t seed) {
+Rotated rotated(const Dataset& data, std::uint64_t seed) {
   const std::int64_t dim = data.dim();
-  Turned out{std::vector<double>(static_cast<std::size_t>(dim), 0.0),
-             codes::Rotation((dim + 31) / 32 * 32, seed)};
+  Rotated out{std::vector<double>(static_cast<std::size_t>(dim), 0.0), Rotation((dim + 31) / 32 * 32, seed)};
   for (std::int64_t i = 0; i < data.rows(); ++i) {
     const auto* row = static_cast<const float*>(data.view().row(i));
     for (std::int64_t j = 0; j < dim; ++j) out.mean[static_cast<std::size_t>(j)] += row[j];
@@ -144,7 +143,7 @@ TEST(Rabitq, CodesAndEstimatesAreTheDefinition) {
   constexpr std::int64_t dim = 70;
   const Dataset data =
       generate({.generator = Generator::clusters, .rows = 60, .dim = dim, .seed = 4, .clusters = 5});
-  const Turned turn = turned(data, 9);
+  const Rotated rotation = rotated(data, 9);
   for (std::int64_t bits = 1; bits <= 8; ++bits) {
     for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product}) {
       const Quantizer quantizer = Quantizer::train(data, RabitqParameters{metric, bits, 9});
@@ -152,7 +151,7 @@ TEST(Rabitq, CodesAndEstimatesAreTheDefinition) {
       const Dataset codes = quantizer.encode(data);
       const Estimates estimates = quantizer.estimate(data, codes);
       for (std::int64_t i = 0; i < data.rows(); ++i) {
-        const std::vector<double> y = turn.of(static_cast<const float*>(data.view().row(i)), true);
+        const std::vector<double> y = rotation.of(static_cast<const float*>(data.view().row(i)), true);
         const Code code = read(codes, i, bits, 96);
         const double square = dot(y, y), product = dot(code.grid, y),
                      cosine = product / std::sqrt(square * dot(code.grid, code.grid));
@@ -162,9 +161,9 @@ TEST(Rabitq, CodesAndEstimatesAreTheDefinition) {
         for (std::int64_t q = 0; q < 5; ++q) {
           const auto* query = static_cast<const float*>(data.view().row(q));
           const bool inner = metric == Metric::inner_product;
-          const std::vector<double> r = turn.of(query, !inner);
+          const std::vector<double> r = rotation.of(query, !inner);
           double offset = 0;
-          for (std::size_t j = 0; j < turn.mean.size(); ++j) offset += query[j] * turn.mean[j];
+          for (std::size_t j = 0; j < rotation.mean.size(); ++j) offset += query[j] * rotation.mean[j];
           const double estimate = dot(code.grid, r) * square / product;
           const double expected = inner ? -(offset + estimate) : dot(r, r) + square - 2 * estimate;
           const double room =
@@ -201,12 +200,12 @@ double best_cosine(std::vector<double> y, int bits) {
 TEST(Rabitq, GridVectorsAreNearlyTheBest) {
   for (const std::int64_t dim : {32, 128}) {
     const Dataset data = generate({.generator = Generator::gaussian, .rows = 20, .dim = dim, .seed = 2});
-    const Turned turn = turned(data, 0);
+    const Rotated rotation = rotated(data, 0);
     for (const int bits : {1, 2, 3, 4, 6}) {
       const Dataset codes = Quantizer::train(data, RabitqParameters{.bits = bits}).encode(data);
       double lost = 0, least = 0;
       for (std::int64_t i = 0; i < data.rows(); ++i) {
-        const std::vector<double> y = turn.of(static_cast<const float*>(data.view().row(i)), true);
+        const std::vector<double> y = rotation.of(static_cast<const float*>(data.view().row(i)), true);
         const Code code = read(codes, i, bits, dim);
         const double cosine = dot(code.grid, y) / std::sqrt(dot(y, y) * dot(code.grid, code.grid));
         const double best = best_cosine(y, bits);
@@ -324,4 +323,4 @@ TEST(Rabitq, TheBoundIsNotWiderThanItMustBe) {
 }
 
 }  // namespace
-}  // namespace kith
+}  // namespace kith::codes

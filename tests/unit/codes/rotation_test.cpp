@@ -34,7 +34,7 @@ TEST(Rotation, KeepsProductsAndIsUndone) {
   }
 }
 
-// One value of a row turned by many rotations has the moments of a coordinate of a random unit vector: mean
+// One value of a row rotated by many rotations has the moments of a coordinate of a random unit vector: mean
 // 0, variance 1/d, fourth moment 3 / (d (d + 2)). Rows with one value, with all values equal, with
 // alternating ones: those that a single transform would leave as it makes them.
 TEST(Rotation, SpreadsAnyRow) {
@@ -55,9 +55,9 @@ TEST(Rotation, SpreadsAnyRow) {
       for (const std::size_t place : {std::size_t{0}, size / 2, size - 1}) {
         double sum = 0, square = 0, fourth = 0;
         for (int seed = 0; seed < seeds; ++seed) {
-          std::vector<double> turned = row, scratch = row;
-          Rotation(dim, static_cast<std::uint64_t>(seed)).apply(turned.data(), scratch.data());
-          const double value = turned[place] * std::sqrt(static_cast<double>(dim));
+          std::vector<double> rotated = row, scratch = row;
+          Rotation(dim, static_cast<std::uint64_t>(seed)).apply(rotated.data(), scratch.data());
+          const double value = rotated[place] * std::sqrt(static_cast<double>(dim));
           sum += value;
           square += value * value;
           fourth += value * value * value * value;

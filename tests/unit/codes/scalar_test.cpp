@@ -15,7 +15,7 @@
 #include "kith/generate.hpp"
 #include "support/instruction_sets.hpp"
 
-namespace kith {
+namespace kith::codes {
 namespace {
 
 using test::Forced;
@@ -46,7 +46,7 @@ TEST(Estimates, AreTheSameOnEveryInstructionSet) {
         std::vector<std::int32_t> out(ids.size(), -1);
         estimate_kernels().gathered(codes.data(), bytes, codes.data(), ids.data(), count, out.data());
         for (std::int64_t i = 0; i < count; ++i) {
-          if (bytes > longest_scalar_row && ids[static_cast<std::size_t>(i)] == 1)
+          if (bytes > largest_scalar_dim && ids[static_cast<std::size_t>(i)] == 1)
             continue;  // 33,025 at most
           EXPECT_EQ(out[static_cast<std::size_t>(i)],
                     naive(codes.data(), codes.data() + ids[static_cast<std::size_t>(i)] * bytes, bytes))
@@ -95,15 +95,15 @@ TEST(ScalarCodes, FourBitsArePackedTwoAByte) {
   EXPECT_EQ(space.code_bytes(), 32);
   const float values[] = {1, 0.5F, -0.7F, 100, -100};
   std::uint8_t code[32];
-  ScalarCoder coder(space);
-  ASSERT_TRUE(coder.row(values, code));
+  ScalarCodec codec(space);
+  ASSERT_TRUE(codec.encode_row(values, code));
   // 8 + round((value - mean) / step), within 1 to 15; the low half first.
   EXPECT_EQ(code[0], 8 | 9 << 4);
   EXPECT_EQ(code[1], 7 | 15 << 4);
   EXPECT_EQ(code[2], 1);
   for (int i = 3; i < 32; ++i) EXPECT_EQ(code[i], 0);
   double decoded[5];
-  coder.decode(code, decoded);
+  codec.decode(code, decoded);
   const double expected[] = {1, 0.5, -0.5, 3.5, -3.5};
   for (int i = 0; i < 5; ++i) EXPECT_EQ(decoded[i], expected[i]);
 }
@@ -114,11 +114,11 @@ TEST(ScalarCodes, IntegersAreTheirOwnCodes) {
   std::uint8_t code[32];
   ScalarSpace space{.dtype = Dtype::u8, .metric = Metric::euclidean, .dim = 6, .mean = {}};
   ASSERT_TRUE(space.raw_integers());
-  EXPECT_TRUE(ScalarCoder(space).row(bytes.data(), code));
+  EXPECT_TRUE(ScalarCodec(space).encode_row(bytes.data(), code));
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), code));
   EXPECT_EQ(code[6], 0);
   space.dtype = Dtype::i8;
-  EXPECT_TRUE(ScalarCoder(space).query(signed_bytes.data(), code));
+  EXPECT_TRUE(ScalarCodec(space).encode_query(signed_bytes.data(), code));
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(code[i], signed_bytes[i] + 128);
 }
 
@@ -131,15 +131,15 @@ TEST(ScalarCodes, EstimatesFollowDistances) {
         std::tuple{Metric::inner_product, 8, 0.999}, std::tuple{Metric::sqeuclidean, 4, 0.95},
         std::tuple{Metric::cosine, 4, 0.95}, std::tuple{Metric::inner_product, 4, 0.9}}) {
     const ScalarSpace space = make_scalar_space(data, metric, {}, {.bits = bits});
-    ScalarCoder coder(space);
+    ScalarCodec codec(space);
     std::vector<std::uint8_t> query(static_cast<std::size_t>(space.code_bytes()));
     std::vector<std::uint8_t> row(query.size());
-    ASSERT_TRUE(coder.query(data.view().row(0), query.data()));
+    ASSERT_TRUE(codec.encode_query(data.view().row(0), query.data()));
     // Correlation of estimates and distances.
     double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
     constexpr int n = 399;
     for (int i = 1; i <= n; ++i) {
-      ASSERT_TRUE(coder.row(data.view().row(i), row.data()));
+      ASSERT_TRUE(codec.encode_row(data.view().row(i), row.data()));
       double difference = 0, product = 0, norm = 0, own = 0;
       for (int j = 0; j < 100; ++j) {
         const double q = values[j], x = values[i * 100 + j];
@@ -168,11 +168,11 @@ TEST(ScalarCodes, NothingIsUndefinedAboutSpecialValues) {
   for (const Metric metric : {Metric::euclidean, Metric::cosine, Metric::inner_product}) {
     const ScalarSpace space = make_scalar_space(data, metric, {});
     EXPECT_TRUE(space.step > 0 && std::isfinite(space.step));
-    ScalarCoder coder(space);
+    ScalarCodec codec(space);
     std::uint8_t code[32];
     for (std::int64_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(coder.row(data.row(i), code), i != 3);
-      EXPECT_EQ(coder.query(data.row(i), code), i != 3);
+      EXPECT_EQ(codec.encode_row(data.row(i), code), i != 3);
+      EXPECT_EQ(codec.encode_query(data.row(i), code), i != 3);
       if (i == 3) continue;
       for (std::int64_t j = 0; j < space.code_dim(); ++j) EXPECT_GT(code[j], 0);
       for (std::int64_t j = space.code_dim(); j < 32; ++j) EXPECT_EQ(code[j], 0);
@@ -181,4 +181,4 @@ TEST(ScalarCodes, NothingIsUndefinedAboutSpecialValues) {
 }
 
 }  // namespace
-}  // namespace kith
+}  // namespace kith::codes

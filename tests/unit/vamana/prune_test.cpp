@@ -62,7 +62,7 @@ TEST(RobustPrune, IsWhatThePaperPrints) {
         const auto expected = as_printed(codes, 0, candidates, alpha, static_cast<std::size_t>(degree));
         for (const InstructionSet set : usable_instruction_sets()) {
           force_instruction_set(set);
-          Pruner pruner(codes.data(), bytes, estimate_kernels().gathered, alpha, degree);
+          Pruner pruner(codes.data(), bytes, codes::estimate_kernels().gathered, alpha, degree);
           const auto chosen = pruner.prune(0, candidates);
           EXPECT_TRUE(std::equal(chosen.begin(), chosen.end(), expected.begin(), expected.end()))
               << "round " << round << " alpha " << alpha << " degree " << degree << " " << name(set);
