@@ -90,7 +90,7 @@ RowGraph row_graph(const vamana::Contents& contents, const Execution& execution)
   RowGraph out;
   out.rows = contents.dataset.rows();
   out.max_degree = graph.max_degree;
-  out.edges = graph.edges.data();
+  out.edges = graph.lists();
   const auto row_of = [&](std::uint32_t node) { return static_cast<std::uint32_t>(nodes.row(node, 0)); };
   out.start = graph.entries.empty() ? 0 : row_of(graph.entries.front());
   if (nodes.plain() && strays.nodes.empty()) return out;

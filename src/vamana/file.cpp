@@ -10,6 +10,7 @@
 
 #include "codes/leading.hpp"
 #include "core/int128.hpp"
+#include "core/memory_budget.hpp"
 #include "core/parallel.hpp"
 #include "core/search_checks.hpp"
 #include "io/index_file.hpp"
@@ -21,7 +22,7 @@ namespace kith::vamana {
 namespace {
 
 // Of what is in the header and the sections; the file around them has a version of its own.
-constexpr int layout = 2;
+constexpr int layout = 3;
 constexpr std::int64_t most_rerank_factor = 64;
 
 // Everything that a walk follows. A file is data from somebody.
@@ -57,6 +58,59 @@ void read_section(const IndexFile& file, std::string_view name, T* out, std::int
   if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
 }
 
+// Which rows the nodes of a file stand for: see Nodes.
+void check_rows_of_nodes(const Nodes& nodes, std::int64_t rows) {
+  const auto wrong = [](std::string_view what) {
+    throw InvalidArgument(fmt::format("the rows of its nodes {}", what));
+  };
+  if (nodes.plain()) {
+    if (nodes.count != rows || !nodes.rows.empty()) wrong("are not all of its rows");
+    return;
+  }
+  if (nodes.first.front() != 0 || nodes.first.back() != nodes.rows.size()) wrong("do not begin or end there");
+  std::vector<bool> seen(static_cast<std::size_t>(rows), false);
+  for (std::int64_t i = 0; i < nodes.count; ++i) {
+    const std::uint32_t begin = nodes.first[static_cast<std::size_t>(i)];
+    const std::uint32_t end = nodes.first[static_cast<std::size_t>(i) + 1];
+    if (begin >= end || end > nodes.rows.size()) wrong("are not one range after the other");
+    for (std::uint32_t j = begin; j < end; ++j) {
+      const std::uint32_t row = nodes.rows[j];
+      if (row >= rows || seen[row] || (j > begin && row < nodes.rows[j - 1])) {
+        wrong(fmt::format("have row {} of {} where it cannot be", row, rows));
+      }
+      seen[row] = true;
+    }
+  }
+}
+
+// Codes were kept: rows of many values need not be read to search for a few.
+Nodes read_nodes(const IndexFile& file, std::int64_t count, std::int64_t rows, const ScalarSpace& space) {
+  Nodes nodes;
+  nodes.count = count;
+  nodes.codes = AlignedBuffer<std::uint8_t>(count * space.code_bytes());
+  read_section(file, "codes", nodes.codes.data(), nodes.codes.size());
+  if (const auto first = file.section("node_first"); !first.empty()) {
+    nodes.first.resize(static_cast<std::size_t>(count) + 1);
+    read_section(file, "node_first", nodes.first.data(), count + 1);
+  }
+  nodes.rows.resize(file.section("node_rows").size() / sizeof(std::uint32_t));
+  read_section(file, "node_rows", nodes.rows.data(), static_cast<std::int64_t>(nodes.rows.size()));
+  check_rows_of_nodes(nodes, rows);
+  nodes.nan_rows = nodes.plain() ? 0 : rows - static_cast<std::int64_t>(nodes.rows.size());
+  return nodes;
+}
+
+// Edges are walked fastest from memory, on huge pages; where that is short they stay in the file.
+void read_edges(const IndexFile& file, bool stay, Graph& graph) {
+  if (stay) {
+    graph.mapped = reinterpret_cast<const std::uint32_t*>(file.section("edges").data());
+    graph.file = file.file();
+    return;
+  }
+  graph.edges = AlignedBuffer<std::uint32_t>(graph.list_values());
+  read_section(file, "edges", graph.edges.data(), graph.edges.size());
+}
+
 Contents read(const IndexFile& file, const Execution& execution, RecallCurve& curve) {
   const auto& header = file.header();
   Contents contents;
@@ -65,7 +119,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
     throw InvalidArgument(
         fmt::format("it has layout {}; this Kith reads up to {}, use a newer one", its_layout, layout));
   }
-  // Layout 1 had codes of 8 bits and all values, and evaluated whole lists.
+  // Layout 1 had codes of 8 bits and all values, and evaluated whole lists; layout 2 kept no codes.
   const auto since_2 = [&]<class T>(const char* key, T before) {
     return its_layout < 2 ? before : header.at(key).get<T>();
   };
@@ -122,13 +176,21 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
         space.largest_norm >= 0 && std::isfinite(space.largest_norm))) {
     throw InvalidArgument("the scale of its codes is out of range");
   }
-  const std::uint64_t need = node_bytes(space, rows) + edges.size();
-  if (execution.memory_limit > 0 && need > execution.memory_limit) {
+  // Integers that are their own codes are not kept twice.
+  const bool codes_kept = its_layout >= 3 && !space.raw_integers();
+  const std::uint64_t codes_need =
+      codes_kept ? static_cast<std::uint64_t>(graph.nodes) * static_cast<std::uint64_t>(space.code_bytes()) +
+                       file.section("node_first").size() + file.section("node_rows").size() +
+                       static_cast<std::uint64_t>(rows) / 8
+                 : node_bytes(space, rows);
+  if (execution.memory_limit > 0 && codes_need > execution.memory_limit) {
     throw OutOfMemory(fmt::format(
         "the index vamana of {} rows takes about {} bytes while it is loaded, the limit is {}; raise "
         "the limit",
-        rows, need, execution.memory_limit));
+        rows, codes_need, execution.memory_limit));
   }
+  const std::uint64_t room =
+      execution.memory_limit > 0 ? execution.memory_limit : static_cast<std::uint64_t>(available_memory());
   StopRequest stop(execution);
   if (!space.raw_integers()) {
     space.mean.resize(static_cast<std::size_t>(space.full_dim()));
@@ -141,15 +203,15 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
       if (!std::isfinite(value)) throw InvalidArgument("the mean of its codes is not a number");
     }
   }
-  graph.edges = AlignedBuffer<std::uint32_t>(graph.nodes * graph.max_degree);
-  read_section(file, "edges", graph.edges.data(), graph.edges.size());
+  read_edges(file, codes_need + edges.size() > room, graph);
   graph.entries.resize(file.section("entries").size() / sizeof(std::uint32_t));
   read_section(file, "entries", graph.entries.data(), static_cast<std::int64_t>(graph.entries.size()));
   check_graph(graph, stop);
   curve = curve_from(header.at("recall_curve"));
   contents.plain = header.value("plain", false);
-  contents.built.nodes =
-      (contents.plain ? make_plain_nodes : make_nodes)(contents.dataset.view(), space, execution);
+  contents.built.nodes = codes_kept ? read_nodes(file, graph.nodes, rows, space)
+                                    : (contents.plain ? make_plain_nodes : make_nodes)(
+                                          contents.dataset.view(), space, execution);
   if (header.value("layers", false)) {
     const auto layers = file.section("layers");
     contents.layers.assign(layers.begin(), layers.end());
@@ -166,7 +228,8 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
 std::uint64_t hash(const Graph& graph) {
   const std::uint64_t entries =
       XXH3_64bits(graph.entries.data(), graph.entries.size() * sizeof(std::uint32_t));
-  return XXH3_64bits_withSeed(graph.edges.data(), graph.edges.bytes(), entries);
+  return XXH3_64bits_withSeed(graph.lists(),
+                              static_cast<std::size_t>(graph.list_values()) * sizeof(std::uint32_t), entries);
 }
 
 void save(const Contents& contents, const RecallCurve& curve, const std::filesystem::path& path,
@@ -198,10 +261,16 @@ void save(const Contents& contents, const RecallCurve& curve, const std::filesys
   std::vector<IndexSection> sections = {
       rows_section(data), bytes_section("mean", std::as_bytes(std::span(space.mean))),
       bytes_section("map", std::as_bytes(std::span(space.map))),
-      bytes_section("edges", std::as_bytes(std::span(graph.edges.data(),
-                                                     static_cast<std::size_t>(graph.edges.size())))),
+      bytes_section("edges",
+                    std::as_bytes(std::span(graph.lists(), static_cast<std::size_t>(graph.list_values())))),
       bytes_section("entries", std::as_bytes(std::span(graph.entries)))};
-  // Of imported graphs alone: an older Kith reads the rest.
+  if (!space.raw_integers()) {
+    const auto bytes = static_cast<std::size_t>(nodes.count * space.code_bytes());
+    sections.push_back(bytes_section("codes", std::as_bytes(std::span(nodes.codes.data(), bytes))));
+    sections.push_back(bytes_section("node_first", std::as_bytes(std::span(nodes.first))));
+    sections.push_back(bytes_section("node_rows", std::as_bytes(std::span(nodes.rows))));
+  }
+  // Of imported graphs alone.
   if (contents.plain) header["plain"] = true;
   if (!contents.layers.empty()) {
     header["layers"] = true;

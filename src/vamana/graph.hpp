@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,11 +21,17 @@ inline constexpr std::int64_t most_rows = std::int64_t{0xFFFFFFFF} - 1;
 struct Graph {
   std::int64_t nodes = 0;
   std::int64_t max_degree = 0;
-  AlignedBuffer<std::uint32_t> edges;  ///< [nodes, max_degree]
+  AlignedBuffer<std::uint32_t> edges;  ///< [nodes, max_degree]; empty where they are read from a file
   /// Where every walk begins: the medoid first, then nodes spread over the data.
   std::vector<std::uint32_t> entries;
+  /// The edges of a graph that stays in its file, and what keeps the file open.
+  const std::uint32_t* mapped = nullptr;
+  std::shared_ptr<const void> file;
 
-  const std::uint32_t* of(std::int64_t node) const { return edges.data() + node * max_degree; }
+  const std::uint32_t* lists() const { return mapped != nullptr ? mapped : edges.data(); }
+  const std::uint32_t* of(std::int64_t node) const { return lists() + node * max_degree; }
+  std::int64_t list_values() const { return nodes * max_degree; }
+  /// Of memory: a mapped file's pages are the system's.
   std::uint64_t bytes() const { return edges.bytes() + entries.size() * sizeof(std::uint32_t); }
 };
 

@@ -143,30 +143,45 @@ inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem
   const std::vector<std::uint32_t> edges = {1, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU,
                                             0, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU};
   const std::vector<double> mean = {0.5, 0, 0};
-  write_index_file(folder / "graph.kith",
-                   {{"index", "vamana"},
-                    {"layout", 1},
-                    {"rows", 2},
-                    {"dim", 3},
-                    {"dtype", "f32"},
-                    {"metric", "euclidean"},
-                    {"max_degree", 4},
-                    {"build_list_size", 8},
-                    {"alpha", 1.1},
-                    {"seed", 0},
-                    {"nodes", 2},
-                    {"nan_rows", 0},
-                    {"step", 0.25},
-                    {"largest_norm", 0.0},
-                    {"recall_curve",
-                     {{"queries", 100},
-                      {"points", nlohmann::json::array(
-                                     {nlohmann::json::array({10, 16, 0.9, 0.88, 0.92, 17.5, 200.0})})}}}},
-                   {{"dataset", 24, [&](const auto& sink) { sink(floats.data(), 24); }},
-                    {"mean", 24, [&](const auto& sink) { sink(mean.data(), 24); }},
-                    {"edges", 32, [&](const auto& sink) { sink(edges.data(), 32); }},
-                    {"entries", 4, [&](const auto& sink) { sink(edges.data() + 4, 4); }}});
+  nlohmann::json graph = {
+      {"index", "vamana"},
+      {"layout", 1},
+      {"rows", 2},
+      {"dim", 3},
+      {"dtype", "f32"},
+      {"metric", "euclidean"},
+      {"max_degree", 4},
+      {"build_list_size", 8},
+      {"alpha", 1.1},
+      {"seed", 0},
+      {"nodes", 2},
+      {"nan_rows", 0},
+      {"step", 0.25},
+      {"largest_norm", 0.0},
+      {"recall_curve",
+       {{"queries", 100},
+        {"points", nlohmann::json::array({nlohmann::json::array({10, 16, 0.9, 0.88, 0.92, 17.5, 200.0})})}}}};
+  std::vector<IndexSection> sections = {{"dataset", 24, [&](const auto& sink) { sink(floats.data(), 24); }},
+                                        {"mean", 24, [&](const auto& sink) { sink(mean.data(), 24); }},
+                                        {"edges", 32, [&](const auto& sink) { sink(edges.data(), 32); }},
+                                        {"entries", 4, [&](const auto& sink) { sink(edges.data() + 4, 4); }}};
+  write_index_file(folder / "graph.kith", graph, sections);
   seeds["index"].push_back({"graph.kith", slurp(folder / "graph.kith")});
+  // And one that keeps the codes of its nodes, and their rows.
+  const std::vector<std::uint8_t> codes(64, 128);
+  const std::vector<std::uint32_t> node_rows = {0, 1, 2};
+  graph.update({{"layout", 3},
+                {"code_bits", 8},
+                {"code_dim", 3},
+                {"code_values", 3},
+                {"leading", 0},
+                {"unit", 1.0},
+                {"rerank_factor", 2}});
+  sections.push_back({"codes", 64, [&](const auto& sink) { sink(codes.data(), 64); }});
+  sections.push_back({"node_first", 12, [&](const auto& sink) { sink(node_rows.data(), 12); }});
+  sections.push_back({"node_rows", 8, [&](const auto& sink) { sink(node_rows.data(), 8); }});
+  write_index_file(folder / "graph_3.kith", graph, sections);
+  seeds["index"].push_back({"graph_3.kith", slurp(folder / "graph_3.kith")});
   write_index_file(folder / "quantizer.kith",
                    {{"index", "quantizer"},
                     {"layout", 1},

@@ -62,7 +62,7 @@ class Task {
   void answer(std::int64_t first, std::int64_t last, const Done& done) {
     const Graph& graph = job_.built.graph;
     const codes::ScalarSpace& space = job_.built.space;
-    const WalkedGraph walked{graph.edges.data(), graph.max_degree,           job_.built.nodes.codes.data(),
+    const WalkedGraph walked{graph.lists(),      graph.max_degree,           job_.built.nodes.codes.data(),
                              space.code_bytes(), codes::estimates_of(space), graph.entries};
     std::vector<Lane> lanes;
     for (std::int64_t i = 0; i < std::min(last - first, tuning::walks_side_by_side); ++i) {
