@@ -30,7 +30,7 @@ for group in "$@"; do
       requirements+=(tools/requirements-lint.txt) ;;
     fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
     bench)
-      packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full plasma-workspace-wallpapers gnome-backgrounds
+      packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full wordnet-base plasma-workspace-wallpapers gnome-backgrounds
         python3-opencv libcgal-demo libnanoflann-dev)
       requirements+=(benchmarks/requirements.txt) ;;
     cache) packages+=(ccache) ;;

@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from collections.abc import Callable
 
-from . import cache, coast, generated, photo_details, scans, sift_photos, tree_points
+from . import cache, coast, generated, photo_details, scans, sift_photos, tree_points, wordnet_minilm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,11 @@ DATASETS = {
     "clustered-200k-768": Dataset(
         "seeded clustered unit vectors, float32 [200000, 768]; 1,000 queries",
         generated.make_clustered,
+    ),
+    "wordnet-minilm": Dataset(
+        "WordNet's definitions and examples through all-MiniLM-L6-v2, float32 unit vectors [n, 384]; 2,000 queries",
+        wordnet_minilm.make,
+        packages=wordnet_minilm.PACKAGES,
     ),
     "tree-points": Dataset(
         "seeded points for the trees, float32, 1,000,000 x 3 and 200,000 x 8; as many queries",

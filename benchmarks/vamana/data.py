@@ -43,6 +43,16 @@ def embeddings(rows, queries, log):
     return both[:rows], both[rows:]
 
 
+def sentences(rows, queries, log):
+    files = ensure("wordnet-minilm", log=log)
+    base, asked = np.load(files["base"]), np.load(files["queries"])
+    if rows > len(base) or queries > len(asked):
+        raise ValueError(
+            f"wordnet-minilm has {len(base):,} rows and {len(asked):,} queries, not {rows:,} and {queries:,}"
+        )
+    return base[:rows], asked[:queries]
+
+
 SETS = {
     "sift-photos-u8": Rows("Image descriptors (SIFT of photographs), one byte a value as they come.", photos(np.uint8)),
     "sift-photos-f32": Rows("The same values as float32.", photos(np.float32)),
@@ -50,6 +60,9 @@ SETS = {
         "Vectors like those of a text encoder: a mixture of 2,000 gaussians in a rotated basis whose variances fall "
         "(participation ratio 40), not normalised.",
         embeddings,
+    ),
+    "sentences-384": Rows(
+        "Embeddings of sentences: WordNet's definitions and examples through all-MiniLM-L6-v2, unit vectors.", sentences
     ),
 }
 
