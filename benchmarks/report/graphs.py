@@ -78,7 +78,10 @@ def rates_table(result, threads, k):
             beside = f" ({figure(own / rate)})" if library is not kith and own and rate else ""
             cells.append("-" if rate is None else f"{figure(rate)}{beside}")
         build = f"{duration(library['build_seconds'])}, {library['build_threads']} threads"
-        rows.append([f"**{name}**" if library is kith else name, *cells, build, mebibytes(library["memory_bytes"])])
+        memory = mebibytes(library["memory_bytes"])
+        if "build_peak_bytes" in library:
+            memory += f" (peak {mebibytes(library['build_peak_bytes'])})"
+        rows.append([f"**{name}**" if library is kith else name, *cells, build, memory])
     return table(rows)
 
 

@@ -27,6 +27,14 @@ def resident():
     return sum(int(found[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in found) << 10
 
 
+def highest_resident(anew=False):
+    """The most bytes of this process that were in memory at once, since it was last called with `anew`."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
+
 class Worker:
     def __init__(self, options):
         self.options = options
@@ -35,10 +43,11 @@ class Worker:
         taken = self.base.dtype.name in kind.dtypes
         self.given = self.base if taken else self.base.astype(np.float32)
         self.asked = self.queries if taken else self.queries.astype(np.float32)
-        before = resident()
+        before, before_all = resident(), highest_resident(anew=True)
         started = time.perf_counter()
         self.library = kind(self.given, options)
         seconds = time.perf_counter() - started
+        peak = highest_resident() - before_all
         gc.collect()
         # The k-th true distances by the same arithmetic as those of what is found.
         truth = np.load(options.truth)
@@ -48,7 +57,7 @@ class Worker:
         self.about = {
             "name": kind.name, "version": self.library.version, "parameters": self.library.parameters,
             "element_type": self.given.dtype.name, "build_seconds": seconds, "build_threads": options.threads,
-            "memory_bytes": max(0, resident() - before), **self.library.about(),
+            "memory_bytes": max(0, resident() - before), "build_peak_bytes": peak, **self.library.about(),
         }  # fmt: skip
 
     def timed(self, search):
