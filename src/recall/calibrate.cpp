@@ -62,10 +62,12 @@ Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::
        list = list == step ? step + step / 2 : (step *= 2)) {
     if (std::ranges::find(complete, false) == complete.end()) break;
     if (ks.front() > list) continue;
-    const Neighbors found = search(list, std::min(ks.back(), list));
-    const SearchStatistics& statistics = found.statistics;
     for (std::size_t which = 0; which < ks.size(); ++which) {
       if (ks[which] > list || complete[which]) continue;
+      // How much of a list is evaluated depends on k: more neighbours would find some of fewer that a search
+      // for those alone does not.
+      const Neighbors found = search(list, ks[which]);
+      const SearchStatistics& statistics = found.statistics;
       std::vector<double> shares;
       for (std::int64_t q = 0; q < exact.queries; ++q) {
         const double share = share_found(exact, found, q, ks[which]);

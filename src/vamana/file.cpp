@@ -84,7 +84,8 @@ void check_rows_of_nodes(const Nodes& nodes, std::int64_t rows) {
 }
 
 // Codes were kept: rows of many values need not be read to search for a few.
-Nodes read_nodes(const IndexFile& file, std::int64_t count, std::int64_t rows, const ScalarSpace& space) {
+Nodes read_nodes(const IndexFile& file, std::int64_t count, std::int64_t rows,
+                 const codes::ScalarSpace& space) {
   Nodes nodes;
   nodes.count = count;
   nodes.codes = AlignedBuffer<std::uint8_t>(count * space.code_bytes());
