@@ -69,7 +69,8 @@ class Model:
         self.layers = 1 + max(int(name.split(".")[2]) for name in self.weights if name.startswith("encoder.layer."))
 
     def dense(self, x, name):
-        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+        flat = x.reshape(-1, x.shape[-1]) @ self.weights[f"{name}.weight"].T  # one large product
+        return flat.reshape(*x.shape[:-1], -1) + self.weights[f"{name}.bias"]
 
     def normalised(self, x, name):
         x = x - x.mean(axis=-1, keepdims=True)
@@ -95,7 +96,9 @@ class Model:
             mixed = self.dense(mixed.swapaxes(1, 2).reshape(x.shape), f"{name}.attention.output.dense")
             x = self.normalised(x + mixed, f"{name}.attention.output.LayerNorm")
             wide = self.dense(x, f"{name}.intermediate.dense")
-            wide *= 0.5 + 0.5 * np.tanh(np.float32(np.sqrt(2 / np.pi)) * (wide + np.float32(0.044715) * wide**3))
+            wide *= 0.5 + 0.5 * np.tanh(
+                np.float32(np.sqrt(2 / np.pi)) * (wide + np.float32(0.044715) * wide * wide * wide)
+            )
             x = self.normalised(x + self.dense(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
         mean = x.mean(axis=1)
         return mean / np.linalg.norm(mean, axis=1, keepdims=True)
