@@ -151,7 +151,7 @@ std::optional<RowSet> read_allowed(const Common& common, std::string& file, std:
 void add_graph_options(CLI::App& command, IndexOptions& options) {
   command
       .add_option("--max-degree", options.max_degree,
-                  "Most neighbours of a row in a graph, 4 to 1024 [default: 32]")
+                  "Most neighbours of a row in a graph, 4 to 1024 [default: 64]")
       ->type_name("N")
       ->group("Index");
   command
@@ -162,7 +162,7 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
       ->group("Index");
   command
       .add_option("--alpha", options.alpha,
-                  "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.1]")
+                  "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.05]")
       ->type_name("A")
       ->group("Index");
   command

@@ -235,7 +235,7 @@ def parse():
     add("--seconds", type=float, help=f"least time a setting and round (default {USUAL['seconds']})")
     add("--limit", type=float, default=3600, help="seconds after which a task is given up (default 3600)")
     add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
-    add("--max-degree", type=int, default=32, help="of Kith, SVS, DiskANN, SymphonyQG (default 32)")
+    add("--max-degree", type=int, default=64, help="of Kith, SVS, DiskANN, SymphonyQG (default 64)")
     add("--build-list-size", type=int, default=128, help="of Kith (default 128)")
     add("--code-bits", type=int, default=8, help="of Kith (default 8)")
     add("--code-dim", type=int, default=0, help="of Kith (default 0: chosen by the build)")

@@ -143,7 +143,7 @@ def main():
     parser.add_argument("--recall", type=float, default=0.95)
     parser.add_argument("--threads", type=int, default=1, help="of the searches")
     parser.add_argument("--build-threads", type=int, default=2)
-    parser.add_argument("--max-degree", type=int, default=32)
+    parser.add_argument("--max-degree", type=int, default=64)
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="write the result there as JSON")
     options = parser.parse_args()

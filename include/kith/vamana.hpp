@@ -33,13 +33,13 @@ struct VamanaParameters {
   Metric metric = Metric::sqeuclidean;  ///< sqeuclidean, euclidean, cosine or inner_product
   /// Most edges per row, 4 to 1024, of 4 bytes each. More edges find more with a list of the same length, and
   /// make each step dearer.
-  std::int64_t max_degree = 32;
+  std::int64_t max_degree = 64;
   /// Length of the list while a row's neighbours are searched for, max_degree to 65536. A longer one makes a
   /// better graph, more slowly.
   std::int64_t build_list_size = 128;
   /// An edge to a row is left out where a neighbour chosen before is nearer to that row by this factor, 1 to
   /// 2. Above 1, more and longer edges stay.
-  double alpha = 1.1;
+  double alpha = 1.05;
   /// Decides the order in which rows are added.
   std::uint64_t seed = 0;
   /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.

@@ -33,7 +33,7 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
                     parameters.build_list_size, parameters.max_degree, longest_build_list));
   }
   if (!(parameters.alpha >= 1 && parameters.alpha <= 2)) {
-    throw InvalidArgument(fmt::format("an alpha of {}; use 1 to 2, 1.1 for most data", parameters.alpha));
+    throw InvalidArgument(fmt::format("an alpha of {}; use 1 to 2, 1.05 for most data", parameters.alpha));
   }
   if (parameters.code_bits != 4 && parameters.code_bits != 8) {
     throw InvalidArgument(

@@ -91,7 +91,8 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
     assert str(ROOT) not in json.dumps(result) and str(tmp_path) not in json.dumps(result)
     (kith,) = result["libraries"]
     assert kith["name"] == "Kith" and kith["graph_hash"] and kith["build_seconds"] > 0 and kith["memory_bytes"] > 0
-    expected = {"max_degree": 32, "build_list_size": 128, "code_bits": 8}
+    assert kith["build_peak_bytes"] > 0
+    expected = {"max_degree": 64, "build_list_size": 128, "code_bits": 8}
     assert expected.items() <= kith["parameters"].items() and kith["parameters"]["code_dim"] > 0
     assert kith["build_threads"] == 2
     assert [(r["threads"], r["k"]) for r in kith["runs"]] == [(1, 5), (1, 10), (2, 5), (2, 10)]
