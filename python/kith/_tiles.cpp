@@ -108,7 +108,7 @@ void verify(const PointTiles& tiles, const CallLimits& limits, const nb::object&
 }  // namespace
 
 void bind_tiles(nb::module_& module) {
-  nb::class_<PointTiles>(module, "PointTiles")
+  nb::class_<PointTiles>(module, "PointTiles", "A folder of point tiles.")
       .def_prop_ro("rows", &PointTiles::rows)
       .def_prop_ro("dim", &PointTiles::dim)
       .def_prop_ro("dtype", [](const PointTiles& tiles) { return std::string(numpy_name(tiles.dtype())); })

@@ -226,30 +226,37 @@ class PointTiles:
 
     @property
     def folder(self) -> Path:
+        """Where the tiles are."""
         return Path(self._tiles.folder)
 
     @property
     def rows(self) -> int:
+        """Rows of the cloud."""
         return int(self._tiles.rows)
 
     @property
     def dim(self) -> int:
+        """Its dimension."""
         return int(self._tiles.dim)
 
     @property
     def dtype(self) -> str:
+        """Its element type, as NumPy names it."""
         return str(self._tiles.dtype)
 
     @property
     def tiles(self) -> int:
+        """How many tiles there are."""
         return int(self._tiles.tiles)
 
     @property
     def tile_points(self) -> int:
+        """About how many points a tile has."""
         return int(self._tiles.tile_points)
 
     @property
     def nan_rows(self) -> int:
+        """Rows with a NaN: never found, and without neighbours."""
         return int(self._tiles.nan_rows)
 
     def __repr__(self) -> str:
@@ -263,7 +270,8 @@ def _search(metric: Any, inside: Any, include_self: Any, radius: Any) -> tuple[s
 
 def _gather(arrays: Iterator[Any], path: str) -> None:
     """One npy of arrays that come one after the other."""
-    header_bytes, rows, dim, dtype = 128, 0, 0, None
+    header_bytes, rows, dim = 128, 0, 0
+    dtype: np.dtype[Any] | None = None
     with open(path, "wb") as file:
         file.write(bytes(header_bytes))
         for array in arrays:

@@ -63,7 +63,7 @@ class OutputFile {
 };
 
 /// A folder that appears whole or not at all: "<path>.<pid>.<number>.work.tmp" until commit() puts it in
-/// place; destruction without commit removes it and what is in it. Move-only.
+/// place; destruction without commit removes it and what is in it.
 class AtomicFolder {
  public:
   /// @throws IoError when the folder around it is missing or not writable
