@@ -77,6 +77,7 @@ class PointTiles:
     """
 
     __slots__ = ("_tiles",)
+    _tiles: _kith.PointTiles
 
     def __init__(self) -> None:
         raise TypeError("PointTiles are made by PointTiles.build(folder, clouds) or PointTiles.open(folder)")
