@@ -1,5 +1,7 @@
 // kith all-knn: the nearest other rows of every row.
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -7,24 +9,69 @@
 #include "input.hpp"
 #include "result.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tree.hpp"
 
 namespace kith::cli {
 namespace {
 
 struct Options {
+  std::vector<std::string> clouds;
   Source points;
   std::string input_format;
   IndexOptions index;
   std::string metric = "euclidean";
   bool include_self = false;
   ResultOptions result;
+  TileOptions tiles;
+  std::optional<std::int64_t> tile_points;
 };
 
+TileSearchOptions tile_search(const Options& options, Metric metric) {
+  return {metric, options.tiles.inside, options.include_self, options.index.radius_or_all()};
+}
+
+// What an index in memory takes, and tiles would ignore.
+void refuse_index_options(const Options& options) {
+  if (options.index.index != "auto" || options.index.leaf_size) {
+    throw InvalidArgument(
+        fmt::format("{} is for an index in memory, point tiles would ignore it; use --inside",
+                    options.index.leaf_size ? "--leaf-size" : "--index"));
+  }
+}
+
+void through_tiles(const Common& common, const Options& options, Metric metric, const std::string& why) {
+  refuse_index_options(options);
+  std::vector<Source> clouds;
+  for (const std::string& path : options.clouds) {
+    clouds.push_back(options.points);
+    clouds.back().path = path;
+  }
+  join_through_tiles(common, clouds, options.input_format, tile_parameters(options.tile_points),
+                     options.result, tile_search(options, metric), options.tiles, why);
+}
+
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, {options.points.path});
+  check_result_options(common, options.result, options.clouds);
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
+  const bool asked_for_tiles = given_tile_option(options.tiles) != nullptr || options.tile_points;
+  if (options.clouds.size() == 1 && is_tiles(options.clouds.front())) {
+    refuse_index_options(options);
+    if (options.tile_points) {
+      throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
+    }
+    join_tiles(common, PointTiles::open(options.clouds.front()), options.result, tile_search(options, metric),
+               options.tiles);
+    return;
+  }
+  if (options.clouds.size() > 1 || asked_for_tiles) {
+    through_tiles(common, options, metric,
+                  options.clouds.size() > 1 ? fmt::format("{} files are one cloud", options.clouds.size())
+                                            : "an option of point tiles was given");
+    return;
+  }
+  options.points.path = options.clouds.front();
   Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "ask for fewer neighbours, or use fewer rows (kith convert --rows)";
@@ -33,7 +80,18 @@ void run(const Common& common, Options& options) {
   MemoryPlan estimate(common, remedy);
   estimate.add("points", size.bytes, size.mapped);
   estimate.add("answer", size.rows * k * 12);
-  check_with_tree(estimate, size);
+  try {
+    check_with_tree(estimate, size);
+  } catch (const OutOfMemory&) {
+    // Tiles leave the answer on disk: where it is to go there, no memory is too small.
+    const bool may = common.device == "cpu" && options.index.index == "auto" && !options.index.leaf_size &&
+                     takes_tile_answer(options.result);
+    if (!may) throw;
+    options.clouds = {options.points.path};  // what has been opened, its format found
+    options.input_format.clear();
+    through_tiles(common, options, metric, "the cloud, its tree and the answer do not fit in memory");
+    return;
+  }
 
   Dataset points = load(common, options.points);
   IndexUsed index;
@@ -58,7 +116,14 @@ void add_all_knn(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
                   [options, &common] { run(common, *options); });
-  add_file_argument(command, common, "POINTS", options->points.path, "The rows: a file of points or vectors");
+  common.file(
+      command
+          .add_option(
+              "POINTS", options->clouds,
+              "The rows: a file of points or vectors, several of them, which are one cloud, or a folder of "
+              "point tiles")
+          ->type_name("FILE")
+          ->required());
   add_result_options(command, common, options->result, false);
   add_tree_metric_option(command, common, options->metric);
   command
@@ -68,6 +133,9 @@ void add_all_knn(CLI::App& app, Common& common) {
       ->group("Search");
   add_radius_option(command, options->index, "Only rows at most this far, in units of the metric");
   add_tree_index_options(command, common, options->index);
+  add_inside_option(command, common, options->tiles);
+  add_tile_answer_options(command, common, options->tiles);
+  add_tile_points_option(command, options->tile_points);
   add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
@@ -77,12 +145,18 @@ void add_all_knn(CLI::App& app, Common& common) {
       "The answer has a line for each row, in the order of the file: the same rows and the same bits as kith "
       "knn POINTS POINTS gives, without the row itself. Rows with a NaN neither have neighbours nor are any; "
       "where fewer than K rows are found, the rest of the line is row -1 at an infinite distance.",
+      "A cloud that does not fit into --memory-limit together with its tree and the answer goes through "
+      "point tiles beside the "
+      "output, and a note says so; a folder that kith build --index point_tiles made is searched where it "
+      "is. The answer is "
+      "the same, and is written to files.",
       "Trees support euclidean, sqeuclidean and manhattan. For cosine and inner_product use kith knn with "
       "the file given twice."};
   about.examples = {
       {"kith all-knn scan.las -k 8 -o graph", "Writes graph.indices.npy and graph.distances.npy, in metres."},
       {"kith all-knn scan.ply -k 30 --radius 0.5 -o near",
        "Of the 30 nearest points of every point, those within half a metre."},
+      {"kith all-knn county.tiles -k 8 -o graph --memory-limit 2GiB", "Of point tiles, within 2 GiB."},
       {"kith all-knn scan.ply -k 4 --include-self --json", "Everything, for a program."}};
 }
 

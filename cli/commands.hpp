@@ -22,6 +22,7 @@ void add_import(CLI::App& app, Common& common);
 void add_export(CLI::App& app, Common& common);
 void add_convert(CLI::App& app, Common& common);
 void add_info(CLI::App& app, Common& common);
+void add_verify(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);
 void add_devices(CLI::App& app, Common& common);
 void add_bench(CLI::App& app, Common& common);

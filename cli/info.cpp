@@ -15,6 +15,7 @@
 #include "failure.hpp"
 #include "input.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
@@ -175,6 +176,14 @@ void run(const Common& common, const Options& options) {
       options.files, [](const std::string& path) { return format_of_extension(path).has_value(); });
   for (const std::string& path : options.files) {
     try {
+      if (is_tiles(path)) {
+        if (options.statistics) {
+          throw InvalidArgument(fmt::format("'{}' is a folder of point tiles; --stats is for files", path));
+        }
+        list.push_back(describe_tiles(path));
+        if (!common.json) show(list.back());
+        continue;
+      }
       Source source;
       source.path = path;
       const bool named = all_tell || !format_of_extension(path);
@@ -203,7 +212,9 @@ void add_info(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, common, "info", "Show what files hold: format, rows, dimension, index",
                                   [options, &common] { run(common, *options); });
-  common.file(command.add_option("FILE", options->files, "Vectors, point clouds, results or saved indexes")
+  common.file(command
+                  .add_option("FILE", options->files,
+                              "Vectors, point clouds, results or saved indexes, folders of point tiles")
                   ->type_name("FILE")
                   ->required());
   command

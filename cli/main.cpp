@@ -44,6 +44,7 @@ void declare(CLI::App& app, Common& common) {
   add_export(app, common);
   add_convert(app, common);
   add_info(app, common);
+  add_verify(app, common);
   add_generate(app, common);
   add_devices(app, common);
   add_bench(app, common);

@@ -11,6 +11,7 @@
 #include "progress.hpp"
 #include "result.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tune.hpp"
 
 namespace kith::cli {
@@ -23,11 +24,77 @@ struct Options {
   ResultOptions result;
   IndexOptions asked;
   std::string allowed;
+  TileOptions tiles;
+  std::string metric = "euclidean";
+  const CLI::Option* metric_given = nullptr;
 };
+
+// A folder of tiles keeps no metric, takes no options of graphs, and none of its tiles is held for long.
+void search_folder(const Common& common, Options& options) {
+  const SearchOptions& asked = options.asked.approximate;
+  if (asked.recall || asked.list_size || asked.beam_width || asked.rerank || !options.asked.tuning.empty() ||
+      !options.allowed.empty()) {
+    throw InvalidArgument(
+        "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
+        "--rerank, --tune and --allowed");
+  }
+  const Metric metric = parse_tree_metric(options.metric);
+  const PointTiles tiles = PointTiles::open(options.index);
+  const TileSearchOptions how{metric, options.tiles.inside};
+  const auto through_tiles = [&](const std::string& why) {
+    if (options.result.max_queries >= 0) {
+      throw InvalidArgument(
+          "--max-queries is for queries in memory; leave it out, or take some of them first (kith convert "
+          "--rows)");
+    }
+    search_tiles(common, tiles, options.queries, options.input_format, options.result, how, options.tiles,
+                 why);
+  };
+  if (is_tiles(options.queries.path)) return through_tiles("");
+  if (options.tiles.order_given->count() > 0 || options.tiles.dtype_given->count() > 0) {
+    return through_tiles("an option of answers from tiles was given");
+  }
+  open_inputs(common, {&options.queries}, options.input_format);
+  options.queries.max_rows = options.result.max_queries;
+  const Size query_size = peek(options.queries);
+  MemoryPlan plan(common);
+  plan.add("queries", query_size.bytes, query_size.mapped);
+  MemoryPlan with_answer = plan;
+  with_answer.add("answer", query_size.rows * (static_cast<double>(options.result.k) * 16 + 12));
+  try {
+    with_answer.check();
+  } catch (const OutOfMemory&) {
+    if (!takes_tile_answer(options.result) || options.result.max_queries >= 0) throw;
+    options.input_format.clear();  // found by now
+    return through_tiles("the queries and their answers do not fit in memory");
+  }
+  Dataset queries = load(common, options.queries);
+  if (queries.dtype() != tiles.dtype()) {
+    plan.add("queries as " + std::string(name(tiles.dtype())),
+             query_size.rows * query_size.row_elements * static_cast<double>(size_of(tiles.dtype())));
+    queries = as_the_index(common, queries, tiles.dtype(), "queries", "searched");
+  }
+  TileStatistics statistics;
+  const Neighbors answer = run_search(common, tile_execution(common), [&](const Execution& given) {
+    Execution left = given;
+    left.memory_limit = plan.left();
+    auto [found, what] = tiles.search_with_statistics(queries, options.result.k, how, left);
+    statistics = what;
+    return std::move(found);
+  });
+  deliver(common, options.result, answer, metric);
+  if (common.statistics && !common.json) fmt::print(stderr, "tiles:\n{}", describe(statistics));
+}
 
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.index, options.queries.path, options.allowed, options.asked.tuning});
+  if (is_tiles(options.index)) return search_folder(common, options);
+  refuse_tile_options(options.tiles, "an index in a file");
+  if (options.metric_given->count() > 0) {
+    throw InvalidArgument(
+        "--metric is for point tiles; the metric of an index in a file was fixed when it was built");
+  }
   const FileInfo index_info = open_index(common, options.index, options.queries, options.input_format);
   options.queries.max_rows = options.result.max_queries;
   Execution execution = make_execution(common);
@@ -83,11 +150,17 @@ void add_search(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "search", "Find the nearest rows of a saved index for every query",
                   [options, &common] { run(common, *options); });
-  add_file_argument(command, common, "INDEX", options->index, "The file kith build wrote");
-  add_file_argument(command, common, "QUERIES", options->queries.path, "The rows to search for");
+  add_file_argument(command, common, "INDEX", options->index, "The file or folder kith build wrote");
+  add_file_argument(command, common, "QUERIES", options->queries.path,
+                    "The rows to search for; with point tiles also a folder of them");
   add_result_options(command, common, options->result);
   add_approximate_options(command, options->asked);
   add_tuning_option(command, common, options->asked.tuning);
+  add_inside_option(command, common, options->tiles);
+  add_tile_answer_options(command, common, options->tiles);
+  add_tree_metric_option(command, common, options->metric);
+  options->metric_given = command.get_option("--metric");
+  command.get_option("--metric")->group("Point tiles");
   add_allowed_option(command, common, options->allowed);
   add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"QUERIES"}, dataset_formats());
@@ -96,7 +169,11 @@ void add_search(CLI::App& app, Common& common) {
   common.about(command).details = {
       "The file fixes the metric and the kind of index; only approximate indexes take their options. Queries "
       "of another element type are converted where the index's type holds every value exactly, and refused "
-      "otherwise."};
+      "otherwise.",
+      "A folder of point tiles, which has no metric of its own, is searched tile by tile within "
+      "--memory-limit. Queries that do "
+      "not fit in memory with their answers go through tiles of their own beside the output, and a note says "
+      "so."};
   common.about(command).examples = {
       {"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
       {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",

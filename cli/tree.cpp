@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "interrupt.hpp"
+#include "kith/point_tiles.hpp"
 #include "stream.hpp"
 #include "suggest.hpp"
 
@@ -18,10 +19,12 @@ using Choices = std::vector<std::pair<std::string, std::string>>;
 
 // Parameters and options that are not every index's.
 bool has_filter(std::string_view index) {
+  if (Indexes::find(index) == nullptr) return false;  // point tiles
   IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
   return set_filter(parameters, Filter::automatic);
 }
 bool has_leaves(std::string_view index) {
+  if (Indexes::find(index) == nullptr) return false;
   IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
   return set_leaf_size(parameters, 0);
 }
@@ -71,6 +74,7 @@ const char* graph_option(const IndexOptions& options) {
 }
 
 bool is_graph(std::string_view index) {
+  if (Indexes::find(index) == nullptr) return false;
   const IndexParameters parameters = Indexes::parameters(index, Metric::euclidean);
   return std::visit(
       [](const auto& its) {
@@ -94,9 +98,10 @@ const char* tree_option(const IndexOptions& options) {
 
 }  // namespace
 
-void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options) {
+void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options, bool with_tiles) {
   Choices choices = {{"auto", "whichever should be fastest, its build included; a note says which and why"}};
   add_types(choices, [](const IndexType&) { return true; });
+  if (with_tiles) choices.emplace_back(PointTiles::type_name, PointTiles::summary);
   add_index_option(command, common, options, choices);
 }
 

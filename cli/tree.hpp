@@ -38,8 +38,9 @@ struct IndexOptions {
   double radius_or_all() const { return radius.value_or(std::numeric_limits<double>::infinity()); }
 };
 
-/// --index with brute_force among its values, and --leaf-size.
-void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options);
+/// --index with brute_force among its values, and --leaf-size. `with_tiles`: point_tiles as well, which is no
+/// AnyIndex.
+void add_any_index_options(CLI::App& command, Common& common, IndexOptions& options, bool with_tiles = false);
 /// --recall, --list-size, --beam-width and --rerank, of approximate indexes.
 void add_approximate_options(CLI::App& command, IndexOptions& options);
 /// --allowed FILE.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,23 @@ void views() {
   const kith::DatasetView points(&cloud[0].x, 1000, 3, 4);
   const kith::Neighbors found = kith::knn(points, points.slice(10, 5), 4);
   std::printf("point 10: nearest other point %lld\n", static_cast<long long>(found.indices_of(0)[1]));
+}
+
+// A cloud in tiles on disk.
+void tiles_on_disk(const std::filesystem::path& folder) {
+  const kith::Dataset cloud = kith::generate({.rows = 30000, .dim = 3, .seed = 5});
+  kith::write_dataset(folder / "a.npy", cloud.view().slice(0, 10000));
+  kith::write_dataset(folder / "b.npy", cloud.view().slice(10000, 20000));
+  const std::vector<std::filesystem::path> files = {folder / "a.npy", folder / "b.npy"};  // one cloud
+  kith::Execution limited;
+  limited.memory_limit = 16 << 20;
+  const auto tiles = kith::PointTiles::build(folder / "tiles", files, {.tile_points = 2000}, limited);
+  // near.indices.npy and near.distances.npy, both or neither.
+  const kith::TileAnswer answer =
+      tiles.all_knn(folder / "near", 8, {.metric = kith::Metric::euclidean}, {}, limited);
+  std::printf("%lld tiles, %.1f %% of the points needed another than their own\n",
+              static_cast<long long>(tiles.tiles()),
+              100.0 * static_cast<double>(answer.statistics.crossed) / static_cast<double>(tiles.rows()));
 }
 
 // An index, searched many times, saved and loaded.
@@ -174,6 +192,7 @@ int main(int argc, char** argv) {
   views();
   an_index(folder + "/tour.kith");
   trees();
+  tiles_on_disk(folder);
   a_graph();
   other_libraries(folder);
   allowed_rows();

@@ -17,6 +17,7 @@
 #include "kith/io.hpp"           // IWYU pragma: export
 #include "kith/metric.hpp"       // IWYU pragma: export
 #include "kith/neighbors.hpp"    // IWYU pragma: export
+#include "kith/point_tiles.hpp"  // IWYU pragma: export
 #include "kith/recall.hpp"       // IWYU pragma: export
 #include "kith/row_set.hpp"      // IWYU pragma: export
 #include "kith/support.hpp"      // IWYU pragma: export

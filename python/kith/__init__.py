@@ -21,6 +21,7 @@ from ._knn_graph import all_knn, knn_graph
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
 from ._point_tree import PointTree
+from ._tiles import PointTiles, TileAnswer, TileStatistics
 from ._trees import KdTree, Octree
 from ._tuning import QueryDistribution, RecallPoint, Tuning, TuningPoint
 from ._vamana import Vamana
@@ -47,12 +48,15 @@ __all__ = [
     "Octree",
     "OutOfMemory",
     "Outliers",
+    "PointTiles",
     "PointTree",
     "Quantizer",
     "QueryDistribution",
     "RadiusNeighbors",
     "RecallPoint",
     "SearchStatistics",
+    "TileAnswer",
+    "TileStatistics",
     "Tuning",
     "TuningPoint",
     "Vamana",

@@ -25,6 +25,7 @@
 #include "_io.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
+#include "_tiles.hpp"
 #include "_trees.hpp"
 #include "_tuning.hpp"
 #include "kith/any_index.hpp"
@@ -341,4 +342,5 @@ NB_MODULE(_kith, module) {
   bind_io(module);
   bind_codes(module);
   bind_graph_files(module);
+  bind_tiles(module);
 }

@@ -6,7 +6,7 @@
 
 namespace kith {
 
-/// Keeps a temporary file on the list while it lives. Move-only.
+/// Keeps a temporary file, or a folder of them, on the list while it lives. Move-only.
 class TemporaryFileNote {
  public:
   TemporaryFileNote() = default;

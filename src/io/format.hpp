@@ -160,6 +160,20 @@ Neighbors read_neighbors_npy(const Source&);
 void write_indices_npy(AtomicFile&, const Neighbors&);
 /// The header of an array of one dimension; its elements follow.
 void write_npy_header(AtomicFile&, std::string_view descr, std::int64_t count);
+/// The header of an array of any shape, "(3, 2)".
+std::string npy_header(std::string_view descr, const std::string& shape);
+
+/// Where the rows of an npy lie.
+struct NpyRows {
+  std::uint64_t offset = 0;  ///< of the first
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 0;
+  std::int64_t dim = 0;
+  bool swap = false;           ///< big-endian
+  bool columns_first = false;  ///< not one row after the other
+};
+/// @throws IoError where it holds something else
+NpyRows npy_rows(const Source&);
 
 /// Sets of some of `rows` rows; see kith/io.hpp.
 RowSet read_row_set(const Source&, std::int64_t rows);

@@ -256,17 +256,7 @@ void read_indices(const Source& source, const Header& header, std::vector<std::i
 
 // `shape` as Python writes it: "(3, 2)", "(3,)".
 void write_header(AtomicFile& out, std::string_view descr, const std::string& shape) {
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
-  // Elements start at a multiple of 64, so that the file can be memory-mapped.
-  const std::size_t start = magic.size() + 4;
-  const std::size_t padded = (start + dict.size() + 1 + 63) / 64 * 64;
-  dict.append(padded - start - dict.size() - 1, ' ');
-  dict += '\n';
-  const auto length = static_cast<std::uint16_t>(dict.size());
-  out.write(magic);
-  out.write(std::string_view("\x01\x00", 2));
-  out.write(&length, sizeof length);
-  out.write(dict);
+  out.write(npy_header(descr, shape));
 }
 
 }  // namespace
@@ -287,7 +277,21 @@ FileInfo inspect_npy(const Source& source) {
   return info;
 }
 
-Dataset read_npy(const Source& source, const ReadOptions& options) {
+std::string npy_header(std::string_view descr, const std::string& shape) {
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
+  // Elements start at a multiple of 64, so that the file can be memory-mapped.
+  const std::size_t start = magic.size() + 4;
+  const std::size_t padded = (start + dict.size() + 1 + 63) / 64 * 64;
+  dict.append(padded - start - dict.size() - 1, ' ');
+  dict += '\n';
+  const auto length = static_cast<std::uint16_t>(dict.size());
+  std::string header(magic);
+  header.append("\x01\x00", 2);
+  header.append(reinterpret_cast<const char*>(&length), sizeof length);
+  return header + dict;
+}
+
+NpyRows npy_rows(const Source& source) {
   const Header header = parse(source);
   const auto dtype = dtype_of(header);
   if (!dtype) {
@@ -296,16 +300,28 @@ Dataset read_npy(const Source& source, const ReadOptions& options) {
                    "x.astype('float32') or x.astype('float64')",
                    element_type(header));
   }
-  const auto rows = static_cast<std::int64_t>(header.shape[0]);
-  const auto dim = static_cast<std::int64_t>(header.shape[1]);
-  const RowRange range = wanted_rows(source, options, rows);
-  const bool swap = header.swap && header.element > 1;
-  const bool columns_first = header.fortran && rows > 1 && dim > 1;
-  if (!columns_first && !swap) return view_rows(source, header.offset, *dtype, range, dim, dim);
+  NpyRows layout;
+  layout.offset = header.offset;
+  layout.dtype = *dtype;
+  layout.rows = static_cast<std::int64_t>(header.shape[0]);
+  layout.dim = static_cast<std::int64_t>(header.shape[1]);
+  layout.swap = header.swap && header.element > 1;
+  layout.columns_first = header.fortran && layout.rows > 1 && layout.dim > 1;
+  return layout;
+}
 
-  Dataset result = Dataset::allocate(*dtype, range.count, dim);
+Dataset read_npy(const Source& source, const ReadOptions& options) {
+  const NpyRows header = npy_rows(source);
+  const std::int64_t rows = header.rows;
+  const std::int64_t dim = header.dim;
+  const RowRange range = wanted_rows(source, options, rows);
+  const bool swap = header.swap;
+  const bool columns_first = header.columns_first;
+  if (!columns_first && !swap) return view_rows(source, header.offset, header.dtype, range, dim, dim);
+
+  Dataset result = Dataset::allocate(header.dtype, range.count, dim);
   auto* to = static_cast<std::byte*>(result.mutable_data());
-  const std::size_t element = header.element;
+  const std::size_t element = size_of(header.dtype);
   const auto width = static_cast<std::size_t>(dim);
   const auto count = static_cast<std::size_t>(range.count);
   const auto first = static_cast<std::size_t>(range.first);

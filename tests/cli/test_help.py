@@ -25,6 +25,7 @@ COMMANDS = [
     "export",
     "convert",
     "info",
+    "verify",
     "generate",
     "devices",
     "bench",

@@ -322,7 +322,7 @@ TEST(Vamana, RefusesToTakeMoreMemoryThanTheLimit) {
   const Vamana index = Vamana::build(data);
   execution.memory_limit = 100'000;
   EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { (void)index.search(data, 10, execution); }), "100000"));
-  EXPECT_EQ(index.memory_bytes() / 5000, 32 + 4 * 32);
+  EXPECT_EQ(index.memory_bytes() / 5000, 32 + 4 * 64);
 }
 
 TEST(Vamana, StopsWithinAThirdOfASecondAndReportsProgress) {

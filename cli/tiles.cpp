@@ -1,0 +1,331 @@
+#include "tiles.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/positioned_file.hpp"
+#include "interrupt.hpp"
+#include "run.hpp"
+#include "stream.hpp"
+#include "units.hpp"
+
+namespace kith::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+TileAnswerOptions answer_options(const TileOptions& options) {
+  TileAnswerOptions answer;
+  answer.order = options.order == "tiles" ? AnswerOrder::tiles : AnswerOrder::input;
+  answer.index_width = options.index_dtype == "u32" ? IndexWidth::u32 : IndexWidth::i64;
+  return answer;
+}
+
+Execution limited_execution(const Common& common) {
+  Execution execution = tile_execution(common);
+  execution.memory_limit = MemoryPlan(common).left();
+  return execution;
+}
+
+std::string range(const std::vector<std::int64_t>& sizes) {
+  if (sizes.empty()) return "none";
+  const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+  return fmt::format("{} to {} points each", format_count(*least), format_count(*most));
+}
+
+void check_answer(const ResultOptions& result) {
+  if (result.output.empty()) {
+    throw InvalidArgument("the answer of tiles goes to files; name one with -o");
+  }
+  const auto format =
+      parse_format(result.format).value_or(format_of_extension(result.output).value_or(FileFormat::npy));
+  if (format != FileFormat::npy) {
+    throw InvalidArgument(fmt::format(
+        "the answer of tiles is written as npy, not {}; give -o a name without extension", name(format)));
+  }
+  if (is_standard_output(result.output)) {
+    throw InvalidArgument(
+        "the answer of tiles is more than one file and cannot go to standard output; name one with -o");
+  }
+}
+
+void deliver_tiles(const Common& common, const ResultOptions& result, const TileSearchOptions& options,
+                   const TileAnswer& answer) {
+  const TileStatistics& statistics = answer.statistics;
+  std::vector<std::string> files;
+  std::string list;
+  for (const fs::path& file : answer.files) {
+    files.push_back(file.string());
+    list += (list.empty() ? "" : ", ") + file.string();
+  }
+  if (common.json) {
+    print_json({{"queries", statistics.queries},
+                {"k", result.k},
+                {"metric", name(options.metric)},
+                {"index", {{"name", PointTiles::type_name}, {"inside", options.inside}}},
+                {"statistics", to_json(statistics)},
+                {"files", files}});
+  } else {
+    note(common,
+         fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(statistics.queries, "query", "queries"),
+                     plural(result.k, "neighbour"), statistics.seconds));
+    if (common.statistics) fmt::print(stderr, "statistics:\n{}", describe(statistics));
+  }
+  if (statistics.nan_rows > 0 && !common.statistics) {
+    note(common, fmt::format("{} with NaN can never be a neighbour", plural(statistics.nan_rows, "row")));
+  }
+}
+
+std::vector<fs::path> paths_of(const std::vector<Source>& clouds) {
+  std::vector<fs::path> paths;
+  for (const Source& cloud : clouds) paths.emplace_back(cloud.path);
+  return paths;
+}
+
+void open_clouds(const Common& common, std::vector<Source>& clouds, const std::string& input_format) {
+  std::vector<Source*> sources;
+  for (Source& cloud : clouds) sources.push_back(&cloud);
+  open_inputs(common, sources, input_format);
+  for (const Source& cloud : clouds) {
+    if (cloud.format && *cloud.format != guess_format(cloud.path)) {
+      throw InvalidArgument(
+          fmt::format("'{}' does not look like {}; point tiles are made from files whose name or first "
+                      "bytes tell their format",
+                      shown(cloud.path), name(*cloud.format)));
+    }
+    if (!cloud.member.empty()) {
+      throw InvalidArgument(
+          "point tiles are made from whole files; leave out the member, or convert it (kith convert)");
+    }
+  }
+}
+
+}  // namespace
+
+Execution tile_execution(const Common& common) {
+  Execution execution = make_execution(common);
+  if (common.device == "auto") {  // tiles are searched on the CPU, whatever there is
+    execution.devices = {Device{}};
+    execution.device_memory_limit = 0;
+  }
+  return execution;
+}
+
+void add_tile_points_option(CLI::App& command, std::optional<std::int64_t>& tile_points) {
+  command
+      .add_option("--tile-points", tile_points,
+                  "About how many points a tile has, and at most half of what one may have [default: "
+                  "1048576, fewer where "
+                  "--memory-limit is small]")
+      ->type_name("N")
+      ->group("Point tiles");
+}
+
+PointTilesParameters tile_parameters(const std::optional<std::int64_t>& tile_points) {
+  if (tile_points && *tile_points < 1) {
+    throw InvalidArgument(fmt::format("--tile-points {}: use 1 or more", *tile_points));
+  }
+  return {tile_points.value_or(0)};
+}
+
+void add_inside_option(CLI::App& command, Common& common, TileOptions& options) {
+  auto* option =
+      command
+          .add_option("--inside", options.inside, "What a tile is searched with; it never changes the answer")
+          ->type_name("TYPE")
+          ->capture_default_str()
+          ->group("Point tiles");
+  std::vector<std::pair<std::string, std::string>> choices;
+  for (const IndexType& type : Indexes::types) {
+    if (type.guarantee == Guarantee::exact) choices.emplace_back(type.name, type.summary);
+  }
+  common.choice(option, choices);
+  options.inside_given = option;
+}
+
+void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& options) {
+  auto* order = command.add_option("--order", options.order, "Where the answer of a row stands")
+                    ->type_name("ORDER")
+                    ->capture_default_str()
+                    ->group("Point tiles");
+  common.choice(
+      order,
+      {{"input", "that of row i is the i-th"},
+       {"tiles", "as tiles come, with the rows' numbers beside (.rows.npy); spares a pass over the answer"}});
+  options.order_given = order;
+  auto* dtype = command.add_option("--index-dtype", options.index_dtype, "How row numbers are written")
+                    ->type_name("TYPE")
+                    ->capture_default_str()
+                    ->group("Point tiles");
+  common.choice(dtype, {{"i64", "-1 for none"}, {"u32", "half the bytes; 4294967295 for none"}});
+  options.dtype_given = dtype;
+}
+
+const char* given_tile_option(const TileOptions& options) {
+  const auto given = [](const CLI::Option* option) { return option != nullptr && option->count() > 0; };
+  if (given(options.inside_given)) return "--inside";
+  if (given(options.order_given)) return "--order";
+  return given(options.dtype_given) ? "--index-dtype" : nullptr;
+}
+
+void refuse_tile_options(const TileOptions& options, const std::string& index) {
+  if (const char* option = given_tile_option(options)) {
+    throw InvalidArgument(
+        fmt::format("{0} is for point tiles, {1} would ignore it; leave {0} out, or build tiles (kith build "
+                    "--index point_tiles)",
+                    option, index));
+  }
+}
+
+bool is_tiles(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+void build_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
+                 const std::string& folder, const PointTilesParameters& parameters) {
+  if (folder == "-" || is_standard_output(folder)) {
+    throw InvalidArgument("point tiles are a folder and cannot go to standard output; name one with -o");
+  }
+  open_clouds(common, clouds, input_format);
+  const std::vector<fs::path> paths = paths_of(clouds);
+  const PatientScope patient;
+  const PointTiles tiles = run_cancellable(
+      common, limited_execution(common),
+      [&](const Execution& execution) { return PointTiles::build(folder, paths, parameters, execution); });
+  if (common.json) {
+    print_json({{"file", folder},
+                {"index", PointTiles::type_name},
+                {"rows", tiles.rows()},
+                {"dim", tiles.dim()},
+                {"dtype", name(tiles.dtype())},
+                {"tiles", tiles.tiles()},
+                {"tile_points", tiles.tile_points()},
+                {"bytes", tiles.bytes()}});
+    return;
+  }
+  note(common, fmt::format("wrote {}: {} of {} x {} {}, {}, {}", folder, PointTiles::type_name,
+                           plural(tiles.rows(), "row"), tiles.dim(), name(tiles.dtype()),
+                           plural(tiles.tiles(), "tile"), format_bytes(static_cast<double>(tiles.bytes()))));
+}
+
+void join_tiles(const Common& common, const PointTiles& tiles, const ResultOptions& result,
+                const TileSearchOptions& options, const TileOptions& how) {
+  check_answer(result);
+  const PatientScope patient;
+  const TileAnswer answer =
+      run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
+        return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);
+      });
+  deliver_tiles(common, result, options, answer);
+}
+
+void join_through_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
+                        const PointTilesParameters& parameters, const ResultOptions& result,
+                        const TileSearchOptions& options, const TileOptions& how, const std::string& why) {
+  check_answer(result);
+  open_clouds(common, clouds, input_format);
+  const std::vector<fs::path> paths = paths_of(clouds);
+  // Removed with everything in it, however this ends.
+  const AtomicFolder work(result.output + ".tiles");
+  note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
+  const PatientScope patient;
+  const TileAnswer answer =
+      run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
+        const PointTiles tiles = PointTiles::build(work.temporary() / "tiles", paths, parameters, execution);
+        return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);
+      });
+  deliver_tiles(common, result, options, answer);
+}
+
+void search_tiles(const Common& common, const PointTiles& tiles, Source queries,
+                  const std::string& input_format, const ResultOptions& result,
+                  const TileSearchOptions& options, const TileOptions& how, const std::string& why) {
+  check_answer(result);
+  const auto search = [&](const std::function<PointTiles(const Execution&)>& asked) {
+    const PatientScope patient;
+    const TileAnswer answer =
+        run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
+          return tiles.search_tiles(result.output, asked(execution), result.k, options, answer_options(how),
+                                    execution);
+        });
+    deliver_tiles(common, result, options, answer);
+  };
+  if (is_tiles(queries.path)) {
+    search([&](const Execution&) { return PointTiles::open(queries.path); });
+    return;
+  }
+  std::vector<Source> clouds = {std::move(queries)};
+  open_clouds(common, clouds, input_format);
+  const std::vector<fs::path> paths = paths_of(clouds);
+  // Removed with everything in it, however this ends.
+  const AtomicFolder work(result.output + ".tiles");
+  note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
+  search([&](const Execution& execution) {
+    return PointTiles::build(work.temporary() / "tiles", paths, {}, execution);
+  });
+}
+
+bool takes_tile_answer(const ResultOptions& result) {
+  return !result.output.empty() && result.format.empty() && !writes_to_stream() &&
+         format_of_extension(result.output).value_or(FileFormat::npy) == FileFormat::npy;
+}
+
+nlohmann::ordered_json describe_tiles(const std::string& path) {
+  const PointTiles tiles = PointTiles::open(path);
+  nlohmann::ordered_json object = {{"file", path},
+                                   {"format", PointTiles::type_name},
+                                   {"dtype", name(tiles.dtype())},
+                                   {"rows", tiles.rows()},
+                                   {"dim", tiles.dim()},
+                                   {"bytes", tiles.bytes()}};
+  const std::vector<double> bounds = tiles.bounds();
+  const auto corner = [&](std::size_t first) {
+    std::string text;
+    for (std::size_t j = 0; j < bounds.size() / 2; ++j) {
+      text += (j == 0 ? "" : " ") + format_number(bounds[first + j]);
+    }
+    return text.empty() ? std::string("none") : text;
+  };
+  object["details"] = {
+      {"tiles", fmt::format("{}, {}", format_count(tiles.tiles()), range(tiles.tile_sizes()))},
+      {"tile points", format_count(tiles.tile_points())},
+      {"NaN rows", format_count(tiles.nan_rows())},
+      {"lower", corner(0)},
+      {"upper", corner(bounds.size() / 2)}};
+  return object;
+}
+
+nlohmann::json to_json(const TileStatistics& s) {
+  return {{"nan_rows", s.nan_rows},     {"nan_queries", s.nan_queries},
+          {"tiles", s.tiles},           {"tile_bytes", s.tile_bytes},
+          {"bytes_read", s.bytes_read}, {"tiles_read_again", s.tiles_read_again},
+          {"crossed", s.crossed},       {"visits", s.visits},
+          {"postponed", s.postponed},   {"seconds", s.seconds}};
+}
+
+std::string describe(const TileStatistics& s) {
+  std::string text;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    text += fmt::format("  {:<16}{}\n", what, value);
+  };
+  line("index", std::string(PointTiles::type_name));
+  line("tiles",
+       fmt::format("{}, {}", format_count(s.tiles), format_bytes(static_cast<double>(s.tile_bytes))));
+  line("read", fmt::format("{}, {} again", format_bytes(static_cast<double>(s.bytes_read)),
+                           plural(s.tiles_read_again, "tile")));
+  line("crossed",
+       fmt::format("{} ({:.3g} % of the queries), {}", format_count(s.crossed),
+                   s.queries > 0 ? 100 * static_cast<double>(s.crossed) / static_cast<double>(s.queries) : 0,
+                   plural(s.visits, "visit")));
+  line("postponed", format_count(s.postponed));
+  line("NaN rows", format_count(s.nan_rows));
+  line("NaN queries", format_count(s.nan_queries));
+  line("search time", fmt::format("{:.3f} s", s.seconds));
+  return text;
+}
+
+}  // namespace kith::cli

@@ -1,0 +1,159 @@
+/// @file
+/// Exact nearest neighbours of clouds that do not fit in memory: points in tiles on disk, searched tile by
+/// tile.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kith/dataset.hpp"
+#include "kith/execution.hpp"
+#include "kith/index_type.hpp"
+#include "kith/metric.hpp"
+#include "kith/neighbors.hpp"
+
+namespace kith {
+
+namespace point_tiles {
+class Folder;
+}
+
+struct PointTilesParameters {
+  /// About how many points a tile has; no tile has more than twice as many. 0: a million, fewer where the
+  /// memory limit is small.
+  std::int64_t tile_points = 0;
+};
+
+/// How tiles are searched. None of it changes an answer but the metric, the radius and include_self.
+struct TileSearchOptions {
+  Metric metric = Metric::sqeuclidean;  ///< sqeuclidean, euclidean or manhattan
+  /// What is built in a tile while it is searched: "kd_tree", "octree" or "brute_force".
+  std::string inside = "kd_tree";
+  bool include_self = false;  ///< all_knn: a row counts among its own neighbours
+  double radius =
+      std::numeric_limits<double>::infinity();  ///< no row farther than this, in units of the metric
+};
+
+/// Where the answers of rows stand in a file.
+enum class AnswerOrder : std::uint8_t {
+  input,  ///< that of row i is the i-th
+  tiles,  ///< as tiles come, with the rows' numbers beside; spares a pass over the answers
+};
+
+/// How row numbers are written.
+enum class IndexWidth : std::uint8_t {
+  i64,  ///< int64, -1 for none
+  u32,  ///< uint32, 2^32 - 1 for none; for fewer than 2^32 - 1 rows
+};
+
+struct TileAnswerOptions {
+  AnswerOrder order = AnswerOrder::input;
+  IndexWidth index_width = IndexWidth::i64;
+};
+
+/// What a search of tiles did.
+struct TileStatistics {
+  std::int64_t queries = 0;
+  std::int64_t nan_rows = 0;          ///< rows with a NaN: never found, and without neighbours
+  std::int64_t nan_queries = 0;       ///< queries with a NaN: answered by -1 and +inf
+  std::int64_t tiles = 0;             ///< there are
+  std::uint64_t tile_bytes = 0;       ///< of all tiles
+  std::uint64_t bytes_read = 0;       ///< of tiles, each time that one was read
+  std::int64_t tiles_read_again = 0;  ///< reads of a tile after its first
+  std::int64_t crossed = 0;           ///< queries that needed another tile than their own
+  std::int64_t visits = 0;            ///< searches of a query in another tile
+  std::int64_t postponed = 0;         ///< queries that waited for the last sweep
+  double seconds = 0;
+};
+
+/// The files of an answer and what it took.
+struct TileAnswer {
+  std::vector<std::filesystem::path> files;
+  TileStatistics statistics;
+};
+
+/// A cloud in tiles: a folder that is built in one read and one write of the cloud and searched within a
+/// limit on memory. Answers are the bits that a KdTree of the same rows in memory gives.
+///
+/// Every call keeps to Execution::memory_limit (without one, to half of the machine's free memory), and
+/// refuses at the start a limit that two tiles and the answers of one do not fit into. On the CPU only.
+/// Thread-safe; copies share the open folder.
+class PointTiles {
+ public:
+  using Parameters = PointTilesParameters;
+  static constexpr std::string_view type_name = "point_tiles";
+  static constexpr std::string_view summary = "a folder of tiles, of clouds larger than memory; exact";
+
+  /// Divides the rows of files among tiles; several files are one cloud, whose row numbers run through them
+  /// in the order given. npy files are read in blocks, others whole, one at a time. The folder appears whole
+  /// or not at all; an older one of point tiles is replaced.
+  /// @throws InvalidArgument, IoError, OutOfMemory, Cancelled
+  static PointTiles build(const std::filesystem::path& folder, std::span<const std::filesystem::path> clouds,
+                          const PointTilesParameters& parameters = {}, const Execution& execution = {});
+
+  /// The same of rows in host memory.
+  static PointTiles build(const std::filesystem::path& folder, const DatasetView& rows,
+                          const PointTilesParameters& parameters = {}, const Execution& execution = {});
+
+  /// Opens a folder; no tile is read.
+  /// @throws IoError when it is missing, truncated, corrupt or foreign
+  static PointTiles open(const std::filesystem::path& folder);
+
+  /// Reads every tile and checks it against its checksum, its box and the row numbers.
+  /// @throws IoError naming the file, Cancelled
+  void verify(const Execution& execution = {}) const;
+
+  /// The k nearest other rows of every row, written to files: "r" (or r.npy) gives r.indices.npy and
+  /// r.distances.npy, [rows, k], and with AnswerOrder::tiles r.rows.npy, the rows they are of. All files
+  /// appear, or none.
+  /// @throws InvalidArgument, IoError, OutOfMemory, DeviceError, Cancelled
+  TileAnswer all_knn(const std::filesystem::path& output, std::int64_t k,
+                     const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
+                     const Execution& execution = {}) const;
+
+  /// The k nearest rows of each query, in memory.
+  /// @param queries [q, dim] of the rows' dtype, in host memory
+  Neighbors search(const DatasetView& queries, std::int64_t k, const TileSearchOptions& options = {},
+                   const Execution& execution = {}) const;
+  /// The same, with what it did.
+  std::pair<Neighbors, TileStatistics> search_with_statistics(const DatasetView& queries, std::int64_t k,
+                                                              const TileSearchOptions& options = {},
+                                                              const Execution& execution = {}) const;
+
+  /// The same of any number of queries, which were divided among tiles of their own, into files: "r" gives
+  /// r.indices.npy and r.distances.npy, [queries, k], and with AnswerOrder::tiles r.rows.npy. All files
+  /// appear, or none.
+  TileAnswer search_tiles(const std::filesystem::path& output, const PointTiles& queries, std::int64_t k,
+                          const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
+                          const Execution& execution = {}) const;
+
+  std::int64_t rows() const noexcept;
+  std::int64_t dim() const noexcept;
+  Dtype dtype() const noexcept;
+  std::int64_t tiles() const noexcept;
+  std::int64_t tile_points() const noexcept;
+  std::int64_t nan_rows() const noexcept;
+  /// Points of each tile, in the order of the curve.
+  std::vector<std::int64_t> tile_sizes() const;
+  /// [lower, upper] of the box around all finite rows, dim values each; empty where there are none.
+  std::vector<double> bounds() const;
+  /// Bytes of all tiles on disk.
+  std::uint64_t bytes() const noexcept;
+  const std::filesystem::path& folder() const noexcept;
+
+  /// Whether point tiles were built at `path`.
+  static bool is_at(const std::filesystem::path& path);
+
+ private:
+  explicit PointTiles(std::shared_ptr<const point_tiles::Folder> folder) : folder_(std::move(folder)) {}
+  std::shared_ptr<const point_tiles::Folder> folder_;
+};
+
+}  // namespace kith

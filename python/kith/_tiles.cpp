@@ -1,0 +1,138 @@
+// Point tiles for Python: checked names in, NumPy arrays and names of files out.
+#include "_tiles.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "_answer.hpp"
+#include "_rows.hpp"
+#include "_run.hpp"
+#include "kith/error.hpp"
+#include "kith/point_tiles.hpp"
+
+namespace nb = nanobind;
+
+namespace kith::python {
+namespace {
+
+/// metric, inside, include_self, radius: what _search() of _tiles.py makes.
+using Search = std::tuple<std::string, std::string, bool, double>;
+
+TileSearchOptions search_options(const Search& search) {
+  const auto& [metric, inside, include_self, radius] = search;
+  return {parse_metric(metric), inside, include_self, radius};
+}
+
+TileAnswerOptions answer_options(const std::string& order, const std::string& dtype) {
+  TileAnswerOptions options;
+  if (order != "input" && order != "tiles") {
+    throw InvalidArgument(fmt::format("order '{}'; use 'input' or 'tiles'", order));
+  }
+  if (dtype != "int64" && dtype != "uint32") {
+    throw InvalidArgument(fmt::format("index_dtype '{}'; use 'int64' or 'uint32'", dtype));
+  }
+  options.order = order == "tiles" ? AnswerOrder::tiles : AnswerOrder::input;
+  options.index_width = dtype == "uint32" ? IndexWidth::u32 : IndexWidth::i64;
+  return options;
+}
+
+nb::dict statistics_of(const TileStatistics& s) {
+  nb::dict dict;
+  dict["queries"] = s.queries;
+  dict["nan_rows"] = s.nan_rows;
+  dict["nan_queries"] = s.nan_queries;
+  dict["tiles"] = s.tiles;
+  dict["tile_bytes"] = s.tile_bytes;
+  dict["bytes_read"] = s.bytes_read;
+  dict["tiles_read_again"] = s.tiles_read_again;
+  dict["crossed"] = s.crossed;
+  dict["visits"] = s.visits;
+  dict["postponed"] = s.postponed;
+  dict["seconds"] = s.seconds;
+  return dict;
+}
+
+PointTiles build_from_files(const std::filesystem::path& folder,
+                            const std::vector<std::filesystem::path>& clouds, std::int64_t tile_points,
+                            const CallLimits& limits, const nb::object& report) {
+  std::optional<PointTiles> tiles;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    tiles = PointTiles::build(folder, clouds, {tile_points}, execution);
+  });
+  return *std::move(tiles);
+}
+
+PointTiles build_from_rows(const std::filesystem::path& folder, const Rows& rows, std::int64_t tile_points,
+                           const CallLimits& limits, const nb::object& report) {
+  std::optional<PointTiles> tiles;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    tiles = PointTiles::build(folder, rows.dataset.view(), {tile_points}, execution);
+  });
+  return *std::move(tiles);
+}
+
+nb::tuple all_knn(const PointTiles& tiles, const std::filesystem::path& output, std::int64_t k,
+                  const Search& search, const std::string& order, const std::string& dtype,
+                  const CallLimits& limits, const nb::object& report) {
+  TileAnswer answer;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    answer = tiles.all_knn(output, k, search_options(search), answer_options(order, dtype), execution);
+  });
+  return nb::make_tuple(answer.files, statistics_of(answer.statistics));
+}
+
+nb::tuple search(const PointTiles& tiles, const Rows& queries, std::int64_t k, const Search& how,
+                 const CallLimits& limits, const nb::object& report) {
+  Neighbors found;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    found = tiles.search(queries.dataset.view(), k, search_options(how), execution);
+  });
+  return to_python(std::move(found));
+}
+
+void verify(const PointTiles& tiles, const CallLimits& limits, const nb::object& report) {
+  run(make_execution(limits), report, false, [&](const Execution& execution) { tiles.verify(execution); });
+}
+
+}  // namespace
+
+void bind_tiles(nb::module_& module) {
+  nb::class_<PointTiles>(module, "PointTiles", "A folder of point tiles.")
+      .def_prop_ro("rows", &PointTiles::rows)
+      .def_prop_ro("dim", &PointTiles::dim)
+      .def_prop_ro("dtype", [](const PointTiles& tiles) { return std::string(numpy_name(tiles.dtype())); })
+      .def_prop_ro("tiles", &PointTiles::tiles)
+      .def_prop_ro("tile_points", &PointTiles::tile_points)
+      .def_prop_ro("nan_rows", &PointTiles::nan_rows)
+      .def_prop_ro("bytes", &PointTiles::bytes)
+      .def_prop_ro("folder", [](const PointTiles& tiles) { return tiles.folder(); })
+      .def("tile_sizes", &PointTiles::tile_sizes)
+      .def("bounds", &PointTiles::bounds);
+  module.def("build_tiles", &build_from_files, nb::arg("folder"), nb::arg("clouds"), nb::arg("tile_points"),
+             nb::arg("limits"), nb::arg("report").none(), "Point tiles of the files, which are one cloud.");
+  module.def("build_tiles_of_rows", &build_from_rows, nb::arg("folder"), nb::arg("rows"),
+             nb::arg("tile_points"), nb::arg("limits"), nb::arg("report").none(), "Point tiles of an array.");
+  module.def(
+      "open_tiles", [](const std::filesystem::path& folder) { return PointTiles::open(folder); },
+      nb::arg("folder"), "A folder that was built.");
+  module.def("tiles_all_knn", &all_knn, nb::arg("tiles"), nb::arg("output"), nb::arg("k"), nb::arg("search"),
+             nb::arg("order"), nb::arg("index_dtype"), nb::arg("limits"), nb::arg("report").none(),
+             "(files, statistics) of the nearest others of every row.");
+  module.def("tiles_search", &search, nb::arg("tiles"), nb::arg("queries"), nb::arg("k"), nb::arg("search"),
+             nb::arg("limits"), nb::arg("report").none(), "(distances, indices, statistics)");
+  module.def("verify_tiles", &verify, nb::arg("tiles"), nb::arg("limits"), nb::arg("report").none(),
+             "Raises where a tile is damaged.");
+}
+
+}  // namespace kith::python

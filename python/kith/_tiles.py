@@ -1,0 +1,304 @@
+"""Clouds larger than memory: points in tiles on disk, searched tile by tile."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _kith
+from ._arrays import promote_queries, to_rows
+from ._errors import InvalidArgument
+from ._index import _execution, _integer, name_of
+from ._neighbors import Neighbors, from_parts
+from ._progress import Progress, reporting
+
+__all__ = ["PointTiles", "TileAnswer", "TileStatistics"]
+
+_METRICS = "'sqeuclidean', 'euclidean' or 'manhattan'"
+_INSIDE = "'kd_tree', 'octree' or 'brute_force'"
+
+
+@dataclass(frozen=True)
+class TileStatistics:
+    """What a search of tiles did."""
+
+    queries: int = 0  #: rows that were answered
+    nan_rows: int = 0  #: rows with a NaN: never found, and without neighbours
+    nan_queries: int = 0  #: queries with a NaN
+    tiles: int = 0  #: there are
+    tile_bytes: int = 0  #: of all tiles
+    bytes_read: int = 0  #: of tiles, each time that one was read
+    tiles_read_again: int = 0  #: reads of a tile after its first
+    crossed: int = 0  #: queries that needed another tile than their own
+    visits: int = 0  #: searches of a query in another tile
+    postponed: int = 0  #: queries that waited for the last sweep
+    seconds: float = 0.0  #: wall time
+
+
+@dataclass(frozen=True)
+class TileAnswer:
+    """Nearest neighbours in files, as memory-mapped arrays; unpacks as ``distances, indices = answer``."""
+
+    distances: NDArray[Any]  #: ``[rows, k]``, float64 for float64 data, else float32
+    indices: NDArray[Any]  #: ``[rows, k]``, int64 with -1 for none, or uint32 with 2**32 - 1 for none
+    rows: NDArray[Any] | None  #: with ``order="tiles"`` the rows that the answers are of, else None
+    files: tuple[Path, ...]
+    statistics: TileStatistics
+
+    def __iter__(self) -> Any:
+        return iter((self.distances, self.indices))
+
+
+def _limits(threads: Any, memory_limit: Any) -> tuple[int, int, int, str]:
+    return _execution(threads, memory_limit, 0, "cpu")
+
+
+class PointTiles:
+    """A cloud in tiles on disk, searched within a limit on memory: the same bits as a :class:`KdTree` of its rows.
+
+    Made by :meth:`build` from files or an array, or by :meth:`open` from a folder. Every method keeps to its
+    ``memory_limit`` in bytes; 0 for half of the machine's free memory. On the CPU only.
+
+    Attributes:
+        folder: where the tiles are.
+        rows, dim, dtype: of the cloud.
+        tiles: how many there are.
+        tile_points: about how many points one has.
+        nan_rows: rows with a NaN.
+    """
+
+    __slots__ = ("_tiles",)
+    _tiles: _kith.PointTiles
+
+    def __init__(self) -> None:
+        raise TypeError("PointTiles are made by PointTiles.build(folder, clouds) or PointTiles.open(folder)")
+
+    @classmethod
+    def _wrap(cls, tiles: _kith.PointTiles) -> PointTiles:
+        made = cls.__new__(cls)
+        made._tiles = tiles
+        return made
+
+    @classmethod
+    def build(
+        cls,
+        folder: str | os.PathLike[str],
+        clouds: Any,
+        *,
+        tile_points: int = 0,
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> PointTiles:
+        """Divides a cloud among tiles: one read, one write, in a folder that appears whole or not at all.
+
+        Args:
+            folder: where the tiles go. An older folder of tiles is replaced, another one refused.
+            clouds: a file; a list of files, which are one cloud whose row numbers run through them; an array ``[n, d]``;
+                or an iterator of such arrays, which are written to a file beside ``folder`` first. npy files are read in
+                blocks, others whole, one at a time.
+            tile_points: about how many points a tile has; no tile has more than twice as many. 0: a million, fewer
+                where the memory limit is small.
+            threads, memory_limit, progress: as for :class:`KdTree`.
+
+        Raises:
+            IoError: a file is missing, truncated, corrupt or foreign, or the folder cannot be written.
+            InvalidArgument: files or arrays of different dimension or element type; an iterator without arrays.
+            OutOfMemory: the memory limit is too small.
+        """
+        points, limits = _integer(tile_points, "tile_points"), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            if isinstance(clouds, (str, os.PathLike)):
+                clouds = [clouds]
+            if isinstance(clouds, Sequence) and all(isinstance(cloud, (str, os.PathLike)) for cloud in clouds):
+                files = [os.fspath(cloud) for cloud in clouds]
+                return cls._wrap(_kith.build_tiles(os.fspath(folder), files, points, limits, report))
+            if isinstance(clouds, Iterator):
+                with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
+                    path = os.path.join(beside, "cloud.npy")
+                    _gather(clouds, path)
+                    return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], points, limits, report))
+            rows = to_rows(clouds, "clouds")
+            return cls._wrap(_kith.build_tiles_of_rows(os.fspath(folder), rows, points, limits, report))
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> PointTiles:
+        """A folder that was built; no tile is read.
+
+        Raises:
+            IoError: it is missing, truncated, corrupt or foreign.
+        """
+        return cls._wrap(_kith.open_tiles(os.fspath(folder)))
+
+    def all_knn(
+        self,
+        output: str | os.PathLike[str],
+        k: int = 10,
+        *,
+        include_self: bool = False,
+        metric: str = "sqeuclidean",
+        radius: float | None = None,
+        inside: str = "kd_tree",
+        order: str = "input",
+        index_dtype: str = "int64",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> TileAnswer:
+        """The k nearest other rows of every row, in npy files.
+
+        Args:
+            output: ``"r"`` writes ``r.indices.npy`` and ``r.distances.npy``, with ``order="tiles"`` also
+                ``r.rows.npy``; all of them, or none.
+            k: neighbours a row, at least 1.
+            include_self: whether a row counts among its own neighbours.
+            metric: ``"sqeuclidean"``, ``"euclidean"`` or ``"manhattan"``.
+            radius: no row farther than this, in units of the metric; None for no limit.
+            inside: what is built in a tile while it is searched, ``"kd_tree"``, ``"octree"`` or ``"brute_force"``; it
+                never changes the answer.
+            order: ``"input"``, the answer of row i is the i-th; or ``"tiles"``, as tiles come, which spares a pass.
+            index_dtype: ``"int64"``, or ``"uint32"`` for fewer than 2**32 - 1 rows.
+            threads, memory_limit, progress: as for :class:`KdTree`.
+
+        Raises:
+            InvalidArgument: k below 1, an unknown metric, ``inside``, ``order`` or ``index_dtype``.
+            OutOfMemory: two tiles and the answers of one do not fit into ``memory_limit``.
+            IoError: a tile is damaged, or the answer cannot be written.
+        """
+        names = (
+            name_of(order, "order", "'input' or 'tiles'"),
+            name_of(index_dtype, "index_dtype", "'int64' or 'uint32'"),
+        )
+        search, limits = _search(metric, inside, include_self, radius), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            files, statistics = _kith.tiles_all_knn(
+                self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
+            )
+        indices, distances, *rows = (_mapped(file) for file in files)
+        return TileAnswer(
+            distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
+        )
+
+    def search(
+        self,
+        Q: Any,
+        k: int = 10,
+        *,
+        metric: str = "sqeuclidean",
+        radius: float | None = None,
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> Neighbors:
+        """The k nearest rows of each query, in memory.
+
+        Args:
+            Q: queries ``[q, d]``; a type that the tiles' type holds exactly is converted.
+            k, metric, radius, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+
+        Raises:
+            InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`.
+            TypeError: the tiles' element type would round the queries.
+        """
+        queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+        search, limits = _search(metric, inside, False, radius), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            parts = _kith.tiles_search(self._tiles, queries, _integer(k, "k"), search, limits, report)
+        return from_parts(parts)
+
+    def verify(self, *, progress: Progress = False) -> None:
+        """Reads every tile and checks it.
+
+        Raises:
+            IoError: one is damaged; the message names the file.
+        """
+        with reporting(progress) as report:
+            _kith.verify_tiles(self._tiles, _limits(0, 0), report)
+
+    @property
+    def folder(self) -> Path:
+        """Where the tiles are."""
+        return Path(self._tiles.folder)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the cloud."""
+        return int(self._tiles.rows)
+
+    @property
+    def dim(self) -> int:
+        """Its dimension."""
+        return int(self._tiles.dim)
+
+    @property
+    def dtype(self) -> str:
+        """Its element type, as NumPy names it."""
+        return str(self._tiles.dtype)
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles there are."""
+        return int(self._tiles.tiles)
+
+    @property
+    def tile_points(self) -> int:
+        """About how many points a tile has."""
+        return int(self._tiles.tile_points)
+
+    @property
+    def nan_rows(self) -> int:
+        """Rows with a NaN: never found, and without neighbours."""
+        return int(self._tiles.nan_rows)
+
+    def __repr__(self) -> str:
+        return f"PointTiles({str(self.folder)!r}: {self.rows:,} x {self.dim} {self.dtype} in {self.tiles:,} tiles)"
+
+
+def _search(metric: Any, inside: Any, include_self: Any, radius: Any) -> tuple[str, str, bool, float]:
+    reach = math.inf if radius is None else float(radius)
+    return name_of(metric, "metric", _METRICS), name_of(inside, "inside", _INSIDE), bool(include_self), reach
+
+
+def _gather(arrays: Iterator[Any], path: str) -> None:
+    """One npy of arrays that come one after the other."""
+    header_bytes, rows, dim = 128, 0, 0
+    dtype: np.dtype[Any] | None = None
+    with open(path, "wb") as file:
+        file.write(bytes(header_bytes))
+        for array in arrays:
+            block = np.ascontiguousarray(array)
+            if block.ndim != 2:
+                raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")
+            if dtype is None:
+                dim, dtype = block.shape[1], block.dtype
+            elif (dim, dtype) != (block.shape[1], block.dtype):
+                raise InvalidArgument(
+                    f"clouds: rows of {block.shape[1]} {block.dtype} after rows of {dim} {dtype}; they must be the same"
+                )
+            file.write(block.tobytes())
+            rows += len(block)
+        if dtype is None:
+            raise InvalidArgument("clouds: an iterator without arrays; give one array at least")
+        descr = "<V2" if dtype.name == "bfloat16" else dtype.str
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {dim}), }}"
+        file.seek(0)
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", header_bytes - 10))
+        file.write(text.ljust(header_bytes - 11).encode() + b"\n")
+
+
+def _mapped(file: str | os.PathLike[str]) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r")
+    except ValueError:  # an array without elements cannot be mapped
+        array = np.load(file)
+    return array

@@ -1,0 +1,186 @@
+#include "core/positioned_file.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kith/error.hpp"
+
+namespace kith {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const char* what, const std::string& name, int reason) {
+  throw IoError(fmt::format("cannot {} '{}': {}", what, name, std::strerror(reason)));
+}
+
+void read_all(int fd, const std::string& name, std::uint64_t offset, void* to, std::size_t bytes) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t count = ::pread(fd, at, bytes, static_cast<off_t>(offset));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail("read", name, errno);
+    }
+    if (count == 0) {
+      throw IoError(
+          fmt::format("'{}' is truncated: it ends at byte {}, {} more are needed", name, offset, bytes));
+    }
+    at += count;
+    offset += static_cast<std::uint64_t>(count);
+    bytes -= static_cast<std::size_t>(count);
+  }
+}
+
+// The entry of a file in its folder reaches the disk with the folder.
+void sync_folder(const fs::path& folder) {
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)::fsync(fd);  // some file systems cannot; their entries are safe or never are
+  ::close(fd);
+}
+
+}  // namespace
+
+fs::path temporary_name(const fs::path& path) {
+  static std::atomic<unsigned> serial{0};
+  fs::path name = path;
+  name += fmt::format(".{}.{}.work.tmp", ::getpid(), serial++);  // AtomicFile counts for itself
+  return name;
+}
+
+InputFile::InputFile(const fs::path& path, std::string name)
+    : name_(name.empty() ? path.string() : std::move(name)), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail("read", name_, errno);
+  struct stat status {};
+  if (::fstat(fd_, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(std::exchange(fd_, -1));
+    throw IoError(fmt::format("cannot read '{}': it is a folder; name a file", name_));
+  }
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : name_(std::move(other.name_)), fd_(std::exchange(other.fd_, -1)) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::uint64_t InputFile::size() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) fail("read", name_, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::uint64_t offset, void* to, std::size_t bytes) const {
+  read_all(fd_, name_, offset, to, bytes);
+}
+
+void InputFile::expect_jumps(bool jumps) const noexcept {
+  (void)::posix_fadvise(fd_, 0, 0, jumps ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL);
+}
+
+OutputFile::OutputFile(fs::path path) : path_(std::move(path)), note_(path_) {
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    const int reason = errno;
+    fail("write", std::exchange(path_, {}).string(), reason);
+  }
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      note_(std::move(other.note_)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(note_, other.note_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+void OutputFile::write(std::uint64_t offset, const void* from, std::size_t bytes) {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes > 0) {
+    const ssize_t count = ::pwrite(fd_, at, bytes, static_cast<off_t>(offset));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail("write", path_.string(), errno);
+    }
+    at += count;
+    offset += static_cast<std::uint64_t>(count);
+    bytes -= static_cast<std::size_t>(count);
+  }
+}
+
+void OutputFile::read(std::uint64_t offset, void* to, std::size_t bytes) const {
+  read_all(fd_, path_.string(), offset, to, bytes);
+}
+
+void OutputFile::sync() {
+  if (::fsync(fd_) != 0) fail("write", path_.string(), errno);
+}
+
+void OutputFile::rename_to(const fs::path& path) {
+  if (::close(std::exchange(fd_, -1)) != 0) fail("write", path_.string(), errno);
+  if (::rename(path_.c_str(), path.c_str()) != 0) fail("write", path.string(), errno);
+  path_.clear();
+  note_ = {};
+}
+
+AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
+  // "cloud/" is the folder "cloud".
+  if (!path_.has_filename()) path_ = path_.parent_path();
+  temporary_ = temporary_name(path_);
+  note_ = TemporaryFileNote(temporary_);
+  if (::mkdir(temporary_.c_str(), 0777) != 0) {
+    temporary_.clear();
+    fail("write", path_.string(), errno);
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::commit(bool replace) {
+  sync_folder(temporary_);
+  fs::path old;
+  if (replace && fs::exists(path_)) {
+    old = temporary_name(path_);
+    if (::rename(path_.c_str(), old.c_str()) != 0) fail("write", path_.string(), errno);
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int reason = errno;
+    if (!old.empty()) (void)::rename(old.c_str(), path_.c_str());
+    fail("write", path_.string(), reason);
+  }
+  temporary_.clear();
+  note_ = {};
+  sync_folder(path_.parent_path());
+  std::error_code ignored;
+  if (!old.empty()) fs::remove_all(old, ignored);
+}
+
+}  // namespace kith

@@ -1,0 +1,88 @@
+// Files that are read or written at given offsets, without a map: what is read this way counts as nobody's
+// memory but the caller's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "core/temporary_files.hpp"
+
+namespace kith {
+
+/// A name beside `path` that nobody else takes: "<path>.<pid>.<number>.work.tmp".
+std::filesystem::path temporary_name(const std::filesystem::path& path);
+
+/// A file to read at any offset, by any number of threads. Move-only.
+class InputFile {
+ public:
+  InputFile() = default;
+  /// @param name what messages call it; empty: its path
+  /// @throws IoError when it is missing, a folder or unreadable
+  explicit InputFile(const std::filesystem::path& path, std::string name = {});
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  std::uint64_t size() const;
+  /// @throws IoError, also where the file ends before
+  void read(std::uint64_t offset, void* to, std::size_t bytes) const;
+  /// Reads will jump: nothing is to be read ahead of them. Only a hint.
+  void expect_jumps(bool jumps) const noexcept;
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+};
+
+/// A file to write at any offset, which is removed with the object unless it was kept. Move-only.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  /// Makes the file, which must not be there yet. @throws IoError
+  explicit OutputFile(std::filesystem::path path);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&& other) noexcept;
+  ~OutputFile();
+
+  /// @throws IoError (disk full, ...)
+  void write(std::uint64_t offset, const void* from, std::size_t bytes);
+  /// What was written. @throws IoError
+  void read(std::uint64_t offset, void* to, std::size_t bytes) const;
+  /// Syncs, and gives it its name. @throws IoError
+  void rename_to(const std::filesystem::path& path);
+  void sync();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  TemporaryFileNote note_;
+  int fd_ = -1;
+};
+
+/// A folder that appears whole or not at all: "<path>.<pid>.<number>.work.tmp" until commit() puts it in
+/// place; destruction without commit removes it and what is in it.
+class AtomicFolder {
+ public:
+  /// @throws IoError when the folder around it is missing or not writable
+  explicit AtomicFolder(std::filesystem::path path);
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+  ~AtomicFolder();
+
+  /// Where its files are to be written until then.
+  const std::filesystem::path& temporary() const noexcept { return temporary_; }
+
+  /// Takes the place of `path`: nothing, an empty folder, or, where `replace` says so, the folder there is.
+  /// @throws IoError
+  void commit(bool replace);
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  TemporaryFileNote note_;
+};
+
+}  // namespace kith

@@ -1,0 +1,199 @@
+#include "io/point_stream.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/positioned_file.hpp"
+#include "io/bytes.hpp"
+#include "io/format.hpp"
+
+namespace kith::io {
+namespace {
+
+class Rows final : public PointStream {
+ public:
+  explicit Rows(Dataset rows) : rows_(std::move(rows)) {}
+  std::int64_t rows() const override { return rows_.rows(); }
+  std::int64_t dim() const override { return rows_.dim(); }
+  Dtype dtype() const override { return rows_.dtype(); }
+  void seek(std::int64_t row) override { next_ = row; }
+  void read(void* out, std::int64_t count) override {
+    const DatasetView& view = rows_.view();
+    const std::size_t bytes = static_cast<std::size_t>(view.dim) * size_of(view.dtype);
+    if (view.contiguous()) {
+      std::memcpy(out, view.row(next_), static_cast<std::size_t>(count) * bytes);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(i) * bytes, view.row(next_ + i),
+                    bytes);
+      }
+    }
+    next_ += count;
+  }
+
+ private:
+  Dataset rows_;
+  std::int64_t next_ = 0;
+};
+
+// An npy whose rows lie one after the other, in either byte order.
+class Npy final : public PointStream {
+ public:
+  Npy(const Source& source, const NpyRows& layout) : layout_(layout), file_(source.path, source.name) {}
+  std::int64_t rows() const override { return layout_.rows; }
+  std::int64_t dim() const override { return layout_.dim; }
+  Dtype dtype() const override { return layout_.dtype; }
+  void seek(std::int64_t row) override {
+    // Whoever goes on elsewhere takes samples; whoever goes back to the start reads it all.
+    if (row != next_) file_.expect_jumps(row != 0);
+    next_ = row;
+  }
+  void read(void* out, std::int64_t count) override {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(layout_.dim) * size_of(layout_.dtype);
+    file_.read(layout_.offset + static_cast<std::uint64_t>(next_) * bytes, out,
+               static_cast<std::size_t>(static_cast<std::uint64_t>(count) * bytes));
+    if (layout_.swap)
+      swap_elements(out, static_cast<std::size_t>(count * layout_.dim), size_of(layout_.dtype));
+    next_ += count;
+  }
+
+ private:
+  NpyRows layout_;
+  InputFile file_;
+  std::int64_t next_ = 0;
+};
+
+// A file of another format, read whole when its rows are first asked for and let go after the last of them.
+class WholeFile final : public PointStream {
+ public:
+  WholeFile(std::filesystem::path path, std::string name, ReadOptions options, const FileInfo& info,
+            std::uint64_t limit)
+      : path_(std::move(path)),
+        name_(std::move(name)),
+        options_(std::move(options)),
+        rows_(info.rows),
+        limit_(limit) {
+    // A header says little of the type of coordinates: that of the first row does.
+    ReadOptions one = options_;
+    one.max_rows = 1;
+    const Dataset first = read_dataset(path_, one);
+    dim_ = first.dim();
+    dtype_ = first.dtype();
+  }
+  std::int64_t rows() const override { return rows_; }
+  std::int64_t dim() const override { return dim_; }
+  Dtype dtype() const override { return dtype_; }
+  void seek(std::int64_t row) override {
+    next_ = row;
+    if (row == rows_) held_.reset();
+  }
+  void read(void* out, std::int64_t count) override {
+    if (count == 0) return;
+    if (!held_) held_ = load();
+    held_->seek(next_);
+    held_->read(out, count);
+    next_ += count;
+    if (next_ == rows_) held_.reset();
+  }
+
+ private:
+  std::unique_ptr<PointStream> load() const {
+    const auto bytes = static_cast<std::uint64_t>(rows_) * static_cast<std::uint64_t>(dim_) * size_of(dtype_);
+    if (limit_ > 0 && bytes > limit_) {
+      throw OutOfMemory(
+          fmt::format("'{}' is {}, which is read whole: its rows take {} bytes, the limit leaves {} for "
+                      "them; raise the limit, or make "
+                      "an npy of it (kith convert), which is read in blocks",
+                      name_, name(*options_.format), bytes, limit_));
+    }
+    Dataset rows = read_dataset(path_, options_);
+    if (rows.rows() != rows_ || rows.dim() != dim_ || rows.dtype() != dtype_) {
+      throw IoError(fmt::format("'{}' has {} rows, its header says {}; it has changed, or is corrupt", name_,
+                                rows.rows(), rows_));
+    }
+    return stream_rows(rows);
+  }
+
+  std::filesystem::path path_;
+  std::string name_;
+  ReadOptions options_;
+  std::int64_t rows_ = 0;
+  std::int64_t dim_ = 0;
+  Dtype dtype_ = Dtype::f32;
+  std::uint64_t limit_ = 0;
+  std::unique_ptr<PointStream> held_;
+  std::int64_t next_ = 0;
+};
+
+class Concatenated final : public PointStream {
+ public:
+  explicit Concatenated(std::vector<std::unique_ptr<PointStream>> parts) : parts_(std::move(parts)) {
+    for (const auto& part : parts_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->rows());
+  }
+  std::int64_t rows() const override { return ends_.back(); }
+  std::int64_t dim() const override { return parts_.front()->dim(); }
+  Dtype dtype() const override { return parts_.front()->dtype(); }
+  void seek(std::int64_t row) override { next_ = row; }
+  void read(void* out, std::int64_t count) override {
+    const std::size_t bytes = static_cast<std::size_t>(dim()) * size_of(dtype());
+    auto* to = static_cast<std::byte*>(out);
+    while (count > 0) {
+      const auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, next_) - ends_.begin());
+      const std::int64_t begin = part == 0 ? 0 : ends_[part - 1];
+      const std::int64_t here = std::min(count, ends_[part] - next_);
+      // Whoever is at its end holds no rows.
+      if (part != current_) parts_[current_]->seek(parts_[current_]->rows());
+      current_ = part;
+      parts_[part]->seek(next_ - begin);
+      parts_[part]->read(to, here);
+      to += static_cast<std::size_t>(here) * bytes;
+      next_ += here;
+      count -= here;
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<PointStream>> parts_;
+  std::vector<std::int64_t> ends_;
+  std::size_t current_ = 0;
+  std::int64_t next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<PointStream> stream_rows(const Dataset& rows) {
+  return std::make_unique<Rows>(rows);
+}
+
+std::unique_ptr<PointStream> open_point_stream(const std::filesystem::path& path, std::uint64_t memory_limit,
+                                               std::optional<FileFormat> format,
+                                               std::function<bool()> cancelled) {
+  const Source source = open_source(path, cancelled);
+  const Format& entry = format_of(format ? *format : guess_format(source, source.name, true));
+  if (entry.read == nullptr) throw bad_file(source, "is {}, which holds no points", entry.name);
+  if (entry.format == FileFormat::npy) {
+    const NpyRows layout = npy_rows(source);
+    if (!layout.columns_first) return std::make_unique<Npy>(source, layout);
+  }
+  const FileInfo info = entry.inspect(source);
+  ReadOptions options;
+  options.format = entry.format;
+  options.cancelled = std::move(cancelled);
+  return std::make_unique<WholeFile>(path, source.name, options, info, memory_limit);
+}
+
+std::unique_ptr<PointStream> concatenate(std::vector<std::unique_ptr<PointStream>> parts,
+                                         std::span<const std::filesystem::path> names) {
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i]->dim() == parts[0]->dim() && parts[i]->dtype() == parts[0]->dtype()) continue;
+    throw InvalidArgument(fmt::format(
+        "'{}' has rows of {} {}, '{}' of {} {}; files of one cloud have the same: convert one of them",
+        names[0].string(), parts[0]->dim(), name(parts[0]->dtype()), names[i].string(), parts[i]->dim(),
+        name(parts[i]->dtype())));
+  }
+  if (parts.size() == 1) return std::move(parts[0]);
+  return std::make_unique<Concatenated>(std::move(parts));
+}
+
+}  // namespace kith::io

@@ -1,0 +1,263 @@
+#include "point_tiles/folder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include "core/plural.hpp"
+#include "kith/error.hpp"
+
+namespace kith::point_tiles {
+namespace {
+
+constexpr std::string_view format_name = "kith point tiles";
+
+std::string hex(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+std::uint64_t parse_hex(const std::string& text) {
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    throw std::invalid_argument(fmt::format("'{}' is no checksum", text));
+  }
+  return std::stoull(text, nullptr, 16);
+}
+
+nlohmann::json to_json(const Tile& tile) {
+  nlohmann::json extents = nlohmann::json::array();
+  for (const Extent& extent : tile.extents) {
+    extents.push_back({extent.segment, extent.offset, extent.rows, hex(extent.hash)});
+  }
+  nlohmann::json object = {{"rows", tile.rows}, {"extents", std::move(extents)}};
+  if (tile.has_box()) {
+    object["lower"] = tile.lower;
+    object["upper"] = tile.upper;
+  }
+  return object;
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+Tile parse_tile(const nlohmann::json& object, const Manifest& manifest) {
+  Tile tile;
+  tile.rows = object.at("rows").get<std::int64_t>();
+  require(tile.rows > 0 && tile.rows <= manifest.rows, "the rows of a tile are not some of all rows");
+  if (object.contains("lower")) {
+    tile.lower = object.at("lower").get<std::vector<double>>();
+    tile.upper = object.at("upper").get<std::vector<double>>();
+    require(
+        tile.lower.size() == static_cast<std::size_t>(manifest.dim) && tile.upper.size() == tile.lower.size(),
+        "a tile's box is not of the cloud's dimension");
+    for (std::size_t j = 0; j < tile.lower.size(); ++j) {
+      require(std::isfinite(tile.lower[j]) && std::isfinite(tile.upper[j]) && tile.lower[j] <= tile.upper[j],
+              "a tile's box is none");
+    }
+  }
+  std::int64_t held = 0;
+  for (const auto& piece : object.at("extents")) {
+    Extent extent;
+    require(piece.is_array() && piece.size() == 4, "an extent is not of four parts");
+    extent.segment = piece[0].get<std::int64_t>();
+    extent.offset = piece[1].get<std::uint64_t>();
+    extent.rows = piece[2].get<std::int64_t>();
+    extent.hash = parse_hex(piece[3].get<std::string>());
+    require(extent.segment >= 0 && extent.segment < static_cast<std::int64_t>(manifest.segments.size()),
+            "an extent lies in no segment");
+    require(extent.rows > 0 && extent.rows <= tile.rows - held,
+            "the extents of a tile do not add up to its rows");
+    const std::uint64_t all = manifest.segments[static_cast<std::size_t>(extent.segment)].bytes;
+    require(extent.offset <= all &&
+                static_cast<std::uint64_t>(extent.rows) <= (all - extent.offset) / manifest.record_bytes(),
+            "an extent reaches past the end of its segment");
+    held += extent.rows;
+    tile.extents.push_back(extent);
+  }
+  require(held == tile.rows, "the extents of a tile do not add up to its rows");
+  return tile;
+}
+
+Manifest parse_content(const nlohmann::json& content) {
+  Manifest manifest;
+  manifest.dtype = parse_dtype(content.at("dtype").get<std::string>());
+  manifest.dim = content.at("dim").get<std::int64_t>();
+  manifest.rows = content.at("rows").get<std::int64_t>();
+  manifest.nan_rows = content.at("nan_rows").get<std::int64_t>();
+  manifest.tile_points = content.at("parameters").at("tile_points").get<std::int64_t>();
+  require(manifest.dim > 0 && manifest.dim < (std::int64_t{1} << 32), "the dimension is none");
+  require(manifest.rows >= 0 && manifest.nan_rows >= 0 && manifest.nan_rows <= manifest.rows,
+          "the rows are none");
+  require(manifest.tile_points > 0, "tile_points is not positive");
+  for (const auto& object : content.at("sources")) {
+    manifest.sources.push_back({object.at("name").get<std::string>(), object.at("rows").get<std::int64_t>()});
+  }
+  for (const auto& object : content.at("segments")) {
+    Segment segment{object.at("file").get<std::string>(), object.at("bytes").get<std::uint64_t>()};
+    require(segment.file.starts_with("segment-") && segment.file.find('/') == std::string::npos,
+            "a segment's name is none");
+    require(segment.bytes < (std::uint64_t{1} << 62), "a segment's size is none");
+    manifest.segments.push_back(std::move(segment));
+  }
+  std::int64_t rows = 0;
+  for (const auto& object : content.at("tiles")) {
+    manifest.tiles.push_back(parse_tile(object, manifest));
+    require(manifest.tiles.back().rows <= manifest.rows - rows, "the tiles do not add up to all rows");
+    rows += manifest.tiles.back().rows;
+  }
+  require(rows == manifest.rows, "the tiles do not add up to all rows");
+  return manifest;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const InputFile file(path);
+  std::string text(file.size(), '\0');
+  file.read(0, text.data(), text.size());
+  return text;
+}
+
+}  // namespace
+
+std::int64_t Manifest::largest_tile() const noexcept {
+  std::int64_t largest = 0;
+  for (const Tile& tile : tiles) largest = std::max(largest, tile.rows);
+  return largest;
+}
+
+std::string to_text(const Manifest& manifest) {
+  nlohmann::json content = {{"dtype", name(manifest.dtype)},
+                            {"dim", manifest.dim},
+                            {"rows", manifest.rows},
+                            {"nan_rows", manifest.nan_rows},
+                            {"parameters", {{"tile_points", manifest.tile_points}}},
+                            {"sources", nlohmann::json::array()},
+                            {"segments", nlohmann::json::array()},
+                            {"tiles", nlohmann::json::array()}};
+  for (const SourceCloud& source : manifest.sources) {
+    content["sources"].push_back({{"name", source.name}, {"rows", source.rows}});
+  }
+  for (const Segment& segment : manifest.segments) {
+    content["segments"].push_back({{"file", segment.file}, {"bytes", segment.bytes}});
+  }
+  for (const Tile& tile : manifest.tiles) content["tiles"].push_back(to_json(tile));
+  // Names of files may be of any encoding.
+  const std::string text = content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return fmt::format("{{\"format\":\"{}\",\"version\":{},\"xxh3\":\"{}\",\"content\":{}}}\n", format_name,
+                     folder_version, hex(XXH3_64bits(text.data(), text.size())), text);
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& file) {
+  const auto fail = [&](const std::string& why) { return IoError(fmt::format("'{}' {}", file, why)); };
+  const std::string start = fmt::format("{{\"format\":\"{}\",\"version\":", format_name);
+  constexpr std::string_view before_hash = ",\"xxh3\":\"";
+  constexpr std::string_view before_content = "\",\"content\":";
+  constexpr std::string_view end = "}\n";
+  if (text.empty()) throw fail("is empty; build the tiles again");
+  if (!text.starts_with(start)) {
+    throw fail(
+        "is not the manifest of point tiles, or corrupt; build the tiles again with kith build --index "
+        "point_tiles");
+  }
+  std::string_view rest = text.substr(start.size());
+  const std::string version(rest.substr(0, std::min(rest.find(','), rest.size())));
+  rest.remove_prefix(version.size());
+  if (version != std::to_string(folder_version)) {
+    throw fail(fmt::format(
+        "has version {} of the format of point tiles; this Kith reads {}; use another Kith, or build "
+        "the tiles again",
+        version.substr(0, 20), folder_version));
+  }
+  constexpr std::size_t hash_digits = 16;
+  if (!rest.starts_with(before_hash) ||
+      rest.size() < before_hash.size() + hash_digits + before_content.size() + end.size() ||
+      !rest.ends_with(end)) {
+    throw fail("is truncated or corrupt; build the tiles again");
+  }
+  const std::string_view hash = rest.substr(before_hash.size(), hash_digits);
+  rest.remove_prefix(before_hash.size() + hash_digits);
+  if (!rest.starts_with(before_content)) throw fail("is truncated or corrupt; build the tiles again");
+  rest.remove_prefix(before_content.size());
+  rest.remove_suffix(end.size());
+  if (hex(XXH3_64bits(rest.data(), rest.size())) != hash) {
+    throw fail("is corrupt: it does not match its checksum; build the tiles again");
+  }
+  try {
+    return parse_content(nlohmann::json::parse(rest));
+  } catch (const nlohmann::json::exception& error) {
+    throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw fail(fmt::format("is corrupt: {}", error.what()));
+  } catch (const InvalidArgument& error) {
+    throw fail(fmt::format("is corrupt: {}", error.what()));
+  }
+}
+
+bool is_folder_of_tiles(const std::filesystem::path& path) {
+  std::ifstream file(path / manifest_name, std::ios::binary);
+  std::string start(format_name.size() + 12, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return file && start == fmt::format("{{\"format\":\"{}\"", format_name);
+}
+
+Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path_, ignored)) {
+    throw IoError(fmt::format("cannot read '{}': there is no such folder", path_.string()));
+  }
+  if (!std::filesystem::is_directory(path_, ignored)) {
+    throw IoError(fmt::format("'{}' is a file, and point tiles are a folder; name the one that was built",
+                              path_.string()));
+  }
+  const std::filesystem::path file = path_ / manifest_name;
+  if (!std::filesystem::exists(file, ignored)) {
+    throw IoError(fmt::format(
+        "'{}' has no {}: it is no folder of point tiles; make one with kith build --index point_tiles",
+        path_.string(), manifest_name));
+  }
+  manifest_ = parse_manifest(read_text(file), file.string());
+  for (const Segment& segment : manifest_.segments) {
+    InputFile& opened = segments_.emplace_back(path_ / segment.file);
+    opened.expect_jumps(true);  // extents are read by large requests
+    if (const std::uint64_t size = opened.size(); size != segment.bytes) {
+      throw IoError(fmt::format("'{}' is {}: it has {} bytes, the manifest says {}; build the tiles again",
+                                (path_ / segment.file).string(),
+                                size < segment.bytes ? "truncated" : "corrupt", size, segment.bytes));
+    }
+  }
+}
+
+std::uint64_t extent_hash(const void* coordinates, std::size_t coordinate_bytes, const std::int64_t* rows,
+                          std::size_t count) {
+  // The second hash goes on from the first.
+  return XXH3_64bits_withSeed(rows, count * sizeof(std::int64_t), XXH3_64bits(coordinates, coordinate_bytes));
+}
+
+void Folder::read_tile(std::int64_t number, void* coordinates, std::int64_t* rows) const {
+  const Tile& tile = manifest_.tiles[static_cast<std::size_t>(number)];
+  const std::uint64_t row_bytes = manifest_.row_bytes();
+  auto* to = static_cast<std::byte*>(coordinates);
+  for (const Extent& extent : tile.extents) {
+    const InputFile& file = segments_[static_cast<std::size_t>(extent.segment)];
+    const auto bytes = static_cast<std::size_t>(static_cast<std::uint64_t>(extent.rows) * row_bytes);
+    const auto count = static_cast<std::size_t>(extent.rows);
+    file.read(extent.offset, to, bytes);
+    file.read(extent.offset + bytes, rows, count * sizeof(std::int64_t));
+    if (extent_hash(to, bytes, rows, count) != extent.hash) {
+      throw IoError(fmt::format(
+          "'{}' is corrupt: the {} of tile {} at byte {} do not match their checksum; build the tiles "
+          "again",
+          (path_ / manifest_.segments[static_cast<std::size_t>(extent.segment)].file).string(),
+          plural(extent.rows, "row"), number, extent.offset));
+    }
+    to += bytes;
+    rows += count;
+  }
+}
+
+}  // namespace kith::point_tiles

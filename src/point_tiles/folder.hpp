@@ -1,0 +1,110 @@
+// Point tiles on disk: a folder with a manifest and packed segments.
+//
+//   manifest.json   {"format": "kith point tiles", "version": 1, "xxh3": hash of the content, "content":
+//   {...}}: element type,
+//                   dimension, rows, parameters, sources, segments, and of each tile its rows, box and
+//                   extents
+//   segment-N.bin   extents one after the other: the coordinates of some rows of one tile as the input has
+//   them, then their
+//                   row numbers (int64); an XXH3-64 each, in the manifest
+//
+// Tiles are listed along a Hilbert curve. Rows of a tile ascend, through its extents too.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/positioned_file.hpp"
+#include "kith/dtype.hpp"
+#include "kith/execution.hpp"
+
+namespace kith::point_tiles {
+
+inline constexpr int folder_version = 1;
+inline constexpr std::string_view manifest_name = "manifest.json";
+
+/// A piece of a tile: `rows` records from `offset` on.
+struct Extent {
+  std::int64_t segment = 0;
+  std::uint64_t offset = 0;
+  std::int64_t rows = 0;
+  std::uint64_t hash = 0;
+};
+
+struct Tile {
+  std::int64_t rows = 0;
+  /// The box of its rows, exactly. Empty: they have a NaN or an infinity, and no box.
+  std::vector<double> lower, upper;
+  std::vector<Extent> extents;
+
+  bool has_box() const noexcept { return !lower.empty(); }
+};
+
+struct Segment {
+  std::string file;
+  std::uint64_t bytes = 0;
+};
+
+struct SourceCloud {
+  std::string name;
+  std::int64_t rows = 0;
+};
+
+struct Manifest {
+  Dtype dtype = Dtype::f32;
+  std::int64_t dim = 0;
+  std::int64_t rows = 0;
+  std::int64_t nan_rows = 0;
+  std::int64_t tile_points = 0;
+  std::vector<SourceCloud> sources;
+  std::vector<Segment> segments;
+  std::vector<Tile> tiles;
+
+  std::uint64_t row_bytes() const noexcept { return static_cast<std::uint64_t>(dim) * size_of(dtype); }
+  /// A row and its number.
+  std::uint64_t record_bytes() const noexcept { return row_bytes() + sizeof(std::int64_t); }
+  std::int64_t largest_tile() const noexcept;
+};
+
+/// The bytes of manifest.json.
+std::string to_text(const Manifest& manifest);
+/// @param name of the file, for messages
+/// @throws IoError
+Manifest parse_manifest(std::string_view text, const std::string& name);
+
+/// Whether there is a folder at `path` that point tiles were made in.
+bool is_folder_of_tiles(const std::filesystem::path& path);
+
+/// A folder to read, by any number of threads.
+class Folder {
+ public:
+  /// Checks the manifest and the sizes of the segments.
+  /// @throws IoError
+  explicit Folder(std::filesystem::path path);
+
+  const Manifest& manifest() const noexcept { return manifest_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// Coordinates (row_bytes a row) and row numbers of a tile, checked against their checksums.
+  /// @throws IoError
+  void read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const;
+
+  /// Bytes of all tiles.
+  std::uint64_t bytes() const noexcept {
+    return static_cast<std::uint64_t>(manifest_.rows) * manifest_.record_bytes();
+  }
+
+ private:
+  std::filesystem::path path_;
+  Manifest manifest_;
+  std::vector<InputFile> segments_;
+};
+
+/// The checksum of an extent.
+std::uint64_t extent_hash(const void* coordinates, std::size_t coordinate_bytes, const std::int64_t* rows,
+                          std::size_t count);
+
+}  // namespace kith::point_tiles

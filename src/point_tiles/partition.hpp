@@ -1,0 +1,27 @@
+// Makes a folder of point tiles from a cloud of any size: one read, one write, and once more what came out
+// too large.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "io/point_stream.hpp"
+#include "kith/execution.hpp"
+#include "point_tiles/folder.hpp"
+
+namespace kith::point_tiles {
+
+/// Memory that partition() may take, of an execution's limit; where there is none, half of what nobody uses.
+std::int64_t memory_of(const Execution& execution);
+
+/// The tile size that is taken where none is asked for.
+std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes);
+
+/// The folder appears whole or not at all, in the place of an older one of point tiles.
+/// @param tile_points about how many a tile has; at most twice as many, but for what no plane tells apart
+/// @throws IoError, OutOfMemory, Cancelled
+void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const std::filesystem::path& folder,
+               std::int64_t tile_points, const Execution& execution);
+
+}  // namespace kith::point_tiles

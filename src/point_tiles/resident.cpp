@@ -1,0 +1,141 @@
+#include "point_tiles/resident.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "point_tiles/tuning.hpp"
+
+namespace kith::point_tiles {
+
+std::vector<std::int64_t> last_neighbors(const Manifest& manifest) {
+  const auto count = static_cast<std::int64_t>(manifest.tiles.size());
+  std::vector<std::int64_t> last(manifest.tiles.size(), count);
+  if (count > tuning::compared_tiles) return last;
+  for (std::int64_t t = 0; t < count; ++t) {
+    const Tile& tile = manifest.tiles[static_cast<std::size_t>(t)];
+    if (!tile.has_box()) continue;
+    double side = 0;
+    for (std::size_t j = 0; j < tile.lower.size(); ++j) side = std::max(side, tile.upper[j] - tile.lower[j]);
+    const auto beside = [&](const Tile& other) {
+      for (std::size_t j = 0; j < tile.lower.size(); ++j) {
+        const double gap = std::max(other.lower[j] - tile.upper[j], tile.lower[j] - other.upper[j]);
+        if (gap > tuning::near_side * side) return false;
+      }
+      return true;
+    };
+    std::int64_t other = count - 1;
+    while (other > t && !(manifest.tiles[static_cast<std::size_t>(other)].has_box() &&
+                          beside(manifest.tiles[static_cast<std::size_t>(other)]))) {
+      --other;
+    }
+    last[static_cast<std::size_t>(t)] = other;
+  }
+  return last;
+}
+
+TileData read_tile(const Folder& folder, std::int64_t tile) {
+  const Manifest& manifest = folder.manifest();
+  const std::int64_t rows = manifest.tiles[static_cast<std::size_t>(tile)].rows;
+  TileData data;
+  data.tile = tile;
+  data.coordinates = Dataset::allocate(manifest.dtype, rows, manifest.dim);
+  data.rows.resize(static_cast<std::size_t>(rows));
+  folder.read_tile(tile, data.coordinates.mutable_data(), data.rows.data());
+  return data;
+}
+
+TileData ReadAhead::take(std::int64_t tile) {
+  TileData data = next_.valid() ? next_.get() : read_tile(folder_, tile);
+  if (tile + 1 < static_cast<std::int64_t>(folder_.manifest().tiles.size())) {
+    next_ = std::async(std::launch::async, [this, tile] { return read_tile(folder_, tile + 1); });
+  }
+  return data;
+}
+
+std::int64_t TileMemory::data(std::int64_t rows) const {
+  return rows * static_cast<std::int64_t>(row_bytes + sizeof(std::int64_t));
+}
+
+std::int64_t TileMemory::resident(std::int64_t rows) const {
+  const std::int64_t element = doubles ? 8 : 4;
+  // Coordinates and places, nodes of half full leaves; brute force keeps the rows and a code of a byte or two
+  // a value.
+  const std::int64_t index = tree ? dim * element + 4 + (dim * element) / 2 + 8
+                                  : static_cast<std::int64_t>(row_bytes) + dim * element + 32;
+  return rows * (index + static_cast<std::int64_t>(sizeof(std::int64_t)));
+}
+
+std::int64_t TileMemory::build(std::int64_t rows) const {
+  const std::int64_t element = doubles ? 8 : 4;
+  // Two records of coordinates and place, or keys of as many bytes.
+  return resident(rows) + rows * std::max<std::int64_t>(2 * (dim * element + 8) + 1, 48);
+}
+
+ResidentTiles::ResidentTiles(const Folder& folder, Metric metric, std::string inside,
+                             const TileMemory& memory, std::int64_t budget)
+    : folder_(folder),
+      metric_(metric),
+      inside_(std::move(inside)),
+      memory_(memory),
+      budget_(budget),
+      was_read_(folder.manifest().tiles.size()),
+      last_neighbor_(last_neighbors(folder.manifest())) {}
+
+std::shared_ptr<const Resident> ResidentTiles::find(std::int64_t tile) const {
+  for (const auto& held : tiles_) {
+    if (held->tile == tile) return held;
+  }
+  return nullptr;
+}
+
+std::vector<std::int64_t> ResidentTiles::tiles() const {
+  std::vector<std::int64_t> numbers;
+  for (const auto& held : tiles_) numbers.push_back(held->tile);
+  return numbers;
+}
+
+void ResidentTiles::shrink_to(std::int64_t bytes) {
+  while (!tiles_.empty() && held_ > bytes) {
+    auto victim = std::find_if(tiles_.rbegin(), tiles_.rend(), [&](const auto& held) {
+      return last_neighbor_[static_cast<std::size_t>(held->tile)] < reached_;
+    });
+    if (victim == tiles_.rend()) victim = tiles_.rbegin();
+    held_ -= (*victim)->bytes();
+    tiles_.erase(std::next(victim).base());
+  }
+}
+
+void ResidentTiles::count_read(std::int64_t tile) {
+  if (was_read_[static_cast<std::size_t>(tile)]) ++reads_again_;
+  was_read_[static_cast<std::size_t>(tile)] = true;
+  bytes_read_ += static_cast<std::uint64_t>(folder_.manifest().tiles[static_cast<std::size_t>(tile)].rows) *
+                 folder_.manifest().record_bytes();
+}
+
+std::shared_ptr<const Resident> ResidentTiles::get(std::int64_t tile, const Execution& execution) {
+  const auto at = std::ranges::find_if(tiles_, [&](const auto& held) { return held->tile == tile; });
+  if (at != tiles_.end()) {
+    tiles_.splice(tiles_.begin(), tiles_, at);
+    return tiles_.front();
+  }
+  count_read(tile);
+  return add(read_tile(folder_, tile), execution);
+}
+
+std::shared_ptr<const Resident> ResidentTiles::add(const TileData& data, const Execution& execution) {
+  const auto fit = [&](std::int64_t bytes) { shrink_to(std::max<std::int64_t>(0, budget_ - bytes)); };
+  fit(memory_.resident(static_cast<std::int64_t>(data.rows.size())));
+  const IndexParameters parameters = Indexes::parameters(inside_, metric_);
+  AnyIndex index = AnyIndex::build(data.coordinates, parameters, execution);
+  auto made = std::make_shared<Resident>(Resident{data.tile, std::move(index), data.rows});
+  if (made->index.point_tree() == nullptr) {
+    made->beside = static_cast<std::int64_t>(data.rows.size() * folder_.manifest().row_bytes());
+  }
+  fit(made->bytes());
+  held_ += made->bytes();
+  tiles_.push_front(made);
+  return made;
+}
+
+}  // namespace kith::point_tiles

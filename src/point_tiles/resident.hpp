@@ -1,0 +1,115 @@
+// Tiles in memory: read once, searched by an index of this library, kept while there is room.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kith/any_index.hpp"
+#include "kith/dataset.hpp"
+#include "point_tiles/folder.hpp"
+
+namespace kith::point_tiles {
+
+/// A tile as it lies on disk.
+struct TileData {
+  std::int64_t tile = -1;
+  Dataset coordinates;
+  std::vector<std::int64_t> rows;  ///< ascending
+};
+TileData read_tile(const Folder& folder, std::int64_t tile);
+
+/// Tiles one after the other, the next being read by a thread of its own while one is searched.
+class ReadAhead {
+ public:
+  explicit ReadAhead(const Folder& folder) : folder_(folder) {}
+  /// @param tile one more than at the last call @throws IoError
+  TileData take(std::int64_t tile);
+
+ private:
+  const Folder& folder_;
+  std::future<TileData> next_;  // waits for its thread when it goes
+};
+
+/// A tile that can be searched. Its index answers with places in the tile, whose order is that of `rows`, so
+/// that ties come out as among row numbers.
+struct Resident {
+  std::int64_t tile = -1;
+  AnyIndex index;
+  std::vector<std::int64_t> rows;
+
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>(index.memory_bytes() + rows.capacity() * sizeof(std::int64_t)) + beside;
+  }
+  std::int64_t beside = 0;  ///< rows that the index keeps alive and does not count
+};
+
+/// Bytes by a tile's rows, before there are any.
+struct TileMemory {
+  std::uint64_t row_bytes = 0;
+  std::int64_t dim = 0;
+  bool doubles = false;
+  bool tree = true;
+
+  /// As it was read.
+  std::int64_t data(std::int64_t rows) const;
+  /// As a Resident.
+  std::int64_t resident(std::int64_t rows) const;
+  /// The most that building one takes, beside its data.
+  std::int64_t build(std::int64_t rows) const;
+};
+
+/// For each tile the last one along the curve whose box lies at its side: what comes later has little to ask
+/// of it.
+std::vector<std::int64_t> last_neighbors(const Manifest& manifest);
+
+/// Tiles in memory, within a budget. Those leave first that no tile to come lies beside, then the least
+/// recently used ones.
+class ResidentTiles {
+ public:
+  ResidentTiles(const Folder& folder, Metric metric, std::string inside, const TileMemory& memory,
+                std::int64_t budget);
+
+  /// The sweep has come to a tile.
+  void reach(std::int64_t tile) { reached_ = tile; }
+
+  /// Reads a tile and builds its index, unless it is there. Others leave before, so that it fits into the
+  /// budget beside them.
+  std::shared_ptr<const Resident> get(std::int64_t tile, const Execution& execution);
+  /// The same of a tile that was read already.
+  std::shared_ptr<const Resident> add(const TileData& data, const Execution& execution);
+
+  /// Null where it is not in memory.
+  std::shared_ptr<const Resident> find(std::int64_t tile) const;
+  /// Those in memory, the most recent first.
+  std::vector<std::int64_t> tiles() const;
+
+  /// Drops some until no more than `bytes` are held.
+  void shrink_to(std::int64_t bytes);
+
+  std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+  std::int64_t reads_again() const noexcept { return reads_again_; }
+  /// Counts a tile that was read for add().
+  void count_read(std::int64_t tile);
+
+ private:
+  const Folder& folder_;
+  Metric metric_;
+  std::string inside_;
+  TileMemory memory_;
+  std::int64_t budget_;
+  std::int64_t held_ = 0;
+  std::uint64_t bytes_read_ = 0;
+  std::int64_t reads_again_ = 0;
+  std::vector<bool> was_read_;
+  std::vector<std::int64_t> last_neighbor_;
+  std::int64_t reached_ = 0;
+  std::list<std::shared_ptr<const Resident>> tiles_;
+};
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,39 @@
+// Numbers that depend on machines, not on answers.
+#pragma once
+
+#include <cstdint>
+
+namespace kith::point_tiles::tuning {
+
+/// Points of a tile, where memory allows: a tree over a million takes half a second on two cores, reading
+/// them 5 ms.
+constexpr std::int64_t tile_points = 1 << 20;
+constexpr std::int64_t least_default_tile = 1 << 12;
+/// So many tiles of the default size fit into the limit, each at what it takes while it is searched, in units
+/// of its record: the tile, its tree, and an answer of some ten neighbours.
+constexpr std::int64_t tiles_in_memory = 6;
+constexpr std::int64_t bytes_a_record = 8;
+
+/// Extents are at least as large as makes reading them one by one as quick as reading on.
+constexpr std::int64_t extent_bytes = 256 << 10;
+constexpr std::int64_t largest_extent_rows = 1 << 17;
+constexpr std::int64_t fewest_buffers = 16;
+/// Rows are read and dealt out by blocks.
+constexpr std::int64_t block_bytes = 4 << 20;
+/// Points that splitters are chosen from, in runs that lie side by side in the input.
+constexpr std::int64_t sample_points = 1 << 20;
+constexpr std::int64_t sample_run = 64;
+/// Tiles that are too large are divided again, twice at most: what is left then are equal points.
+constexpr int further_levels = 2;
+
+/// Queries that are answered together, at the least, and most that visit a tile together.
+constexpr std::int64_t least_block = 1 << 12;
+constexpr std::int64_t visiting_block = 1 << 14;
+/// Tiles are kept while one lies beside them that is yet to come: closer than this share of their side. Not
+/// looked into for more tiles than this, whose pairs would take seconds.
+constexpr double near_side = 0.01;
+constexpr std::int64_t compared_tiles = 1 << 13;
+/// Bytes of queries that wait, at the least.
+constexpr std::int64_t least_waiting = 1 << 20;
+
+}  // namespace kith::point_tiles::tuning

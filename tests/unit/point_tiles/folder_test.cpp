@@ -1,0 +1,170 @@
+// Folders that were damaged: every error names the file, and nothing crashes.
+#include "point_tiles/folder.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#define XXH_INLINE_ALL  // no libxxhash at run time
+#include <xxhash.h>
+
+#include "point_tiles/partition.hpp"
+#include "support/errors.hpp"
+#include "unit/point_tiles/clouds.hpp"
+
+namespace kith {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Cloud;
+using test::contains;
+using test::message_of;
+using test::TemporaryFolder;
+
+class FolderOfTiles : public testing::Test {
+ protected:
+  void SetUp() override { (void)PointTiles::build(path, DatasetView(values.data(), rows, 2), {40}); }
+
+  // What opening and reading everything says of the folder as it is.
+  std::string failure() const {
+    return message_of<IoError>([&] {
+      const PointTiles tiles = PointTiles::open(path);
+      tiles.verify();
+    });
+  }
+  // The same after a change to the manifest, whose checksum is right.
+  std::string failure_after(const std::function<void(nlohmann::json&)>& change) const {
+    const std::string text = test::read_file(manifest);
+    const std::size_t begin = text.find("\"content\":") + 10;
+    nlohmann::json content = nlohmann::json::parse(text.substr(begin, text.size() - begin - 2));
+    change(content);
+    const std::string changed = content.dump();
+    char hash[17];
+    std::snprintf(hash, sizeof hash, "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(changed.data(), changed.size())));
+    test::write_file(manifest, R"({"format":"kith point tiles","version":1,"xxh3":")" + std::string(hash) +
+                                   R"(","content":)" + changed + "}\n");
+    const std::string message = failure();
+    test::write_file(manifest, text);
+    return message;
+  }
+
+  static constexpr std::int64_t rows = 200;
+  TemporaryFolder folder;
+  fs::path path = folder / "tiles";
+  fs::path manifest = path / "manifest.json";
+  fs::path segment = path / "segment-0.bin";
+  std::vector<float> values = test::make_cloud<float>(Cloud::nan_rows, rows, 2, 1);
+};
+
+TEST_F(FolderOfTiles, IsTwoFiles) {
+  EXPECT_EQ(std::distance(fs::directory_iterator(path), fs::directory_iterator()), 2);
+  EXPECT_EQ(fs::file_size(segment), static_cast<std::uintmax_t>(rows * 16));
+}
+
+TEST_F(FolderOfTiles, EveryByteThatChangesIsFound) {
+  for (const fs::path& file : {manifest, segment}) {
+    const std::string sound = test::read_file(file);
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+      std::string damaged = sound;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
+      test::write_file(file, damaged);
+      ASSERT_TRUE(contains(failure(), file.filename().string())) << "byte " << i << " of " << file;
+    }
+    test::write_file(file, sound);
+  }
+  PointTiles::open(path).verify();
+}
+
+TEST_F(FolderOfTiles, EveryCutIsFound) {
+  for (const fs::path& file : {manifest, segment}) {
+    const std::string sound = test::read_file(file);
+    for (std::size_t size = 0; size < sound.size(); size += 1 + sound.size() / 500) {
+      test::write_file(file, sound.substr(0, size));
+      ASSERT_TRUE(contains(failure(), file.filename().string())) << size << " bytes of " << file;
+    }
+    test::write_file(file, sound + "x");
+    EXPECT_TRUE(contains(failure(), file.filename().string()));
+    test::write_file(file, sound);
+  }
+}
+
+TEST_F(FolderOfTiles, MissingAndForeignOnesAreNamed) {
+  EXPECT_TRUE(
+      contains(message_of<IoError>([&] { (void)PointTiles::open(folder / "none"); }), "no such folder"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { (void)PointTiles::open(manifest); }), "is a file"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { (void)PointTiles::open(folder.path()); }), "manifest.json"));
+  const std::string sound = test::read_file(manifest);
+  test::write_file(manifest, "{\"name\": \"a package\"}\n");
+  EXPECT_TRUE(contains(failure(), "not the manifest of point tiles"));
+  std::string other = sound;
+  other.replace(other.find("\"version\":1"), 11, "\"version\":7");
+  test::write_file(manifest, other);
+  EXPECT_TRUE(contains(failure(), "version 7"));
+  test::write_file(manifest, sound);
+  fs::remove(segment);
+  EXPECT_TRUE(contains(failure(), "segment-0.bin"));
+}
+
+TEST_F(FolderOfTiles, WhatNoChecksumCatchesIsCheckedAsWell) {
+  using Json = nlohmann::json;
+  const auto says = [&](const std::function<void(Json&)>& change, std::string_view part) {
+    const std::string message = failure_after(change);
+    EXPECT_TRUE(contains(message, part));
+    EXPECT_TRUE(contains(message, "manifest.json"));
+  };
+  says([](Json& c) { c.erase("rows"); }, "not what Kith writes");
+  says([](Json& c) { c["rows"] = "many"; }, "not what Kith writes");
+  says([](Json& c) { c["rows"] = 199; }, "add up");
+  says([](Json& c) { c["rows"] = -1; }, "rows");
+  says([](Json& c) { c["dim"] = 0; }, "dimension");
+  says([](Json& c) { c["dim"] = std::int64_t{1} << 40; }, "dimension");
+  says([](Json& c) { c["dtype"] = "i64"; }, "i64");
+  says([](Json& c) { c["nan_rows"] = 1000; }, "rows");
+  says([](Json& c) { c["parameters"]["tile_points"] = 0; }, "tile_points");
+  says([](Json& c) { c["segments"][0]["file"] = "../../etc/passwd"; }, "name");
+  says([](Json& c) { c["tiles"].erase(0); }, "add up");
+  says([](Json& c) { c["tiles"][0]["rows"] = 0; }, "rows");
+  says([](Json& c) { c["tiles"][0]["lower"] = {1}; }, "dimension");
+  says([](Json& c) { std::swap(c["tiles"][0]["lower"], c["tiles"][0]["upper"]); }, "box");
+  says(
+      [](Json& c) {
+        c["tiles"][0]["upper"][0] = 1e-3;
+        c["tiles"][0]["lower"][0] = 0;
+      },
+      "outside of its box");
+  says([](Json& c) { c["tiles"][0].erase("lower"); }, "no box");
+  says([](Json& c) { c["tiles"][0]["extents"][0][0] = 3; }, "segment");
+  says([](Json& c) { c["tiles"][0]["extents"][0][1] = std::int64_t{1} << 60; }, "past the end");
+  says([](Json& c) { c["tiles"][0]["extents"][0][3] = "zz"; }, "checksum");
+  says([](Json& c) { c["tiles"][0]["extents"] = Json::array(); }, "add up");
+  says([](Json& c) { c["tiles"][0]["extents"][0] = {1, 2}; }, "four parts");
+  // One tile in the place of another of as many rows, checksum and all: rows that are there twice.
+  says(
+      [](Json& c) {
+        for (std::size_t a = 0; a < c["tiles"].size(); ++a) {
+          for (std::size_t b = 0; b < a; ++b) {
+            if (c["tiles"][a]["rows"] == c["tiles"][b]["rows"] && c["tiles"][a].contains("lower") &&
+                c["tiles"][b].contains("lower")) {
+              c["tiles"][a] = c["tiles"][b];
+              return;
+            }
+          }
+        }
+        FAIL() << "no two tiles of one size";
+      },
+      "out of place");
+}
+
+TEST(TilePoints, AreFewerWhereMemoryIsSmall) {
+  using point_tiles::default_tile_points;
+  EXPECT_EQ(default_tile_points(std::int64_t{64} << 30, 20), 1 << 20);
+  EXPECT_LT(default_tile_points(std::int64_t{256} << 20, 32), 1 << 20);
+  EXPECT_GE(default_tile_points(1, 32), 1);
+}
+
+}  // namespace
+}  // namespace kith
