@@ -1,5 +1,6 @@
 """The sections of docs/benchmarks.md on graphs, and their pictures, from results of benchmarks/vamana."""
 
+from dataclasses import replace
 from html import escape
 
 from .ladder import IMAGES, RESULTS, report_package
@@ -21,13 +22,16 @@ interpolated between two measured lengths, or are that of the shortest where it 
 
 
 def pictures(path):
-    """{name: chart} of one results file, the curves of SHOWN_THREADS threads."""
+    """{name: chart} of one results file, the curves of SHOWN_THREADS threads. Two files may be on the same rows."""
     report_package()
     import kith_report._inputs
     import kith_report._recall_charts
 
     curves = [c for c in kith_report._inputs.read_results([path]).curves if c.threads == SHOWN_THREADS]
-    return {chart.name: chart for chart in kith_report._recall_charts.recall_charts(curves)}
+    charts = []
+    for chart in kith_report._recall_charts.recall_charts(curves):
+        charts.append(replace(chart, name=f"recall-{path.stem}{chart.name[chart.name.index('-k-') :]}"))
+    return {chart.name: chart for chart in charts}
 
 
 def files(results=RESULTS):
