@@ -258,6 +258,14 @@ void Folder::read_tile(std::int64_t number, void* coordinates, std::int64_t* row
     to += bytes;
     rows += count;
   }
+  // Answers are put where these numbers say.
+  std::int64_t before = -1;
+  for (const std::int64_t* row = rows - tile.rows; row != rows; before = *row++) {
+    if (*row > before && *row < manifest_.rows) continue;
+    throw IoError(
+        fmt::format("'{}' is corrupt: tile {} has row {} of {} where it cannot be; build the tiles again",
+                    path_.string(), number, *row, manifest_.rows));
+  }
 }
 
 }  // namespace kith::point_tiles

@@ -2,6 +2,7 @@
 #include "point_tiles/folder.hpp"
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -157,6 +158,31 @@ TEST_F(FolderOfTiles, WhatNoChecksumCatchesIsCheckedAsWell) {
         FAIL() << "no two tiles of one size";
       },
       "out of place");
+}
+
+// Row numbers say where answers go: none may lead out of them, whatever its checksum says.
+TEST_F(FolderOfTiles, RowNumbersThatLeadNowhereAreFound) {
+  const std::string sound = test::read_file(segment);
+  for (const std::int64_t row :
+       {std::int64_t{-1}, std::int64_t{200}, std::int64_t{1} << 60, std::int64_t{0}}) {
+    const std::string message = failure_after([&](nlohmann::json& content) {
+      nlohmann::json& extent = content["tiles"][0]["extents"][0];
+      const auto offset = extent[1].get<std::size_t>();
+      const auto count = extent[2].get<std::size_t>();
+      std::string damaged = sound;
+      std::memcpy(damaged.data() + offset + count * 8 + (count - 1) * 8, &row, sizeof row);
+      test::write_file(segment, damaged);
+      std::vector<std::int64_t> numbers(count);
+      std::memcpy(numbers.data(), damaged.data() + offset + count * 8, count * 8);
+      char hash[17];
+      std::snprintf(hash, sizeof hash, "%016llx",
+                    static_cast<unsigned long long>(
+                        point_tiles::extent_hash(damaged.data() + offset, count * 8, numbers.data(), count)));
+      extent[3] = hash;
+    });
+    EXPECT_TRUE(contains(message, "row " + std::to_string(row) + " of 200 where it cannot be"));
+    test::write_file(segment, sound);
+  }
 }
 
 TEST(TilePoints, AreFewerWhereMemoryIsSmall) {
