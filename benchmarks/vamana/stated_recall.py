@@ -31,7 +31,7 @@ KITH = os.environ.get("KITH", ROOT / "build/bin/kith")
 ASKED = (0.9, 0.95, 0.99)
 MAIN = 0.95
 K = 10
-QUERIES = 10_000
+QUERIES = 30_000  # of the photographs there are 10,000
 TUNED_BY = 2_000
 
 
@@ -96,7 +96,7 @@ def make(its, folder):
     rows, queries, tuning = (folder / f"{part}.npy" for part in ("rows", "queries", "tuning"))
     if its.kind == "sift-photos":
         if not its.other:  # rows of all photographs, as the queries are
-            base, asked = photos(np.uint8)(its.rows, QUERIES, print)
+            base, asked = photos(np.uint8)(its.rows, 10_000, print)
             np.save(rows, base)
             np.save(queries, asked)
             return rows, queries, None
@@ -107,17 +107,20 @@ def make(its, folder):
         np.save(queries, asked[TUNED_BY:])
         return rows, queries, tuning
 
-    def generate(kind, seed, first, count, path, options):
+    # Sets with one seed would be made from the same random numbers, and their samples err together.
+    seed = 1 + SETS.index(its)
+
+    def generate(kind, first, count, path, options):
         words = ("-n", count, "-d", its.dim, "--dtype", its.dtype, "--seed", seed, "--first-row", first)
         kith("generate", kind, *words, *options, "-o", path)
 
-    generate(its.kind, 1, 0, its.rows, rows, its.options)
+    generate(its.kind, 0, its.rows, rows, its.options)
     if not its.other:
-        generate(its.kind, 1, its.rows, QUERIES, queries, its.options)
+        generate(its.kind, its.rows, QUERIES, queries, its.options)
         return rows, queries, None
     kind, *options = its.other
-    generate(kind, 1, its.rows, QUERIES, queries, options)
-    generate(kind, 1, its.rows + QUERIES, TUNED_BY, tuning, options)
+    generate(kind, its.rows, QUERIES, queries, options)
+    generate(kind, its.rows + QUERIES, TUNED_BY, tuning, options)
     return rows, queries, tuning
 
 
