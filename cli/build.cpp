@@ -120,8 +120,7 @@ void add_build(CLI::App& app, Common& common) {
                               "one or more, which are one cloud")
                   ->type_name("FILE")
                   ->required());
-  add_index_output_option(command, common, options->output,
-                          "The index file, or the folder of point tiles, written whole or not at all");
+  add_index_output_option(command, common, options->output, "The index file, or the folder of point tiles");
   options->index.index = "brute_force";
   add_any_index_options(command, common, options->index, true);
   add_graph_options(command, options->index);

@@ -231,11 +231,12 @@ void join_through_tiles(const Common& common, std::vector<Source>& clouds, const
   const std::vector<fs::path> paths = paths_of(clouds);
   // Removed with everything in it, however this ends.
   const AtomicFolder work(result.output + ".tiles");
-  note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
   const PatientScope patient;
   const TileAnswer answer =
       run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
         const PointTiles tiles = PointTiles::build(work.temporary() / "tiles", paths, parameters, execution);
+        // Only now: a limit that not even tiles fit into is told by the error alone.
+        note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
         return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);
       });
   deliver_tiles(common, result, options, answer);
@@ -263,9 +264,10 @@ void search_tiles(const Common& common, const PointTiles& tiles, Source queries,
   const std::vector<fs::path> paths = paths_of(clouds);
   // Removed with everything in it, however this ends.
   const AtomicFolder work(result.output + ".tiles");
-  note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
   search([&](const Execution& execution) {
-    return PointTiles::build(work.temporary() / "tiles", paths, {}, execution);
+    PointTiles made = PointTiles::build(work.temporary() / "tiles", paths, {}, execution);
+    note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
+    return made;
   });
 }
 

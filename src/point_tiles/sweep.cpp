@@ -218,8 +218,10 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     const bool whole = join && tree != nullptr && count == queries.rows;
     // A query of the tile's own finds itself as well: one more, and it is taken out.
     const std::int64_t k = without_self && !whole ? k_ + 1 : k_;
-    rows_.resize(static_cast<std::size_t>(count * k));
-    distances_.resize(static_cast<std::size_t>(count * k));
+    if (rows_.size() < count * k) {
+      rows_ = AlignedBuffer<std::int64_t>(count * k);
+      distances_ = AlignedBuffer<T>(count * k);
+    }
     if (whole) {
       (void)tree->all_knn_into({rows_.data(), distances_.data(), count, k}, options_.include_self, execution_,
                                options_.radius);
@@ -239,8 +241,8 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
         const std::int64_t self = std::find(rows, rows + k_, first + i) - rows;
         for (std::int64_t j = 0; j < k_; ++j) {
           const std::int64_t from = i * k + j + (j >= self ? 1 : 0);
-          rows_[static_cast<std::size_t>(i * k_ + j)] = rows_[static_cast<std::size_t>(from)];
-          distances_[static_cast<std::size_t>(i * k_ + j)] = distances_[static_cast<std::size_t>(from)];
+          rows_[i * k_ + j] = rows_[from];
+          distances_[i * k_ + j] = distances_[from];
         }
       }
     }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/parallel.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/answers.hpp"
@@ -115,8 +116,9 @@ class Sweep {
   bool last_ = false;
   TileStatistics statistics_;
   // Kept from block to block.
-  std::vector<std::int64_t> rows_;
-  std::vector<T> distances_;
+  // Lists of a block: gigabytes where k is large, so nothing is written before it is known.
+  AlignedBuffer<std::int64_t> rows_;
+  AlignedBuffer<T> distances_;
 };
 
 }  // namespace kith::point_tiles

@@ -132,7 +132,7 @@ def test_bad_arguments_are_named(arguments, words):
 
 
 def test_sets_have_words_for_the_page():
-    assert set(data.SETS) == {"sift-photos-u8", "sift-photos-f32", "embeddings-768"}
+    assert set(data.SETS) == {"sift-photos-u8", "sift-photos-f32", "embeddings-768", "sentences-384"}
     assert all(rows.text.endswith(".") for rows in data.SETS.values())
 
 

@@ -348,7 +348,7 @@ def test_the_graphs_parameters_reach_it(long_rows, monkeypatch):
     estimator = NearestNeighbors(4, algorithm="vamana", list_size=25, **given).fit(X)
     assert {name: getattr(estimator.index_, name) for name in given} == given
     plain = NearestNeighbors(algorithm="vamana").fit(X).index_
-    assert (plain.max_degree, plain.build_list_size, plain.alpha, plain.seed, plain.code_bits) == (32, 128, 1.1, 0, 8)
+    assert (plain.max_degree, plain.build_list_size, plain.alpha, plain.seed, plain.code_bits) == (64, 128, 1.05, 0, 8)
     seen = []
     search = kith.Vamana.search
     monkeypatch.setattr(

@@ -64,9 +64,9 @@ def test_threads_change_nothing(graph):
 
 def test_parameters_take_effect(graph):
     X = rows(3000, 2)
-    assert (graph.max_degree, graph.build_list_size, graph.alpha, graph.seed) == (32, 128, 1.1, 0)
+    assert (graph.max_degree, graph.build_list_size, graph.alpha, graph.seed) == (64, 128, 1.05, 0)
     hashes = {graph.graph_hash}
-    for given in ({"max_degree": 12}, {"build_list_size": 40}, {"alpha": 1.5}, {"seed": 3}):
+    for given in ({"max_degree": 12}, {"build_list_size": 80}, {"alpha": 1.5}, {"seed": 3}):
         other = kith.Vamana(X, metric="euclidean", **given)
         assert getattr(other, next(iter(given))) == next(iter(given.values()))
         hashes.add(other.graph_hash)
