@@ -218,9 +218,9 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     const bool whole = join && tree != nullptr && count == queries.rows;
     // A query of the tile's own finds itself as well: one more, and it is taken out.
     const std::int64_t k = without_self && !whole ? k_ + 1 : k_;
-    if (rows_.size() < count * k) {
-      rows_ = AlignedBuffer<std::int64_t>(count * k);
-      distances_ = AlignedBuffer<T>(count * k);
+    if (rows_.empty()) {
+      rows_ = AlignedBuffer<std::int64_t>(shares_.block_rows * (k_ + 1));
+      distances_ = AlignedBuffer<T>(shares_.block_rows * (k_ + 1));
     }
     if (whole) {
       (void)tree->all_knn_into({rows_.data(), distances_.data(), count, k}, options_.include_self, execution_,
