@@ -223,6 +223,21 @@ void join_tiles(const Common& common, const PointTiles& tiles, const ResultOptio
   deliver_tiles(common, result, options, answer);
 }
 
+// The library knows a limit, but not the option that sets it.
+template <class Call>
+static auto named_limit(const Call& call) {
+  try {
+    return call();
+  } catch (const OutOfMemory& error) {
+    std::string text = error.what();
+    constexpr std::string_view remedy = "raise the limit";
+    if (const auto at = text.find(remedy); at != std::string::npos) {
+      text.insert(at + remedy.size(), " (--memory-limit)");
+    }
+    throw OutOfMemory(text);
+  }
+}
+
 void join_through_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
                         const PointTilesParameters& parameters, const ResultOptions& result,
                         const TileSearchOptions& options, const TileOptions& how, const std::string& why) {
@@ -234,7 +249,8 @@ void join_through_tiles(const Common& common, std::vector<Source>& clouds, const
   const PatientScope patient;
   const TileAnswer answer =
       run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
-        const PointTiles tiles = PointTiles::build(work.temporary() / "tiles", paths, parameters, execution);
+        const PointTiles tiles = named_limit(
+            [&] { return PointTiles::build(work.temporary() / "tiles", paths, parameters, execution); });
         // Only now: a limit that not even tiles fit into is told by the error alone.
         note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
         return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);

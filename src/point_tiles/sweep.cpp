@@ -47,8 +47,10 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, s
                     limited ? "the limit is" : "half of the free memory is", limit));
   }
   const std::int64_t spare = limit - least;
-  const std::int64_t work = std::max({building, least_block * a_list, std::min(rows * a_list, spare / 3)});
-  block_rows = std::clamp<std::int64_t>(work / a_list, 1, std::max<std::int64_t>(rows, 1));
+  const std::int64_t lists = std::min({rows * a_list, spare / 3, tuning::largest_block_bytes});
+  const std::int64_t work = std::max({building, least_block * a_list, lists});
+  const std::int64_t most = std::max(least_block, tuning::largest_block_bytes / a_list);
+  block_rows = std::clamp<std::int64_t>(std::min(work / a_list, most), 1, std::max<std::int64_t>(rows, 1));
   waiting = tuning::least_waiting + spare / 6;
   resident = limit - held - data - work - waiting;
 }

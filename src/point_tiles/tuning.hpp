@@ -26,8 +26,12 @@ constexpr std::int64_t sample_run = 64;
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
 
-/// Queries that are answered together, at the least, and most that visit a tile together.
+/// Queries that are answered together, at the least.
 constexpr std::int64_t least_block = 1 << 12;
+/// Lists of a block at the most: a tile's rows come in the order of its tree, so the first of them touch the
+/// whole of this memory, and nobody asks meanwhile whether to stop.
+constexpr std::int64_t largest_block_bytes = std::int64_t{1} << 30;
+/// Most queries that visit a tile together.
 constexpr std::int64_t visiting_block = 1 << 14;
 /// Tiles are kept while one lies beside them that is yet to come: closer than this share of their side. Not
 /// looked into for more tiles than this, whose pairs would take seconds.
