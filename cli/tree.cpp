@@ -166,8 +166,9 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
       ->type_name("N")
       ->group("Index");
   command
-      .add_option("--alpha", options.alpha,
-                  "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.05]")
+      .add_option(
+          "--alpha", options.alpha,
+          "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.05]")
       ->type_name("A")
       ->group("Index");
   command
