@@ -76,8 +76,8 @@ TEST_P(RecallCurves, AreWhatTheyWere) {
   parameters.rows = queries;
   const Dataset asked = generate(parameters);
   const Neighbors truth = knn(base, asked, k, {.metric = GetParam().metric});
-  const Vamana index =
-      Vamana::build(base, {.metric = GetParam().metric, .max_degree = 16, .build_list_size = 40, .alpha = 1.1});
+  const Vamana index = Vamana::build(
+      base, {.metric = GetParam().metric, .max_degree = 16, .build_list_size = 40, .alpha = 1.1});
   std::vector<std::int64_t> found;
   std::int64_t hops = 0;
   for (const std::int64_t list : {10, 20, 40, 80, 160}) {
