@@ -70,7 +70,7 @@ PointTiles build_from_files(const std::filesystem::path& folder,
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     tiles = PointTiles::build(folder, clouds, {tile_points}, execution);
   });
-  return *std::move(tiles);
+  return *std::move(tiles);  // NOLINT(bugprone-unchecked-optional-access): run() has built them, or thrown
 }
 
 PointTiles build_from_rows(const std::filesystem::path& folder, const Rows& rows, std::int64_t tile_points,
@@ -79,7 +79,7 @@ PointTiles build_from_rows(const std::filesystem::path& folder, const Rows& rows
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     tiles = PointTiles::build(folder, rows.dataset.view(), {tile_points}, execution);
   });
-  return *std::move(tiles);
+  return *std::move(tiles);  // NOLINT(bugprone-unchecked-optional-access): run() has built them, or thrown
 }
 
 nb::tuple all_knn(const PointTiles& tiles, const std::filesystem::path& output, std::int64_t k,

@@ -72,6 +72,7 @@ class WholeFile final : public PointStream {
       : path_(std::move(path)),
         name_(std::move(name)),
         options_(std::move(options)),
+        format_(info.format),
         rows_(info.rows),
         limit_(limit) {
     // A header says little of the type of coordinates: that of the first row does.
@@ -103,9 +104,8 @@ class WholeFile final : public PointStream {
     if (limit_ > 0 && bytes > limit_) {
       throw OutOfMemory(
           fmt::format("'{}' is {}, which is read whole: its rows take {} bytes, the limit leaves {} for "
-                      "them; raise the limit, or make "
-                      "an npy of it (kith convert), which is read in blocks",
-                      name_, name(*options_.format), bytes, limit_));
+                      "them; raise the limit, or make an npy of it (kith convert), which is read in blocks",
+                      name_, name(format_), bytes, limit_));
     }
     Dataset rows = read_dataset(path_, options_);
     if (rows.rows() != rows_ || rows.dim() != dim_ || rows.dtype() != dtype_) {
@@ -118,6 +118,7 @@ class WholeFile final : public PointStream {
   std::filesystem::path path_;
   std::string name_;
   ReadOptions options_;
+  FileFormat format_;
   std::int64_t rows_ = 0;
   std::int64_t dim_ = 0;
   Dtype dtype_ = Dtype::f32;
