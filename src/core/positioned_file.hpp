@@ -36,12 +36,18 @@ class InputFile {
   int fd_ = -1;
 };
 
-/// A file to write at any offset, which is removed with the object unless it was kept. Move-only.
+/// The entries of a folder reach the disk.
+void sync_folder(const std::filesystem::path& folder) noexcept;
+
+/// A file to write at any offset, which is removed with the object unless it was renamed. Move-only.
 class OutputFile {
  public:
   OutputFile() = default;
   /// Makes the file, which must not be there yet. @throws IoError
   explicit OutputFile(std::filesystem::path path);
+  /// Opens a file that stays when the object goes, and makes it where there is none: its folder's owner
+  /// decides what becomes of it. @throws IoError
+  static OutputFile lasting(std::filesystem::path path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
   ~OutputFile();
@@ -53,11 +59,17 @@ class OutputFile {
   /// Syncs, and gives it its name. @throws IoError
   void rename_to(const std::filesystem::path& path);
   void sync();
+  /// The disk begins to take what lies there, so that sync() has little left to wait for. Only a hint.
+  void start_writing(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  std::uint64_t size() const;
+  /// Cuts what is behind `bytes`. @throws IoError
+  void truncate(std::uint64_t bytes);
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
   std::filesystem::path path_;
+  bool lasting_ = false;
   TemporaryFileNote note_;
   int fd_ = -1;
 };
