@@ -68,12 +68,15 @@ class Run {
       progress_.advance(columns_.place(first));
     }
     run_.queries == nullptr ? join(first) : search(first);
-    if (first < tiles_ && sweep_.postponed() > 0 && pacer_.due()) {
+    // Positions in the file of what is postponed mean something once all of it is there.
+    bool all_there = first == tiles_;
+    if (!all_there && sweep_.postponed() > 0 && (pacer_.due() || sweep_.spilled())) {
       sweep_.spill();
       save(tiles_);
+      all_there = true;
     }
     sweep_.finish(swept_to, [&](std::uint64_t byte) {
-      if (!pacer_.due()) return;
+      if (!all_there || !pacer_.due()) return;
       const Pacer::Pause pause(pacer_);
       columns_.sync();
       work_.note({{"swept to", byte}, {"lists", sync_lists()}});

@@ -68,6 +68,7 @@ class Sweep {
   /// Before finish(): what is postponed shall be in the file.
   void spill() { postponed_.spill(); }
   std::int64_t postponed() const noexcept { return postponed_.count(); }
+  bool spilled() const noexcept { return postponed_.file_bytes() > 0; }
 
   /// Once a tile was read for join().
   void count_read(std::int64_t tile) { resident_.count_read(tile); }

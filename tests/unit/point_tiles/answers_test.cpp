@@ -180,7 +180,7 @@ class TileAnswersTest : public testing::Test {
 // Lists are made a few at a time, queries wait in a file, rows come back in several buckets.
 TEST_F(TileAnswersTest, LittleMemoryChangesNothing) {
   const KdTree tree = KdTree::build(view);
-  const Execution little = on_threads(2, 3 << 20);
+  const Execution little = on_threads(2, 4 << 20);
   const double radius = 0.002;
   (void)tiles.radius_search(folder / "r", tiles, radius, {}, {}, {}, little);
   const RadiusNeighbors right = tree.radius_search(view, radius);
@@ -238,7 +238,7 @@ TEST_F(TileAnswersTest, TheOrderOfTilesIsThatOfTheRowsBeside) {
 }
 
 TEST_F(TileAnswersTest, TheRowsThatAreNoOutliersKeepTheirOrder) {
-  (void)tiles.outliers({folder / "o.npy", {}, folder / "kept.npy"}, {5}, 1, {}, on_threads(2, 3 << 20));
+  (void)tiles.outliers({folder / "o.npy", {}, folder / "kept.npy"}, {5}, 1, {}, on_threads(2, 4 << 20));
   const auto flags = array_of<std::uint8_t>(folder / "o.npy", rows);
   std::vector<double> expected;
   for (std::size_t i = 0; i < flags.size(); ++i) {
