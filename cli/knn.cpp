@@ -28,8 +28,8 @@ struct Options {
 
 bool asks_for_more(const Options& options) {
   const SearchOptions& asked = options.index.approximate;
-  return asked.recall || asked.list_size || asked.beam_width || asked.rerank || !options.index.tuning.empty() ||
-         !options.allowed.empty() || options.filter != "auto";
+  return asked.recall || asked.list_size || asked.beam_width || asked.rerank ||
+         !options.index.tuning.empty() || !options.allowed.empty() || options.filter != "auto";
 }
 
 TileSearchOptions tile_search(const Options& options, Metric metric) {
@@ -165,8 +165,10 @@ void add_knn(CLI::App& app, Common& common) {
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
       "build.",
-      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles beside "
-      "the output, and a note says so; a folder that kith build --index point_tiles made is searched as kith search "
+      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
+      "beside "
+      "the output, and a note says so; a folder that kith build --index point_tiles made is searched as kith "
+      "search "
       "does. The answer is the same, and is written to files.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};

@@ -122,8 +122,9 @@ void run_on_tiles(const Common& common, Options& options, FileFormat format, con
   const auto find = [&](const PointTiles& tiles, const Execution& execution) {
     return tiles.normals(options.output, near, viewpoint, search, answer_options(options.tiles), execution);
   };
-  const TileAnswer answer = answer_from_tiles(common, options.clouds, options.points, options.input_format,
-                                              options.output, tile_parameters(options.tile_points), why, find);
+  const TileAnswer answer =
+      answer_from_tiles(common, options.clouds, options.points, options.input_format, options.output,
+                        tile_parameters(options.tile_points), why, find);
   if (common.json) {
     nlohmann::json files = nlohmann::json::array();
     for (const auto& file : answer.files) files.push_back(file.string());
@@ -249,7 +250,8 @@ void add_normals(CLI::App& app, Common& common) {
       "normal_z and curvature, as float, after x, y and z in their own precision. npy files hold the normals "
       "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
       "order; a normal that does not exist is NaN.",
-      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file that does "
+      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
+      "that does "
       "not fit into --memory-limit with its tree are answered through point tiles: the same bits, as npy."};
   about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
                     {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",

@@ -133,8 +133,8 @@ struct Summary {
 };
 
 Summary summary_of(const Outliers& found) {
-  Summary summary{static_cast<std::int64_t>(found.outlier.size()), 0, 0, found.mean, found.deviation,
-                  found.threshold};
+  Summary summary{
+      static_cast<std::int64_t>(found.outlier.size()), 0, 0, found.mean, found.deviation, found.threshold};
   for (std::size_t i = 0; i < found.outlier.size(); ++i) {
     summary.removed += found.outlier[i] ? 1 : 0;
     summary.alone += found.outlier[i] && std::isnan(found.mean_distance[i]) ? 1 : 0;
@@ -156,16 +156,17 @@ void note_reasons(const Common& common, const Options& options, const Summary& f
     reasons += fmt::format("{}{} without neighbours or with a NaN", reasons.empty() ? "" : ", ",
                            format_count(found.alone));
   }
-  note(common, fmt::format("{} {} of {}{}{}", options.mark ? "marked" : "removed", format_count(found.removed),
-                           plural(found.points, "point"), reasons.empty() ? "" : ": ", reasons));
+  note(common,
+       fmt::format("{} {} of {}{}{}", options.mark ? "marked" : "removed", format_count(found.removed),
+                   plural(found.points, "point"), reasons.empty() ? "" : ": ", reasons));
   note(common, fmt::format("wrote {}: {}", shown_output(options.output),
                            plural(options.mark ? found.points : found.points - found.removed,
                                   options.mark ? "flag" : "point")));
 }
 
 nlohmann::json to_json(const Options& options, const Summary& found, Metric metric) {
-  return {{"rows", found.points},          {"outliers", found.removed}, {"metric", name(metric)},
-          {"mean", found.mean},            {"deviation", found.deviation}, {"ratio", options.ratio},
+  return {{"rows", found.points},        {"outliers", found.removed},    {"metric", name(metric)},
+          {"mean", found.mean},          {"deviation", found.deviation}, {"ratio", options.ratio},
           {"threshold", found.threshold}};
 }
 
@@ -173,7 +174,8 @@ nlohmann::json to_json(const Options& options, const Summary& found, Metric metr
 void run_on_tiles(const Common& common, Options& options, const Neighborhood& near, Metric metric,
                   const std::string& why) {
   refuse_tree_options(options.index);
-  if (options.output.empty() || output_format(options) != FileFormat::npy || is_standard_output(options.output)) {
+  if (options.output.empty() || output_format(options) != FileFormat::npy ||
+      is_standard_output(options.output)) {
     throw InvalidArgument("from tiles flags and points are written as npy; give -o a name that ends in .npy");
   }
   TileSearchOptions search;
@@ -186,8 +188,8 @@ void run_on_tiles(const Common& common, Options& options, const Neighborhood& ne
       tile_parameters(options.tile_points), why, [&](const PointTiles& tiles, const Execution& execution) {
         return tiles.outliers(files, near, options.ratio, search, execution);
       });
-  const Summary found{answer.statistics.queries, answer.outliers, answer.alone,
-                      answer.mean,               answer.deviation, answer.threshold};
+  const Summary found{answer.statistics.queries, answer.outliers, answer.alone, answer.mean,
+                      answer.deviation,          answer.threshold};
   if (common.json) {
     nlohmann::json object = to_json(options, found, metric);
     object["index"] = {{"name", PointTiles::type_name}, {"inside", options.tiles.inside}};
@@ -220,7 +222,8 @@ void run(const Common& common, Options& options) {
   try {
     check_with_tree(plan, size);
   } catch (const OutOfMemory&) {
-    const bool npy = !options.output.empty() && output_format(options) == FileFormat::npy && !writes_to_stream();
+    const bool npy =
+        !options.output.empty() && output_format(options) == FileFormat::npy && !writes_to_stream();
     if (!may_take_tiles(common, options.index) || !npy) throw;
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
@@ -309,7 +312,8 @@ void add_outliers(CLI::App& app, Common& common) {
       "are points without a neighbour within the radius, and points with a NaN.",
       "From LAS to LAS the remaining points keep all their attributes, and the file its version, scale, "
       "offset and records. Other formats keep coordinates only; a note says what is lost.",
-      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file that does "
+      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
+      "that does "
       "not fit into --memory-limit with its tree are answered through point tiles: the same bits, as npy."};
   about.examples = {
       {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},

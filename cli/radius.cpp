@@ -181,7 +181,8 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
 
 // Queries in tiles: an answer in files.
 void run_into_files(const Common& common, const Options& options, const PointTiles& tiles,
-                    const PointTiles& queries, const TileSearchOptions& search, const RadiusOptions& how_many) {
+                    const PointTiles& queries, const TileSearchOptions& search,
+                    const RadiusOptions& how_many) {
   if (options.output.empty() || options.max_queries >= 0 || writes_to_stream()) {
     throw InvalidArgument(
         "of queries in tiles all are answered, into files; name them with -o, and leave out --max-queries");
@@ -227,14 +228,15 @@ void run_on_tiles(const Common& common, Options& options, Metric metric) {
   if (is_tiles(options.queries.path)) {
     std::error_code ignored;
     const bool own = fs::equivalent(options.points.path, options.queries.path, ignored);
-    run_into_files(common, options, tiles, own ? tiles : PointTiles::open(options.queries.path), search, how_many);
+    run_into_files(common, options, tiles, own ? tiles : PointTiles::open(options.queries.path), search,
+                   how_many);
     return;
   }
   if (const char* given = given_answer_option(options.tiles)) {
-    throw InvalidArgument(
-        fmt::format("{} is for queries in tiles, whose answer goes to files; leave it out, or build tiles of the "
-                    "queries (kith build --index point_tiles)",
-                    given));
+    throw InvalidArgument(fmt::format(
+        "{} is for queries in tiles, whose answer goes to files; leave it out, or build tiles of the "
+        "queries (kith build --index point_tiles)",
+        given));
   }
   open_inputs(common, {&options.queries}, options.input_format);
   options.queries.max_rows = options.max_queries;
@@ -318,8 +320,9 @@ void add_radius(CLI::App& app, Common& common) {
                   [options, &common] { run(common, *options); });
   add_file_argument(command, common, "POINTS", options->points.path,
                     "The rows to search in: a file of points or vectors, or a folder of point tiles");
-  add_file_argument(command, common, "QUERIES", options->queries.path,
-                    "The rows to search for; may be the same file or folder: every row then finds itself, too");
+  add_file_argument(
+      command, common, "QUERIES", options->queries.path,
+      "The rows to search for; may be the same file or folder: every row then finds itself, too");
   command
       .add_option(
           "-r,--radius", options->index.radius,
@@ -364,7 +367,8 @@ void add_radius(CLI::App& app, Common& common) {
       "offsets[i + 1] - 1 of indices and distances, nearest first, ties to the lower row. The metric is "
       "euclidean unless another is named: for kith knn it is sqeuclidean, and a radius would be squared.",
       "Rows and queries with a NaN neither have neighbours nor are any.",
-      "In point tiles (kith build --index point_tiles) the search keeps to --memory-limit. Queries in a file are "
+      "In point tiles (kith build --index point_tiles) the search keeps to --memory-limit. Queries in a file "
+      "are "
       "answered in memory, queries in tiles, the same folder among them, into files."};
   about.examples = {
       {"kith radius scan.las scan.las -r 0.5 -o near", "All points within half a metre of every point."},

@@ -41,7 +41,8 @@ void search_tiles_of(const Common& common, Options& options) {
   TileSearchOptions how;
   how.metric = parse_tree_metric(options.metric);
   how.inside = options.tiles.inside;
-  search_folder(common, options.index, options.queries, options.input_format, options.result, how, options.tiles);
+  search_folder(common, options.index, options.queries, options.input_format, options.result, how,
+                options.tiles);
 }
 
 void run(const Common& common, Options& options) {

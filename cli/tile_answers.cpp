@@ -74,8 +74,8 @@ TilesBeside::~TilesBeside() {
 PointTiles TilesBeside::build(const Execution& execution, const std::string& why) {
   std::error_code ignored;
   if (fs::exists(folder_, ignored) && !PointTiles::is_built_from(folder_, paths_, parameters_)) {
-    throw IoError(fmt::format(
-        "'{}' is in the way: it is not of these files as they are now; remove it", folder_.string()));
+    throw IoError(fmt::format("'{}' is in the way: it is not of these files as they are now; remove it",
+                              folder_.string()));
   }
   const bool there = fs::exists(folder_, ignored);
   PointTiles tiles = named_limit([&] {
@@ -85,8 +85,8 @@ PointTiles TilesBeside::build(const Execution& execution, const std::string& why
   notes_.emplace_back(folder_);
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) notes_.emplace_back(entry.path());
   // Only now: a limit that not even tiles fit into is told by the error alone.
-  note(common_, fmt::format("{}: through tiles in {}{}", why, folder_.string(),
-                            there ? ", which were there" : ""));
+  note(common_,
+       fmt::format("{}: through tiles in {}{}", why, folder_.string(), there ? ", which were there" : ""));
   return tiles;
 }
 
@@ -126,8 +126,9 @@ void deliver_tiles(const Common& common, const ResultOptions& result, const Tile
                 {"files", files}});
     return;
   }
-  note(common, fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(statistics.queries, "query", "queries"),
-                           plural(result.k, "neighbour"), statistics.seconds));
+  note(common,
+       fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(statistics.queries, "query", "queries"),
+                   plural(result.k, "neighbour"), statistics.seconds));
   note_tiles(common, statistics);
 }
 
@@ -184,19 +185,20 @@ void search_through_tiles(const Common& common, Source base, Source queries, con
   if (own) {
     TileSearchOptions with_self = options;
     with_self.include_self = true;
-    deliver_tiles(common, result, options, run_with_tiles(common, {&tiles}, [&](const Execution& execution) {
-                    return tiles.build(execution, why).all_knn(result.output, result.k, with_self, {}, execution);
-                  }));
+    deliver_tiles(
+        common, result, options, run_with_tiles(common, {&tiles}, [&](const Execution& execution) {
+          return tiles.build(execution, why).all_knn(result.output, result.k, with_self, {}, execution);
+        }));
     return;
   }
   std::vector<Source> asked = {std::move(queries)};
   TilesBeside of_queries(common, result.output, ".kith-queries", asked, "", {});
-  deliver_tiles(
-      common, result, options, run_with_tiles(common, {&tiles, &of_queries}, [&](const Execution& execution) {
-        const PointTiles built = tiles.build(execution, why);
-        return built.search_tiles(result.output, of_queries.build(execution, "and the queries"), result.k, options,
-                                  {}, execution);
-      }));
+  deliver_tiles(common, result, options,
+                run_with_tiles(common, {&tiles, &of_queries}, [&](const Execution& execution) {
+                  const PointTiles built = tiles.build(execution, why);
+                  return built.search_tiles(result.output, of_queries.build(execution, "and the queries"),
+                                            result.k, options, {}, execution);
+                }));
 }
 
 void search_folder(const Common& common, const std::string& folder, Source queries, std::string input_format,
@@ -208,8 +210,7 @@ void search_folder(const Common& common, const std::string& folder, Source queri
           "--max-queries is for queries in memory; leave it out, or take some of them first (kith convert "
           "--rows)");
     }
-    search_tiles(common, tiles, queries, input_format, result, options, how,
-                 why);
+    search_tiles(common, tiles, queries, input_format, result, options, how, why);
   };
   if (is_tiles(queries.path)) return through_queries("");
   if (given_answer_option(how) != nullptr) {

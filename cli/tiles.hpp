@@ -76,13 +76,14 @@ Execution limited_execution(const Common& common);
 /// The note that an interrupted run has left something to go on with.
 void note_resumption(const Common& common, const std::string& output);
 
-/// Tiles of files, in a folder beside an answer that goes away with it, unless what has failed is to be gone on
-/// with.
+/// Tiles of files, in a folder beside an answer that goes away with it, unless what has failed is to be gone
+/// on with.
 class TilesBeside {
  public:
   /// @param suffix of the folder's name, after the answer's
-  TilesBeside(const Common& common, const std::string& output, std::string suffix, std::vector<Source>& clouds,
-              const std::string& input_format, const PointTilesParameters& parameters);
+  TilesBeside(const Common& common, const std::string& output, std::string suffix,
+              std::vector<Source>& clouds, const std::string& input_format,
+              const PointTilesParameters& parameters);
   TilesBeside(const TilesBeside&) = delete;
   TilesBeside& operator=(const TilesBeside&) = delete;
   ~TilesBeside();

@@ -135,7 +135,8 @@ class PointTiles {
 
   /// Whether there are tiles at `folder`, of these files as they are now, with these parameters (0: whatever
   /// tile size).
-  static bool is_built_from(const std::filesystem::path& folder, std::span<const std::filesystem::path> clouds,
+  static bool is_built_from(const std::filesystem::path& folder,
+                            std::span<const std::filesystem::path> clouds,
                             const PointTilesParameters& parameters = {});
 
   /// Reads every tile and checks it against its checksum, its box and the row numbers.
@@ -182,9 +183,9 @@ class PointTiles {
   /// @param queries [q, dim] of the rows' dtype, in host memory
   RadiusNeighbors radius_search(const DatasetView& queries, double radius, const RadiusOptions& how_many = {},
                                 const TileSearchOptions& options = {}, const Execution& execution = {}) const;
-  /// The same of queries in tiles, the rows themselves among them (copies of this object: every row then finds
-  /// itself), into r.offsets.npy, r.indices.npy and r.distances.npy; all files appear, or none. One list must
-  /// fit in memory.
+  /// The same of queries in tiles, the rows themselves among them (copies of this object: every row then
+  /// finds itself), into r.offsets.npy, r.indices.npy and r.distances.npy; all files appear, or none. One
+  /// list must fit in memory.
   TileAnswer radius_search(const std::filesystem::path& output, const PointTiles& queries, double radius,
                            const RadiusOptions& how_many = {}, const TileSearchOptions& options = {},
                            const TileAnswerOptions& answer = {}, const Execution& execution = {}) const;

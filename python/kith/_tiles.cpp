@@ -106,9 +106,9 @@ nb::tuple search(const PointTiles& tiles, const Rows& queries, std::int64_t k, c
 // The rest of an answer in files: order, index_dtype.
 using Written = std::pair<std::string, std::string>;
 
-nb::tuple search_files(const PointTiles& tiles, const std::filesystem::path& output, const PointTiles& queries,
-                       std::int64_t k, const Search& how, const Written& written, const CallLimits& limits,
-                       const nb::object& report) {
+nb::tuple search_files(const PointTiles& tiles, const std::filesystem::path& output,
+                       const PointTiles& queries, std::int64_t k, const Search& how, const Written& written,
+                       const CallLimits& limits, const nb::object& report) {
   TileAnswer answer;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     answer = tiles.search_tiles(output, queries, k, search_options(how),
@@ -118,8 +118,8 @@ nb::tuple search_files(const PointTiles& tiles, const std::filesystem::path& out
 }
 
 nb::tuple normals(const PointTiles& tiles, const std::filesystem::path& output, std::int64_t k, double radius,
-                  const std::optional<std::vector<double>>& viewpoint, const Search& how, const Written& written,
-                  const CallLimits& limits, const nb::object& report) {
+                  const std::optional<std::vector<double>>& viewpoint, const Search& how,
+                  const Written& written, const CallLimits& limits, const nb::object& report) {
   TileAnswer answer;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     answer = tiles.normals(output, {k, radius}, viewpoint, search_options(how),
@@ -138,8 +138,9 @@ nb::tuple outliers(const PointTiles& tiles, const std::filesystem::path& outlier
   return nb::make_tuple(found.mean, found.deviation, found.threshold);
 }
 
-nb::tuple radius_search(const PointTiles& tiles, const Rows& queries, double radius, std::int64_t max_neighbors,
-                        const Search& how, const CallLimits& limits, const nb::object& report) {
+nb::tuple radius_search(const PointTiles& tiles, const Rows& queries, double radius,
+                        std::int64_t max_neighbors, const Search& how, const CallLimits& limits,
+                        const nb::object& report) {
   RadiusNeighbors found;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     found = tiles.radius_search(queries.dataset.view(), radius, {.max_neighbors = max_neighbors},
@@ -153,13 +154,13 @@ nb::tuple radius_search(const PointTiles& tiles, const Rows& queries, double rad
   return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
 }
 
-nb::object radius_files(const PointTiles& tiles, const std::filesystem::path& output, const PointTiles& queries,
-                        double radius, std::int64_t max_neighbors, const Search& how, const CallLimits& limits,
-                        const nb::object& report) {
+nb::object radius_files(const PointTiles& tiles, const std::filesystem::path& output,
+                        const PointTiles& queries, double radius, std::int64_t max_neighbors,
+                        const Search& how, const CallLimits& limits, const nb::object& report) {
   TileAnswer answer;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
-    answer = tiles.radius_search(output, queries, radius, {.max_neighbors = max_neighbors}, search_options(how),
-                                 {}, execution);
+    answer = tiles.radius_search(output, queries, radius, {.max_neighbors = max_neighbors},
+                                 search_options(how), {}, execution);
   });
   return nb::cast(answer.files);
 }
@@ -174,8 +175,9 @@ nb::object count_within(const PointTiles& tiles, const Rows& queries, double rad
   return own(std::move(counts), {size});
 }
 
-nb::object count_files(const PointTiles& tiles, const std::filesystem::path& output, const PointTiles& queries,
-                       double radius, const Search& how, const CallLimits& limits, const nb::object& report) {
+nb::object count_files(const PointTiles& tiles, const std::filesystem::path& output,
+                       const PointTiles& queries, double radius, const Search& how, const CallLimits& limits,
+                       const nb::object& report) {
   TileAnswer answer;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     answer = tiles.count_within(output, queries, radius, search_options(how), {}, execution);
@@ -229,7 +231,8 @@ void bind_tiles(nb::module_& module) {
              nb::arg("radius"), nb::arg("max_neighbors"), nb::arg("search"), nb::arg("limits"),
              nb::arg("report").none(), "The files of the same, of queries in tiles.");
   module.def("tiles_count_within", &count_within, nb::arg("tiles"), nb::arg("queries"), nb::arg("radius"),
-             nb::arg("search"), nb::arg("limits"), nb::arg("report").none(), "Numbers of rows within a radius.");
+             nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
+             "Numbers of rows within a radius.");
   module.def("tiles_count_files", &count_files, nb::arg("tiles"), nb::arg("output"), nb::arg("queries"),
              nb::arg("radius"), nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
              "The file of the same, of queries in tiles.");

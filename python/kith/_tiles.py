@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +20,12 @@ from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._point_tree import neighborhood, number
 from ._progress import Progress, reporting
+from ._tile_files import TileAnswer, TileStatistics, gather, mapped
 
 __all__ = ["PointTiles", "TileAnswer", "TileStatistics"]
 
 _METRICS = "'sqeuclidean', 'euclidean' or 'manhattan'"
 _INSIDE = "'kd_tree', 'octree' or 'brute_force'"
-
-
-@dataclass(frozen=True)
-class TileStatistics:
-    """What a search of tiles did."""
-
-    queries: int = 0  #: rows that were answered
-    nan_rows: int = 0  #: rows with a NaN: never found, and without neighbours
-    nan_queries: int = 0  #: queries with a NaN
-    tiles: int = 0  #: there are
-    tile_bytes: int = 0  #: of all tiles
-    bytes_read: int = 0  #: of tiles, each time that one was read
-    tiles_read_again: int = 0  #: reads of a tile after its first
-    crossed: int = 0  #: queries that needed another tile than their own
-    visits: int = 0  #: searches of a query in another tile
-    postponed: int = 0  #: queries that waited for the last sweep
-    resumed_tiles: int = 0  #: tiles that an interrupted run had done before this one
-    seconds: float = 0.0  #: wall time
-
-
-@dataclass(frozen=True)
-class TileAnswer:
-    """Nearest neighbours in files, as memory-mapped arrays; unpacks as ``distances, indices = answer``."""
-
-    distances: NDArray[Any]  #: ``[rows, k]``, float64 for float64 data, else float32
-    indices: NDArray[Any]  #: ``[rows, k]``, int64 with -1 for none, or uint32 with 2**32 - 1 for none
-    rows: NDArray[Any] | None  #: with ``order="tiles"`` the rows that the answers are of, else None
-    files: tuple[Path, ...]
-    statistics: TileStatistics
-
-    def __iter__(self) -> Any:
-        return iter((self.distances, self.indices))
 
 
 def _limits(threads: Any, memory_limit: Any) -> tuple[int, int, int, str]:
@@ -128,7 +95,7 @@ class PointTiles:
             if isinstance(clouds, Iterator):
                 with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
                     path = os.path.join(beside, "cloud.npy")
-                    _gather(clouds, path)
+                    gather(clouds, path)
                     return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], points, limits, report))
             rows = to_rows(clouds, "clouds")
             return cls._wrap(_kith.build_tiles_of_rows(os.fspath(folder), rows, points, limits, report))
@@ -183,7 +150,7 @@ class PointTiles:
             files, statistics = _kith.tiles_all_knn(
                 self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
             )
-        indices, distances, *rows = (_mapped(file) for file in files)
+        indices, distances, *rows = (mapped(file) for file in files)
         return TileAnswer(
             distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
         )
@@ -253,7 +220,7 @@ class PointTiles:
                 limits,
                 report,
             )
-        indices, distances, *rows = (_mapped(file) for file in files)
+        indices, distances, *rows = (mapped(file) for file in files)
         return TileAnswer(
             distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
         )
@@ -294,7 +261,7 @@ class PointTiles:
             files, _ = _kith.tiles_normals(
                 self._tiles, os.fspath(output), count, limit, point, search, ("input", "int64"), limits, report
             )
-        table = _mapped(files[0])
+        table = mapped(files[0])
         return Normals(table[:, :-1], table[:, -1])
 
     def outliers(
@@ -331,7 +298,7 @@ class PointTiles:
             rest = _kith.tiles_outliers(
                 self._tiles, flags, means, count, limit, number(ratio, "ratio"), search, limits, report
             )
-        return Outliers(_mapped(flags), _mapped(means), *rest)
+        return Outliers(mapped(flags), mapped(means), *rest)
 
     def radius_search(
         self,
@@ -370,7 +337,7 @@ class PointTiles:
             if name is not None:
                 asked = _tiles_of(Q)
                 files = _kith.tiles_radius_files(self._tiles, name, asked, limit, most, search, limits, report)
-                return RadiusNeighbors(*(_mapped(file) for file in files))
+                return RadiusNeighbors(*(mapped(file) for file in files))
             queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
             *parts, statistics = _kith.tiles_radius_search(self._tiles, queries, limit, most, search, limits, report)
         return RadiusNeighbors(*parts, SearchStatistics(**statistics))
@@ -406,11 +373,9 @@ class PointTiles:
         with reporting(progress) as report:
             if name is not None:
                 files = _kith.tiles_count_files(self._tiles, name, _tiles_of(Q), limit, search, limits, report)
-                return _mapped(files[0])
+                return mapped(files[0])
             queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
-            counts: NDArray[np.int64] = _kith.tiles_count_within(
-                self._tiles, queries, limit, search, limits, report
-            )
+            counts: NDArray[np.int64] = _kith.tiles_count_within(self._tiles, queries, limit, search, limits, report)
         return counts
 
     def verify(self, *, progress: Progress = False) -> None:
@@ -488,38 +453,3 @@ def _output_of(queries: Any, output: Any) -> str | None:
     if output is not None:
         raise InvalidArgument(f"output is {output!r}, the queries are an array, answered in memory; leave output out")
     return None
-
-
-def _gather(arrays: Iterator[Any], path: str) -> None:
-    """One npy of arrays that come one after the other."""
-    header_bytes, rows, dim = 128, 0, 0
-    dtype: np.dtype[Any] | None = None
-    with open(path, "wb") as file:
-        file.write(bytes(header_bytes))
-        for array in arrays:
-            block = np.ascontiguousarray(array)
-            if block.ndim != 2:
-                raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")
-            if dtype is None:
-                dim, dtype = block.shape[1], block.dtype
-            elif (dim, dtype) != (block.shape[1], block.dtype):
-                raise InvalidArgument(
-                    f"clouds: rows of {block.shape[1]} {block.dtype} after rows of {dim} {dtype}; they must be the same"
-                )
-            file.write(block.tobytes())
-            rows += len(block)
-        if dtype is None:
-            raise InvalidArgument("clouds: an iterator without arrays; give one array at least")
-        descr = "<V2" if dtype.name == "bfloat16" else dtype.str
-        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {dim}), }}"
-        file.seek(0)
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", header_bytes - 10))
-        file.write(text.ljust(header_bytes - 11).encode() + b"\n")
-
-
-def _mapped(file: str | os.PathLike[str]) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(file, mmap_mode="r")
-    except ValueError:  # an array without elements cannot be mapped
-        array = np.load(file)
-    return array

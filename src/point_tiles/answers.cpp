@@ -33,8 +33,9 @@ void NearestInMemory<T>::put(std::int64_t first, const Block<T>& block) {
 
 template <class T>
 std::vector<Column> NearestInColumns<T>::columns(std::int64_t k, std::int64_t width) {
-  return {{"indices", width == 4 ? "<u4" : "<i8", k, k * width},
-          {"distances", std::is_same_v<T, float> ? "<f4" : "<f8", k, k * static_cast<std::int64_t>(sizeof(T))}};
+  return {
+      {"indices", width == 4 ? "<u4" : "<i8", k, k * width},
+      {"distances", std::is_same_v<T, float> ? "<f4" : "<f8", k, k * static_cast<std::int64_t>(sizeof(T))}};
 }
 
 template <class T>
@@ -84,7 +85,7 @@ std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim) {
 template <class T>
 template <class Value, int dim>
 void NormalsInColumns<T>::fit(const Block<T>& block) {
-  const auto load = [](const std::byte* from, double (&to)[dim]) {
+  const auto load = [](const std::byte* from, double(&to)[dim]) {
     for (int j = 0; j < dim; ++j) {
       Value value;
       std::memcpy(&value, from + static_cast<std::size_t>(j) * sizeof(Value), sizeof(Value));
@@ -122,9 +123,8 @@ void NormalsInColumns<T>::fit(const Block<T>& block) {
 template <class T>
 void NormalsInColumns<T>::put(std::int64_t first, const Block<T>& block) {
   values_.resize(static_cast<std::size_t>(block.lists.queries * (manifest_.dim + 1)));
-  visit_dtype(manifest_.dtype, [&]<class Value>(Value) {
-    manifest_.dim == 2 ? fit<Value, 2>(block) : fit<Value, 3>(block);
-  });
+  visit_dtype(manifest_.dtype,
+              [&]<class Value>(Value) { manifest_.dim == 2 ? fit<Value, 2>(block) : fit<Value, 3>(block); });
   columns_.put(0, first, block.lists.queries, values_.data());
 }
 
@@ -141,7 +141,8 @@ void MeanDistances<T>::put(std::int64_t first, const Block<T>& block) {
     const T* distances = block.lists.distances + block.lists.begin(i);
     double sum = 0;
     for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
-    values_.push_back(count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN());
+    values_.push_back(count > 0 ? sum / static_cast<double>(count)
+                                : std::numeric_limits<double>::quiet_NaN());
   }
   columns_.put(0, first, block.lists.queries, values_.data());
 }

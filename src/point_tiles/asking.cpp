@@ -68,7 +68,8 @@ std::int64_t ask(Sweep<T>& sweep, Answers<T>& answers, const Manifest& manifest,
     bool searched = false;
     while (at < order.size() && tile_of(at) == t) {
       std::size_t end = at;
-      while (end < order.size() && static_cast<std::int64_t>(end - at) < block_rows && tile_of(end) == t) ++end;
+      while (end < order.size() && static_cast<std::int64_t>(end - at) < block_rows && tile_of(end) == t)
+        ++end;
       const auto count = static_cast<std::int64_t>(end - at);
       Dataset some = Dataset::allocate(manifest.dtype, count, manifest.dim);
       auto* to = static_cast<std::byte*>(some.mutable_data());
@@ -88,10 +89,8 @@ std::int64_t ask(Sweep<T>& sweep, Answers<T>& answers, const Manifest& manifest,
 }
 
 template std::int64_t ask(Sweep<float>&, Answers<float>&, const Manifest&, const Question&,
-                          const DatasetView&, std::int64_t, std::int64_t, ProgressCounter&,
-                          const Execution&);
+                          const DatasetView&, std::int64_t, std::int64_t, ProgressCounter&, const Execution&);
 template std::int64_t ask(Sweep<double>&, Answers<double>&, const Manifest&, const Question&,
-                          const DatasetView&, std::int64_t, std::int64_t, ProgressCounter&,
-                          const Execution&);
+                          const DatasetView&, std::int64_t, std::int64_t, ProgressCounter&, const Execution&);
 
 }  // namespace kith::point_tiles

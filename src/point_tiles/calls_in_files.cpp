@@ -48,7 +48,8 @@ fs::path rows_file(const fs::path& file) {
 
 // All that an answer depends on. What it is searched with, on how many threads and in how much memory changes
 // nothing.
-nlohmann::json task_of(const char* what, const Folder& rows, const Folder* queries, const Question& question) {
+nlohmann::json task_of(const char* what, const Folder& rows, const Folder* queries,
+                       const Question& question) {
   nlohmann::json task = {{"call", what},
                          {"tiles", rows.fingerprint()},
                          {"metric", name(question.metric)},
@@ -104,7 +105,8 @@ TileAnswer answer_in_columns(
     Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), width_of(how));
     {
       const auto answers = make_answers(in_tiles);
-      answer.statistics = point_tiles::search_into_columns<T>(run, work, in_tiles, *answers, nullptr, execution);
+      answer.statistics =
+          point_tiles::search_into_columns<T>(run, work, in_tiles, *answers, nullptr, execution);
     }
     if (in_order_of_tiles) {
       in_tiles.sync();
@@ -154,7 +156,8 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
     answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
     WorkFolder::Moves moves;
     for (std::size_t i = 0; i < files.size(); ++i) moves.emplace_back(Lists::files[i], files[i]);
-    work.finish(moves, {{"statistics", point_tiles::to_json(answer.statistics)}, {"neighbors", answer.neighbors}});
+    work.finish(moves,
+                {{"statistics", point_tiles::to_json(answer.statistics)}, {"neighbors", answer.neighbors}});
     answer.statistics.seconds = clock.seconds();
     return answer;
   });
@@ -212,8 +215,9 @@ TileAnswer PointTiles::normals(const fs::path& output, const Neighborhood& neigh
   });
 }
 
-TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborhood& neighborhood, double ratio,
-                                  const TileSearchOptions& options, const Execution& execution) const {
+TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborhood& neighborhood,
+                                  double ratio, const TileSearchOptions& options,
+                                  const Execution& execution) const {
   const Clock clock;
   point_tiles::check_execution(execution);
   point_tiles::check_options(options);
@@ -288,10 +292,9 @@ TileAnswer PointTiles::count_within(const fs::path& output, const PointTiles& qu
   const FileRun run{*folder_, own ? nullptr : queries.folder_.get(), question, "count"};
   return point_tiles::visit_distances(dtype(), [&]<class T>() {
     using Answers = point_tiles::Counts<T>;
-    return answer_in_columns<T>(
-        run, task_of("count_within", *folder_, run.queries, question), {array_file(output)},
-        Answers::columns(), how, execution,
-        [](Columns& columns) { return std::make_unique<Answers>(columns); });
+    return answer_in_columns<T>(run, task_of("count_within", *folder_, run.queries, question),
+                                {array_file(output)}, Answers::columns(), how, execution,
+                                [](Columns& columns) { return std::make_unique<Answers>(columns); });
   });
 }
 

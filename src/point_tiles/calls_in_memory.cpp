@@ -46,8 +46,12 @@ TileStatistics ask_all(const Folder& folder, const Question& question, const Mem
 
 MemoryShares shares_of(const Manifest& manifest, const Question& question, std::int64_t held,
                        const Execution& execution) {
-  return {manifest, point_tiles::memory_of_tiles(manifest, question), question,
-          point_tiles::memory_of(execution), execution.memory_limit > 0, held};
+  return {manifest,
+          point_tiles::memory_of_tiles(manifest, question),
+          question,
+          point_tiles::memory_of(execution),
+          execution.memory_limit > 0,
+          held};
 }
 
 SearchStatistics as_search(const TileStatistics& statistics) {

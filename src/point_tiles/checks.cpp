@@ -24,8 +24,8 @@ void check_radius(double radius) {
 // What calls with a radius of their own would ignore.
 void check_no_radius(const TileSearchOptions& options, const char* whose) {
   if (options.radius != infinity) {
-    throw InvalidArgument(
-        fmt::format("the options have a radius of {}, {} has its own; leave that one out", options.radius, whose));
+    throw InvalidArgument(fmt::format("the options have a radius of {}, {} has its own; leave that one out",
+                                      options.radius, whose));
   }
 }
 
@@ -96,7 +96,8 @@ void check_width(const TileAnswerOptions& answer, std::int64_t rows) {
 
 void check_sorted(const RadiusOptions& how_many, const TileAnswerOptions& answer) {
   if (!how_many.sorted) {
-    throw InvalidArgument("lists from tiles are always sorted: they are merged that way; ask for sorted ones");
+    throw InvalidArgument(
+        "lists from tiles are always sorted: they are merged that way; ask for sorted ones");
   }
   if (answer.order == AnswerOrder::tiles) {
     throw InvalidArgument("lists within a radius are written in the order of the input; ask for that");

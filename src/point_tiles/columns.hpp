@@ -19,11 +19,11 @@ namespace kith::point_tiles {
 
 /// An array with a row for each query.
 struct Column {
-  std::string name;             ///< of its file in the work folder: "indices"
-  std::string descr;            ///< of its elements, as npy names them
-  std::int64_t per_row = 1;     ///< elements
-  std::int64_t bytes = 0;       ///< of a row
-  bool matrix = true;           ///< [rows, per_row]; false: [rows]
+  std::string name;          ///< of its file in the work folder: "indices"
+  std::string descr;         ///< of its elements, as npy names them
+  std::int64_t per_row = 1;  ///< elements
+  std::int64_t bytes = 0;    ///< of a row
+  bool matrix = true;        ///< [rows, per_row]; false: [rows]
 
   std::string header(std::int64_t rows) const;
 };

@@ -131,10 +131,10 @@ Dealer::Plan Dealer::make_plan(Records& records) {
 void Dealer::check_plan(const Plan& plan) const {
   const std::int64_t buffers = (plan.splitters.tiles() + 1) * plan.capacity * record_;
   if (buffers <= memory_ * 3 / 4) return;
-  throw OutOfMemory(
-      fmt::format("the run that was interrupted divides rows with {} bytes of buffers, the limit is {}; raise the "
-                  "limit, or remove '{}' to begin again",
-                  buffers, memory_, work_.path().string()));
+  throw OutOfMemory(fmt::format(
+      "the run that was interrupted divides rows with {} bytes of buffers, the limit is {}; raise the "
+      "limit, or remove '{}' to begin again",
+      buffers, memory_, work_.path().string()));
 }
 
 Dealer::Plan Dealer::plan(Records& records) {

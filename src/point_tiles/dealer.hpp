@@ -1,9 +1,12 @@
-// Deals rows out to the buffers of tiles; a full buffer becomes an extent at the end of a segment. At certain rows all
-// buffers do: what is on the disk is then all that there is, and the journal of the work folder can say so. Those
-// rows depend on the plan alone, so that a run that was interrupted writes what an undisturbed one writes.
+// Deals rows out to the buffers of tiles; a full buffer becomes an extent at the end of a segment. At certain
+// rows all buffers do: what is on the disk is then all that there is, and the journal of the work folder can
+// say so. Those rows depend on the plan alone, so that a run that was interrupted writes what an undisturbed
+// one writes.
 //
-//   {"deal": n, "splitters": [...], "tiles": t, "capacity": rows, "checkpoint": rows}   the plan, before any row
-//   {"dealt": n, "rows": r, "nans": n, "end": bytes, "extents": [...]}                   the rows before r are safe
+//   {"deal": n, "splitters": [...], "tiles": t, "capacity": rows, "checkpoint": rows}   the plan, before any
+//   row
+//   {"dealt": n, "rows": r, "nans": n, "end": bytes, "extents": [...]}                   the rows before r
+//   are safe
 #pragma once
 
 #include <cstdint>

@@ -168,8 +168,8 @@ std::uint64_t saved_lists(const WorkFolder& work) {
 }
 
 template <class T>
-TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns, Answers<T>& answers,
-                                   RadiusLists<T>* lists, const Execution& execution) {
+TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns,
+                                   Answers<T>& answers, RadiusLists<T>* lists, const Execution& execution) {
   if (const nlohmann::json* before = work.last("searched")) {
     TileStatistics statistics = statistics_from(*before);
     statistics.resumed_tiles = columns.tiles();
@@ -179,11 +179,16 @@ TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns
 }
 
 nlohmann::json to_json(const TileStatistics& s) {
-  return {{"queries", s.queries},       {"nan_rows", s.nan_rows},
-          {"nan_queries", s.nan_queries}, {"tiles", s.tiles},
-          {"tile_bytes", s.tile_bytes}, {"bytes_read", s.bytes_read},
-          {"tiles_read_again", s.tiles_read_again}, {"crossed", s.crossed},
-          {"visits", s.visits},         {"postponed", s.postponed}};
+  return {{"queries", s.queries},
+          {"nan_rows", s.nan_rows},
+          {"nan_queries", s.nan_queries},
+          {"tiles", s.tiles},
+          {"tile_bytes", s.tile_bytes},
+          {"bytes_read", s.bytes_read},
+          {"tiles_read_again", s.tiles_read_again},
+          {"crossed", s.crossed},
+          {"visits", s.visits},
+          {"postponed", s.postponed}};
 }
 
 TileStatistics statistics_from(const nlohmann::json& object) {

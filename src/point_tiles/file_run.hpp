@@ -36,8 +36,8 @@ std::uint64_t saved_lists(const WorkFolder& work);
 /// Answers everything in the order of tiles, or what a run before has not.
 /// @param lists where answers append to a file; null: they do not
 template <class T>
-TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns, Answers<T>& answers,
-                                   RadiusLists<T>* lists, const Execution& execution);
+TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns,
+                                   Answers<T>& answers, RadiusLists<T>* lists, const Execution& execution);
 
 nlohmann::json to_json(const TileStatistics& statistics);
 TileStatistics statistics_from(const nlohmann::json& object);

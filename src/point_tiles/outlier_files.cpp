@@ -55,9 +55,10 @@ void write_kept(const std::filesystem::path& path, const Folder& folder, const C
                 const Execution& execution) {
   const Manifest& manifest = folder.manifest();
   const auto row_bytes = static_cast<std::size_t>(manifest.row_bytes());
-  ArrayFile out(path, io::npy_header(io::npy_descr(manifest.dtype), fmt::format("({}, {})", kept, manifest.dim)));
-  const std::int64_t bucket = std::clamp<std::int64_t>(
-      memory / static_cast<std::int64_t>(row_bytes + 1), 1, std::max<std::int64_t>(manifest.rows, 1));
+  ArrayFile out(path,
+                io::npy_header(io::npy_descr(manifest.dtype), fmt::format("({}, {})", kept, manifest.dim)));
+  const std::int64_t bucket = std::clamp<std::int64_t>(memory / static_cast<std::int64_t>(row_bytes + 1), 1,
+                                                       std::max<std::int64_t>(manifest.rows, 1));
   const std::int64_t piece =
       std::max<std::int64_t>(1, tuning::block_bytes / static_cast<std::int64_t>(manifest.record_bytes()));
   std::vector<std::byte> points(static_cast<std::size_t>(std::min(bucket, manifest.rows)) * row_bytes);
@@ -110,7 +111,8 @@ OutlierFiles::OutlierFiles(const TileOutlierFiles& files) : asked_(files) {
   add(files.mean_distance, means_name);
   add(files.kept, kept_name);
   if (files_.empty()) {
-    throw InvalidArgument("no file for the outliers; name one for the flags, the mean distances or the points kept");
+    throw InvalidArgument(
+        "no file for the outliers; name one for the flags, the mean distances or the points kept");
   }
 }
 
@@ -161,8 +163,8 @@ void OutlierFiles::write(WorkFolder& work, const Folder& folder, const Columns& 
   }
   if (!asked_.kept.empty()) {
     const InputFile flags(work.path() / flags_name);
-    write_kept(work.file(kept_name), folder, columns, flags, flags_header.size(), rows - result.outliers, memory,
-               execution);
+    write_kept(work.file(kept_name), folder, columns, flags, flags_header.size(), rows - result.outliers,
+               memory, execution);
   }
 }
 

@@ -26,8 +26,8 @@ class OutlierFiles {
   const WorkFolder::Moves& moves() const { return moves_; }
 
   /// Sums over mean distances in the order of the input, and writes the files that are named.
-  void write(WorkFolder& work, const Folder& folder, const Columns& columns, double ratio, std::int64_t memory,
-             TileOutliers& result, const Execution& execution) const;
+  void write(WorkFolder& work, const Folder& folder, const Columns& columns, double ratio,
+             std::int64_t memory, TileOutliers& result, const Execution& execution) const;
 
   /// What a finished run keeps for another.
   nlohmann::json store(const TileOutliers& result) const;

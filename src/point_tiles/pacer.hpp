@@ -1,5 +1,5 @@
-// When work is to be made safe on the disk: often enough that little is done again, seldom enough that it costs
-// little.
+// When work is to be made safe on the disk: often enough that little is done again, seldom enough that it
+// costs little.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ class Pacer {
     Pause& operator=(const Pause&) = delete;
     ~Pause() {
       const Clock::time_point now = Clock::now();
-      pacer_.next_ = now + std::max<Clock::duration>(tuning::least_pause, (now - start_) * tuning::pauses_apart);
+      pacer_.next_ =
+          now + std::max<Clock::duration>(tuning::least_pause, (now - start_) * tuning::pauses_apart);
     }
 
    private:

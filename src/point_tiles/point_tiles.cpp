@@ -29,7 +29,8 @@ std::int64_t checked(const PointTilesParameters& parameters) {
 point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows) {
   point_tiles::SourceCloud source{cloud.string(), rows};
   struct stat status {};
-  if (::stat(cloud.c_str(), &status) == 0 && S_ISREG(status.st_mode) && !cloud.string().starts_with("/proc/")) {
+  if (::stat(cloud.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+      !cloud.string().starts_with("/proc/")) {
     source.bytes = static_cast<std::uint64_t>(status.st_size);
     source.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   }

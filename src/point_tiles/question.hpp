@@ -28,9 +28,7 @@ struct Question {
   std::int64_t result_bytes = 0;
 
   /// Entries of a list at the most.
-  std::int64_t most() const {
-    return kind == Kind::nearest ? k : std::numeric_limits<std::int64_t>::max();
-  }
+  std::int64_t most() const { return kind == Kind::nearest ? k : std::numeric_limits<std::int64_t>::max(); }
   /// The same where memory is shared out: of lists without a known length as many as usual.
   std::int64_t most_entries() const {
     return kind == Kind::nearest ? k : kind == Kind::within ? tuning::usual_list : 0;

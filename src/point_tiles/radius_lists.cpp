@@ -15,7 +15,11 @@ namespace kith::point_tiles {
 
 template <class T>
 RadiusLists<T>::RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, std::uint64_t bytes)
-    : work_(work), columns_(columns), width_(width), log_(OutputFile::lasting(work.file("lists"))), end_(bytes) {
+    : work_(work),
+      columns_(columns),
+      width_(width),
+      log_(OutputFile::lasting(work.file("lists"))),
+      end_(bytes) {
   log_.truncate(bytes);
 }
 
@@ -106,8 +110,7 @@ class RadiusLists<T>::Output {
 
 // As many lists at a time as memory holds, read as they lie in the file and put where they belong.
 template <class T>
-void RadiusLists<T>::write_lists(const std::vector<ListPlace>& lists,
-                                 std::int64_t memory, Output& out) {
+void RadiusLists<T>::write_lists(const std::vector<ListPlace>& lists, std::int64_t memory, Output& out) {
   std::vector<std::int64_t> rows, starts;
   std::vector<T> distances;
   std::vector<std::size_t> order;

@@ -1,5 +1,5 @@
-// Lists of any length: appended to a file as they are finished, with a column that says where each one is, and
-// put into the order of the input at the end.
+// Lists of any length: appended to a file as they are finished, with a column that says where each one is,
+// and put into the order of the input at the end.
 #pragma once
 
 #include <cstdint>

@@ -91,8 +91,8 @@ template <class T>
 T Reach<T>::distance_to_side(const Point& point, std::int64_t number) const {
   double gap = std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < point.values.size(); ++j) {
-    gap = std::min(gap,
-                   std::min(point.values[j] - tile(number).lower[j], tile(number).upper[j] - point.values[j]));
+    gap = std::min(
+        gap, std::min(point.values[j] - tile(number).lower[j], tile(number).upper[j] - point.values[j]));
   }
   constexpr double origin = 0;
   return distance_to_box<T>(metric_, 1, &gap, {&origin, &origin});

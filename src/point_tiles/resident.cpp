@@ -63,8 +63,8 @@ std::int64_t TileMemory::resident(std::int64_t rows) const {
   const auto kept = static_cast<std::int64_t>(row_bytes);
   // Coordinates and places, nodes of half full leaves; brute force keeps the rows and a code of a byte or two
   // a value.
-  const std::int64_t index = tree ? dim * element + 4 + (dim * element) / 2 + 8 + (points ? kept : 0)
-                                  : kept + dim * element + 32;
+  const std::int64_t index =
+      tree ? dim * element + 4 + (dim * element) / 2 + 8 + (points ? kept : 0) : kept + dim * element + 32;
   return rows * (index + static_cast<std::int64_t>(sizeof(std::int64_t)));
 }
 

@@ -38,7 +38,8 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, c
   const std::int64_t data = 2 * memory.data(rows);
   // A query on a visit: its list so far, that of the tile it visits, and both merged.
   const std::int64_t a_visit =
-      3 * a_list + (question.points ? 2 * question.most_entries() * static_cast<std::int64_t>(memory.row_bytes) : 0);
+      3 * a_list +
+      (question.points ? 2 * question.most_entries() * static_cast<std::int64_t>(memory.row_bytes) : 0);
   const std::int64_t least = data + 2 * memory.resident(rows) + std::max(building, least_block * a_list) +
                              tuning::least_visiting * a_visit + tuning::least_waiting + held;
   if (least > limit) {
@@ -52,11 +53,12 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, c
   }
   const std::int64_t spare = limit - least;
   const std::int64_t wanted = question.kind == Kind::within ? spare : rows * a_list;
-  lists = std::max({building, least_block * a_list,
-                    std::min({wanted, spare / 3, tuning::largest_block_bytes})});
+  lists =
+      std::max({building, least_block * a_list, std::min({wanted, spare / 3, tuning::largest_block_bytes})});
   const std::int64_t most = std::max(least_block, tuning::largest_block_bytes / a_list);
   block_rows = std::clamp<std::int64_t>(std::min(lists / a_list, most), 1, std::max<std::int64_t>(rows, 1));
-  visiting_rows = std::clamp<std::int64_t>(spare / 32 / a_visit, tuning::least_visiting, tuning::visiting_block);
+  visiting_rows =
+      std::clamp<std::int64_t>(spare / 32 / a_visit, tuning::least_visiting, tuning::visiting_block);
   waiting = tuning::least_waiting + spare / 6;
   resident = limit - held - data - lists - visiting_rows * a_visit - waiting;
 }

@@ -79,8 +79,9 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
         find_crossing(here, queries.slice(first, lists.queries), lists, apart, around);
     statistics_.queries += lists.queries;
     statistics_.crossed += static_cast<std::int64_t>(crossing.size());
-    const Block<T> block{lists, point_of(first),
-                         question_.points ? static_cast<const std::byte*>(here.coordinates.view().data) : nullptr};
+    const Block<T> block{
+        lists, point_of(first),
+        question_.points ? static_cast<const std::byte*>(here.coordinates.view().data) : nullptr};
     const std::int64_t* its_places = places == nullptr ? nullptr : places + first;
     std::int64_t from = 0;
     if (answers_.finished_only()) {
@@ -97,7 +98,8 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
       some.push_back(make_waiting(here, lists, i, point_of(first + i),
                                   places == nullptr ? place + first + i : its_places[i],
                                   std::move(growing.tiles)));
-      if (static_cast<std::int64_t>(some.size()) < shares_.visiting_rows && &growing != &crossing.back()) continue;
+      if (static_cast<std::int64_t>(some.size()) < shares_.visiting_rows && &growing != &crossing.back())
+        continue;
       visit_resident(some);
       for (Waiting& visited : some) pass_on(std::move(visited), here.tile);
       some.clear();
@@ -213,8 +215,7 @@ void Sweep<T>::visit(const Resident& where, std::span<Waiting*> queries) {
     const auto some =
         queries.first(std::min(queries.size(), static_cast<std::size_t>(shares_.visiting_rows)));
     queries = queries.subspan(some.size());
-    Dataset points =
-        Dataset::allocate(manifest.dtype, static_cast<std::int64_t>(some.size()), manifest.dim);
+    Dataset points = Dataset::allocate(manifest.dtype, static_cast<std::int64_t>(some.size()), manifest.dim);
     auto* to = static_cast<std::byte*>(points.mutable_data());
     for (std::size_t i = 0; i < some.size(); ++i) {
       std::memcpy(to + i * row_bytes_, layout_.point(*some[i]), row_bytes_);
@@ -259,8 +260,7 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
       const T old = layout_.distances(query)[a];
       take_b = distances[b] < old || (distances[b] == old && row < layout_.rows(query)[a]);
     }
-    layout_.rows(merged)[j] =
-        take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
+    layout_.rows(merged)[j] = take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
     layout_.distances(merged)[j] = take_b ? distances[b] : layout_.distances(query)[a];
     if (question_.points) {
       const void* from = take_b ? where.coordinates.view().row(rows[b])
@@ -289,11 +289,11 @@ void Sweep<T>::put_finished(const Waiting& query) {
   std::int64_t count = query.found;
   const std::int64_t offsets[2] = {0, count};
   const bool entries = question_.kind != Kind::count;
-  answers_.put(query.place, {{1, layout_.rows(query), layout_.distances(query), 0, offsets,
-                              entries ? nullptr : &count},
-                             layout_.point(query),
-                             question_.points ? layout_.points_of(query) : nullptr,
-                             true});
+  answers_.put(query.place,
+               {{1, layout_.rows(query), layout_.distances(query), 0, offsets, entries ? nullptr : &count},
+                layout_.point(query),
+                question_.points ? layout_.points_of(query) : nullptr,
+                true});
 }
 
 template <class T>

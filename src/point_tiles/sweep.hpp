@@ -85,9 +85,8 @@ class Sweep {
 
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
               std::int64_t place, bool join);
-  std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries,
-                                      const Lists<T>& lists, bool apart,
-                                      std::span<const typename Reach<T>::Far> around);
+  std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries, const Lists<T>& lists,
+                                      bool apart, std::span<const typename Reach<T>::Far> around);
   void put(const Block<T>& block, std::int64_t first, std::int64_t count, const std::int64_t* places,
            std::int64_t place);
   Waiting make_waiting(const Resident& here, const Lists<T>& lists, std::int64_t i, const std::byte* point,

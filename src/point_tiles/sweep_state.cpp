@@ -42,9 +42,10 @@ SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) 
 template <class T>
 void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined) {
   const auto damaged = [](const std::filesystem::path& what) {
-    return IoError(fmt::format("'{}' is damaged: it is not what an interrupted run has noted; remove the "
-                               "folder around it, and run the same again from the beginning",
-                               what.string()));
+    return IoError(
+        fmt::format("'{}' is damaged: it is not what an interrupted run has noted; remove the "
+                    "folder around it, and run the same again from the beginning",
+                    what.string()));
   };
   statistics_ = saved.statistics;
   resident_.resume(joined, saved.statistics.bytes_read, saved.statistics.tiles_read_again);

@@ -96,8 +96,8 @@ Lists<T> TileSearch<T>::within(const Resident& where, const DatasetView& queries
   found_ = {};
   while (true) {
     try {
-      found_ = where.index.point_tree()->radius_search(queries.slice(first, count), question_.radius, {},
-                                                       limited);
+      found_ =
+          where.index.point_tree()->radius_search(queries.slice(first, count), question_.radius, {}, limited);
       break;
     } catch (const OutOfMemory&) {
       if (count == 1) throw;

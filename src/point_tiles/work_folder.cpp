@@ -106,8 +106,8 @@ void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
   const bool there = fs::exists(journal, ignored);
   if (!there && !fs::is_empty(path_, ignored)) {
     // Removed last, so what is left without it is nobody's, if it was ever Kith's.
-    throw IoError(fmt::format("'{}' is in the way: it is not empty, and has no journal; remove it",
-                              path_.string()));
+    throw IoError(
+        fmt::format("'{}' is in the way: it is not empty, and has no journal; remove it", path_.string()));
   }
   notes_.emplace_back(journal);
   if (there && resumable && read_journal(task)) return;
@@ -159,10 +159,10 @@ bool WorkFolder::read_journal(const nlohmann::json& task) {
   const nlohmann::json& header = lines.front();
   if (header.value("format", "") != "kith work") throw damaged();
   if (header.value("version", 0) != journal_version) {
-    throw IoError(
-        fmt::format("'{}' is of version {} of Kith's journals; this Kith goes on with {}; use the other Kith, "
-                    "or remove '{}'",
-                    name.string(), header.value("version", 0), journal_version, path_.string()));
+    throw IoError(fmt::format(
+        "'{}' is of version {} of Kith's journals; this Kith goes on with {}; use the other Kith, "
+        "or remove '{}'",
+        name.string(), header.value("version", 0), journal_version, path_.string()));
   }
   if (lines.size() == 1) return false;
   const nlohmann::json there = header.value("task", nlohmann::json());
@@ -222,9 +222,10 @@ bool WorkFolder::was_finished(nlohmann::json& result) {
     moves.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<std::string>());
     if (fs::exists(path_ / moves.back().first, ignored) || fs::exists(moves.back().second, ignored)) continue;
     // It was in place, and somebody has removed it since.
-    throw IoError(fmt::format("'{}' says that '{}' was finished, and it is gone; remove the folder, and run "
-                              "the same again",
-                              path_.string(), moves.back().second.string()));
+    throw IoError(
+        fmt::format("'{}' says that '{}' was finished, and it is gone; remove the folder, and run "
+                    "the same again",
+                    path_.string(), moves.back().second.string()));
   }
   result = *last("result");
   keep_ = true;

@@ -1,5 +1,5 @@
-// A folder beside an answer, "<answer>.kith-work", that outlives a process which is killed: what has been done
-// lies in it, and a journal says how much of it is safe on the disk.
+// A folder beside an answer, "<answer>.kith-work", that outlives a process which is killed: what has been
+// done lies in it, and a journal says how much of it is safe on the disk.
 //
 //   journal   a line each: the XXH3-64 of the rest, a space, a JSON object. The first names the task, all of
 //             it that an answer depends on; the others are appended, and synced, after what they speak of

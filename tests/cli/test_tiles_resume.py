@@ -45,7 +45,7 @@ def kill_until_done(folder, arguments, seed, duration):
     for kills in range(40):
         process = start(folder, arguments)
         # At least one run has the time to come to its end, whatever the machine does beside.
-        wait = chance.uniform(0, duration) if kills < 8 else duration * kills
+        wait = chance.uniform(0, 0.8 * duration) if kills < 8 else duration * kills
         try:
             _, err = process.communicate(timeout=wait)
         except subprocess.TimeoutExpired:
@@ -74,8 +74,13 @@ def test_kill_and_run_again(kith, cloud, folder, work):
     kith(*COMMANDS[work]("expected"), "--memory-limit", LIMIT)
     duration = time.monotonic() - began
     before = files_of(folder)
-    kills = kill_until_done(folder, [*COMMANDS[work]("found"), "--memory-limit", LIMIT], work, duration)
-    assert kills > 0
+    # The command is started, and is through, more quickly at times: then once more.
+    for attempt in range(5):
+        seed = f"{work} {attempt}"
+        if kill_until_done(folder, [*COMMANDS[work]("found"), "--memory-limit", LIMIT], seed, duration):
+            break
+    else:
+        raise AssertionError("it was never interrupted")
     expected, found = contents("expected"), contents("found")
     assert expected and expected.keys() == found.keys()
     assert expected == found
@@ -143,7 +148,8 @@ def test_full_disk(kith, cloud, folder):
     for command, size in [("build", "12m"), ("all-knn", "60m"), ("all-knn", "130m")]:
         if command != "build":
             kith(*COMMANDS["build"]("tiles"), "--memory-limit", LIMIT)
-        kith(*COMMANDS[command]("expected"), "--memory-limit", LIMIT)
+        name = f"expected-{command}"
+        kith(*COMMANDS[command](name), "--memory-limit", LIMIT)
         if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", disk], capture_output=True).returncode:
             pytest.skip("no tmpfs can be mounted here")
         try:
@@ -153,7 +159,6 @@ def test_full_disk(kith, cloud, folder):
             assert not [name for name in os.listdir(disk) if not name.endswith(".kith-work")]
             subprocess.run(["mount", "-o", "remount,size=400m", disk], check=True)
             kith(*arguments)
-            expected = contents("expected")
-            assert expected == {k.replace("disk/", ""): v for k, v in contents("disk/found").items()}
+            assert contents("disk/found") == contents(name)
         finally:
             subprocess.run(["umount", disk], check=True)

@@ -84,8 +84,8 @@ class AnswersOf : public testing::TestWithParam<Case> {
       const PointTiles tiles = PointTiles::build(folder / "tiles", view, {tile_points});
       const PointTiles others = PointTiles::build(folder / "others", queries, {40});
       for (const Neighborhood& near : {Neighborhood{9}, Neighborhood{9, radius}, Neighborhood{0, radius}}) {
-        SCOPED_TRACE(testing::Message() << tile_points << " points a tile, k = " << near.k << ", radius "
-                                        << near.radius);
+        SCOPED_TRACE(testing::Message()
+                     << tile_points << " points a tile, k = " << near.k << ", radius " << near.radius);
         compare_normals(tree, tiles, near, folder, threads);
         compare_outliers(tree, tiles, near, folder, threads);
       }
@@ -102,9 +102,11 @@ class AnswersOf : public testing::TestWithParam<Case> {
         const RadiusNeighbors found = tiles.radius_search(queries, radius, how_many, {}, on_threads(threads));
         EXPECT_EQ(found.offsets, right.offsets);
         EXPECT_EQ(found.indices, right.indices);
-        EXPECT_TRUE(same_bits(std::get<std::vector<T>>(found.distances), std::get<std::vector<T>>(right.distances)));
+        EXPECT_TRUE(
+            same_bits(std::get<std::vector<T>>(found.distances), std::get<std::vector<T>>(right.distances)));
       }
-      EXPECT_EQ(tiles.count_within(queries, radius, {}, on_threads(threads)), tree.count_within(queries, radius));
+      EXPECT_EQ(tiles.count_within(queries, radius, {}, on_threads(threads)),
+                tree.count_within(queries, radius));
       (void)tiles.count_within(folder / "c", tiles, radius, {}, {}, on_threads(threads));
       EXPECT_EQ(array_of<std::int64_t>(folder / "c.npy", rows), tree.count_within(view, radius));
       (void)tiles.count_within(folder / "c", others, radius, {}, {}, on_threads(threads));
@@ -131,8 +133,9 @@ class AnswersOf : public testing::TestWithParam<Case> {
   static void compare_outliers(const KdTree& tree, const PointTiles& tiles, const Neighborhood& near,
                                const TemporaryFolder& folder, int threads) {
     const Outliers right = tree.outliers(near, 1.5);
-    const TileOutliers found = tiles.outliers({folder / "flags.npy", folder / "means.npy", folder / "kept.npy"},
-                                              near, 1.5, {}, on_threads(threads));
+    const TileOutliers found =
+        tiles.outliers({folder / "flags.npy", folder / "means.npy", folder / "kept.npy"}, near, 1.5, {},
+                       on_threads(threads));
     EXPECT_TRUE(same_bits(array_of<double>(folder / "means.npy", rows), right.mean_distance));
     const auto flags = array_of<std::uint8_t>(folder / "flags.npy", rows);
     EXPECT_TRUE(std::equal(flags.begin(), flags.end(), right.outlier.begin()));
@@ -214,8 +217,9 @@ TEST_F(TileAnswersTest, MetricsAndWhatIsInside) {
       const auto flags = array_of<std::uint8_t>(folder / "o.npy", rows);
       EXPECT_TRUE(std::equal(flags.begin(), flags.end(), right.outlier.begin()));
       if (std::string(inside) == "brute_force") {
-        EXPECT_TRUE(contains(
-            message_of<InvalidArgument>([&] { (void)tiles.count_within(queries, 0.05, options); }), "brute_force"));
+        EXPECT_TRUE(
+            contains(message_of<InvalidArgument>([&] { (void)tiles.count_within(queries, 0.05, options); }),
+                     "brute_force"));
       } else {
         EXPECT_EQ(tiles.count_within(queries, 0.05, options), tree.count_within(queries, 0.05));
       }
@@ -245,7 +249,8 @@ TEST_F(TileAnswersTest, TheRowsThatAreNoOutliersKeepTheirOrder) {
     if (flags[i] == 0) expected.insert(expected.end(), &values[i * 3], &values[i * 3] + 3);
   }
   EXPECT_LT(expected.size(), values.size());
-  EXPECT_TRUE(same_bits(array_of<double>(folder / "kept.npy", static_cast<std::int64_t>(expected.size())), expected));
+  EXPECT_TRUE(
+      same_bits(array_of<double>(folder / "kept.npy", static_cast<std::int64_t>(expected.size())), expected));
 }
 
 TEST_F(TileAnswersTest, WhatTheyWouldIgnoreIsRefused) {
@@ -255,21 +260,25 @@ TEST_F(TileAnswersTest, WhatTheyWouldIgnoreIsRefused) {
   EXPECT_TRUE(contains(refused([&] { (void)tiles.normals(folder / "n", {4}, {}, options); }), "radius of 2"));
   options = {};
   options.include_self = true;
-  EXPECT_TRUE(contains(refused([&] { (void)tiles.normals(folder / "n", {4}, {}, options); }), "include_self"));
+  EXPECT_TRUE(
+      contains(refused([&] { (void)tiles.normals(folder / "n", {4}, {}, options); }), "include_self"));
   options = {};
   options.metric = Metric::manhattan;
   EXPECT_TRUE(contains(refused([&] { (void)tiles.normals(folder / "n", {4}, {}, options); }), "euclidean"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.normals(folder / "n", {}); }), "needs k"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.normals(folder / "n", {-1}); }), "-1"));
-  EXPECT_TRUE(
-      contains(refused([&] { (void)tiles.normals(folder / "n", {4}, std::vector<double>{1, 2}); }), "viewpoint"));
+  EXPECT_TRUE(contains(refused([&] {
+                         (void)tiles.normals(folder / "n", {4}, std::vector<double>{1, 2});
+                       }),
+                       "viewpoint"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.outliers({}, {4}); }), "no file"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.outliers({folder / "o"}, {4}, -2); }), "-2"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.radius_search(view, -1); }), "-1"));
   EXPECT_TRUE(contains(refused([&] { (void)tiles.radius_search(view, 1, {false, 0}); }), "sorted"));
   TileAnswerOptions how;
   how.order = AnswerOrder::tiles;
-  EXPECT_TRUE(contains(refused([&] { (void)tiles.radius_search(folder / "r", tiles, 1, {}, {}, how); }), "order"));
+  EXPECT_TRUE(
+      contains(refused([&] { (void)tiles.radius_search(folder / "r", tiles, 1, {}, {}, how); }), "order"));
   const std::vector<double> five(50);
   const PointTiles flat = PointTiles::build(folder / "flat", DatasetView(five.data(), 10, 5));
   EXPECT_TRUE(contains(refused([&] { (void)flat.normals(folder / "n", {4}); }), "dimension 2 or 3"));

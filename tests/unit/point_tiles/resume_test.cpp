@@ -26,14 +26,15 @@ using test::TemporaryFolder;
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = test::read_file(entry.path());
+    if (entry.is_regular_file())
+      files[fs::relative(entry.path(), folder).string()] = test::read_file(entry.path());
   }
   return files;
 }
 
 class ResumeTest : public testing::Test {
  protected:
-  static constexpr std::int64_t rows = 20000;
+  static constexpr std::int64_t rows = 10000;
   std::vector<double> values = make_cloud<double>(Cloud::uniform, rows, 3, 31);
   DatasetView view{values.data(), rows, 3};
   TemporaryFolder folder;
@@ -66,7 +67,8 @@ class ResumeTest : public testing::Test {
     return WIFSIGNALED(status);
   }
 
-  // Kills it after some reports, more from time to time so that it comes to its end, and compares with what an undisturbed child leaves.
+  // Kills it after some reports, more from time to time so that it comes to its end, and compares with what
+  // an undisturbed child leaves.
   static void disturb(const fs::path& expected, const fs::path& found, int reports,
                       const std::function<void(const fs::path&, const Execution&)>& work) {
     fs::create_directories(expected);
@@ -88,28 +90,30 @@ TEST_F(ResumeTest, Partition) {
   for (const std::int64_t tile_points : {400, 40}) {
     SCOPED_TRACE(tile_points);
     const std::string name = std::to_string(tile_points);
-    disturb(folder / ("a" + name), folder / ("b" + name), 3, [&](const fs::path& where, const Execution& how) {
-      Execution little = how;
-      little.memory_limit = 400000;
-      (void)PointTiles::build(where / "tiles", clouds, {tile_points}, little);
-    });
+    disturb(folder / ("a" + name), folder / ("b" + name), 3,
+            [&](const fs::path& where, const Execution& how) {
+              Execution little = how;
+              little.memory_limit = 400000;
+              (void)PointTiles::build(where / "tiles", clouds, {tile_points}, little);
+            });
   }
   PointTiles::open(folder / "b40" / "tiles").verify();
 }
 
 TEST_F(ResumeTest, EverythingThatGoesToFiles) {
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
-  const PointTiles asked = PointTiles::build(folder / "asked", view.slice(100, 3000), {300});
+  const PointTiles asked = PointTiles::build(folder / "asked", view.slice(100, 1500), {150});
   const std::map<std::string, std::function<void(const fs::path&, const Execution&)>> calls = {
-      {"all_knn", [&](const fs::path& to, const Execution& how) { (void)tiles.all_knn(to / "r", 12, {}, {}, how); }},
+      {"all_knn",
+       [&](const fs::path& to, const Execution& how) { (void)tiles.all_knn(to / "r", 12, {}, {}, how); }},
       {"order of tiles",
        [&](const fs::path& to, const Execution& how) {
          (void)tiles.all_knn(to / "r", 12, {}, {AnswerOrder::tiles, IndexWidth::u32}, how);
        }},
-      {"search",
-       [&](const fs::path& to, const Execution& how) { (void)tiles.search_tiles(to / "r", asked, 9, {}, {}, how); }},
-      {"normals",
-       [&](const fs::path& to, const Execution& how) { (void)tiles.normals(to / "n", {10}, {}, {}, {}, how); }},
+      {"search", [&](const fs::path& to,
+                     const Execution& how) { (void)tiles.search_tiles(to / "r", asked, 9, {}, {}, how); }},
+      {"normals", [&](const fs::path& to,
+                      const Execution& how) { (void)tiles.normals(to / "n", {10}, {}, {}, {}, how); }},
       {"outliers",
        [&](const fs::path& to, const Execution& how) {
          (void)tiles.outliers({to / "o.npy", to / "m.npy", to / "k.npy"}, {8}, 2, {}, how);
@@ -180,16 +184,19 @@ TEST_F(ResumeTest, ACallThatIsCancelledLeavesNothing) {
 
 TEST_F(ResumeTest, TwoAtOnceAreRefused) {
   point_tiles::WorkFolder first(folder / "r", {{"call", "one"}});
-  EXPECT_TRUE(contains(
-      message_of<IoError>([&] { const point_tiles::WorkFolder second(folder / "r", {{"call", "one"}}); }), "in use"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] {
+                         const point_tiles::WorkFolder second(folder / "r", {{"call", "one"}});
+                       }),
+                       "in use"));
 }
 
 TEST_F(ResumeTest, AFolderOfSomebodyElseIsLeftAlone) {
   fs::create_directory(folder / "r.kith-work");
   test::write_file(folder / "r.kith-work" / "letter.txt", "dear");
-  EXPECT_TRUE(contains(
-      message_of<IoError>([&] { const point_tiles::WorkFolder work(folder / "r", {{"call", "one"}}); }),
-      "in the way"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] {
+                         const point_tiles::WorkFolder work(folder / "r", {{"call", "one"}});
+                       }),
+                       "in the way"));
   EXPECT_TRUE(fs::exists(folder / "r.kith-work" / "letter.txt"));
 }
 
