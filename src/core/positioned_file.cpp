@@ -183,39 +183,4 @@ void OutputFile::rename_to(const fs::path& path) {
   note_ = {};
 }
 
-AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
-  // "cloud/" is the folder "cloud".
-  if (!path_.has_filename()) path_ = path_.parent_path();
-  temporary_ = temporary_name(path_);
-  note_ = TemporaryFileNote(temporary_);
-  if (::mkdir(temporary_.c_str(), 0777) != 0) {
-    temporary_.clear();
-    fail("write", path_.string(), errno);
-  }
-}
-
-AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-}
-
-void AtomicFolder::commit(bool replace) {
-  sync_folder(temporary_);
-  fs::path old;
-  if (replace && fs::exists(path_)) {
-    old = temporary_name(path_);
-    if (::rename(path_.c_str(), old.c_str()) != 0) fail("write", path_.string(), errno);
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    if (!old.empty()) (void)::rename(old.c_str(), path_.c_str());
-    fail("write", path_.string(), reason);
-  }
-  temporary_.clear();
-  note_ = {};
-  sync_folder(path_.parent_path());
-  std::error_code ignored;
-  if (!old.empty()) fs::remove_all(old, ignored);
-}
-
 }  // namespace kith

@@ -74,27 +74,4 @@ class OutputFile {
   int fd_ = -1;
 };
 
-/// A folder that appears whole or not at all: "<path>.<pid>.<number>.work.tmp" until commit() puts it in
-/// place; destruction without commit removes it and what is in it.
-class AtomicFolder {
- public:
-  /// @throws IoError when the folder around it is missing or not writable
-  explicit AtomicFolder(std::filesystem::path path);
-  AtomicFolder(const AtomicFolder&) = delete;
-  AtomicFolder& operator=(const AtomicFolder&) = delete;
-  ~AtomicFolder();
-
-  /// Where its files are to be written until then.
-  const std::filesystem::path& temporary() const noexcept { return temporary_; }
-
-  /// Takes the place of `path`: nothing, an empty folder, or, where `replace` says so, the folder there is.
-  /// @throws IoError
-  void commit(bool replace);
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  TemporaryFileNote note_;
-};
-
 }  // namespace kith

@@ -110,6 +110,7 @@ def test_outliers_through_tiles(kith, cloud, folder):
     "--inside",
     "--metric",
     "--index-dtype",
+    "--order",
     "--json",
     "--statistics",
 )
@@ -129,11 +130,17 @@ def test_radius(kith, tiles, metric):
     told = kith("radius", tiles, tiles, "-r", 0.9, "-o", "r", "--index-dtype", "u32", "--json").json
     assert told["neighbors"] == np.load("r.offsets.npy")[-1] and told["queries"] == 2500
     assert np.load("r.indices.npy").dtype == np.uint32
+    kith("radius", tiles, tiles, "-r", 0.9, "--count", "-o", "in-order")
+    kith("radius", tiles, tiles, "-r", 0.9, "--count", "-o", "c", "--order", "tiles")
+    back = np.argsort(np.load("c.counts.rows.npy"))
+    assert np.array_equal(np.load("c.counts.npy")[back], np.load("in-order.counts.npy"))
     assert "crossed" in kith("radius", tiles, "asked", "-r", 0.9, "-o", "r", "-v").err
     assert "query" in kith("radius", tiles, "queries.npy", "-r", 0.9, "--max-queries", 3).out
 
 
-@pytest.mark.covers("knn", "BASE", "QUERIES", "--inside", "--metric", "--radius", "--memory-limit", "--order")
+@pytest.mark.covers(
+    "knn", "BASE", "QUERIES", "--inside", "--metric", "--radius", "--memory-limit", "--order", "--index-dtype"
+)
 def test_knn(kith, tiles, folder):
     kith("knn", "points.npy", "queries.npy", "-k", 6, "--metric", "euclidean", "-o", "tree")
     kith("knn", tiles, "queries.npy", "-k", 6, "--metric", "euclidean", "--inside", "octree", "-o", "r")
@@ -142,6 +149,7 @@ def test_knn(kith, tiles, folder):
     kith("knn", "points.npy", "queries.npy", "-k", 6, "--radius", 0.5, "-o", "tree")
     kith("knn", tiles, "queries.npy", "-k", 6, "--radius", 0.5, "-o", "r", "--order", "tiles", "--index-dtype", "u32")
     back = np.argsort(np.load("r.rows.npy"))
+    assert np.load("r.indices.npy").dtype == np.uint32
     assert np.array_equal(np.load("r.distances.npy")[back], np.load("tree.distances.npy"))
     random = np.random.default_rng(3)
     np.save("large.npy", random.random((400_000, 3)))
