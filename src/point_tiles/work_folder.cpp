@@ -71,7 +71,8 @@ WorkFolder::WorkFolder(const fs::path& answer, const nlohmann::json& task, bool 
                               answer.string(), std::strerror(errno)));
   }
   try {
-    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    // A file system without locks has none to wait for.
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw IoError(
           fmt::format("'{}' is in use: another process is at work on '{}'; wait for it, or give another name",
                       path_.string(), answer.string()));
@@ -110,7 +111,8 @@ void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
         fmt::format("'{}' is in the way: it is not empty, and has no journal; remove it", path_.string()));
   }
   notes_.emplace_back(journal);
-  if (there && resumable && read_journal(task)) return;
+  if (there && read_journal(task) && resumable) return;
+  records_.clear();
   if (there) clear();
   begin_journal(task);
 }

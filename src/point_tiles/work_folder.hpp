@@ -29,7 +29,7 @@ class WorkFolder {
 
   /// Takes up the work there is, or begins it.
   /// @param task all that the answer depends on
-  /// @param resumable false: whatever a run before has left is thrown away
+  /// @param resumable false: what a run before has left of the same task is thrown away
   /// @throws IoError where the folder cannot be made, is at work, damaged, or another task's
   WorkFolder(const std::filesystem::path& answer, const nlohmann::json& task, bool resumable = true);
   WorkFolder(const WorkFolder&) = delete;
