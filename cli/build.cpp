@@ -138,9 +138,8 @@ void add_build(CLI::App& app, Common& common) {
       "expects many queries.",
       "--index point_tiles divides a cloud of any size among tiles in a folder, reading it once and writing "
       "it once, within "
-      "--memory-limit; kith all-knn and kith search then search it tile by tile. npy files are read in "
-      "blocks, other formats "
-      "whole, one file at a time."};
+      "--memory-limit; kith all-knn and kith search then search it tile by tile. Files are read in blocks; "
+      "only HDF5 and compressed PCD files are held whole, one at a time."};
   common.about(command).examples = {
       {"kith build base.fvecs -o base.kith --metric cosine", "Builds and saves."},
       {"kith build scan.ply -o scan.kith --index kd_tree --metric euclidean", "A tree over points."},

@@ -74,8 +74,8 @@ class PointTiles:
         Args:
             folder: where the tiles go. An older folder of tiles is replaced, another one refused.
             clouds: a file; a list of files, which are one cloud whose row numbers run through them; an array ``[n, d]``;
-                or an iterator of such arrays, which are written to a file beside ``folder`` first. npy files are read in
-                blocks, others whole, one at a time.
+                or an iterator of such arrays, which are written to a file beside ``folder`` first. Files are read in
+                blocks; only HDF5 and compressed PCD files are held whole, one at a time.
             tile_points: about how many points a tile has; no tile has more than twice as many. 0: a million, fewer
                 where the memory limit is small.
             threads, memory_limit, progress: as for :class:`KdTree`.

@@ -19,22 +19,30 @@ namespace kith::io {
 namespace {
 
 constexpr std::array table = {
-    Format{FileFormat::fvecs, "fvecs", ".fvecs", nullptr, inspect_fvecs, read_fvecs, write_fvecs, nullptr},
-    Format{FileFormat::bvecs, "bvecs", ".bvecs", nullptr, inspect_bvecs, read_bvecs, write_bvecs, nullptr},
+    Format{FileFormat::fvecs, "fvecs", ".fvecs", nullptr, inspect_fvecs, read_fvecs, write_fvecs, nullptr,
+           nullptr, true},
+    Format{FileFormat::bvecs, "bvecs", ".bvecs", nullptr, inspect_bvecs, read_bvecs, write_bvecs, nullptr,
+           nullptr, true},
     Format{FileFormat::ivecs, "ivecs", ".ivecs", nullptr, inspect_ivecs, nullptr, nullptr,
            read_neighbors_ivecs},
-    Format{FileFormat::fbin, "fbin", ".fbin", nullptr, inspect_fbin, read_fbin, write_fbin, nullptr},
-    Format{FileFormat::u8bin, "u8bin", ".u8bin", nullptr, inspect_u8bin, read_u8bin, write_u8bin, nullptr},
-    Format{FileFormat::i8bin, "i8bin", ".i8bin", nullptr, inspect_i8bin, read_i8bin, write_i8bin, nullptr},
+    Format{FileFormat::fbin, "fbin", ".fbin", nullptr, inspect_fbin, read_fbin, write_fbin, nullptr, nullptr,
+           true},
+    Format{FileFormat::u8bin, "u8bin", ".u8bin", nullptr, inspect_u8bin, read_u8bin, write_u8bin, nullptr,
+           nullptr, true},
+    Format{FileFormat::i8bin, "i8bin", ".i8bin", nullptr, inspect_i8bin, read_i8bin, write_i8bin, nullptr,
+           nullptr, true},
     Format{FileFormat::ibin, "ibin", ".ibin .bin", nullptr, inspect_ibin, nullptr, nullptr,
            read_neighbors_ibin},
-    Format{FileFormat::npy, "npy", ".npy", is_npy, inspect_npy, read_npy, write_npy, read_neighbors_npy},
+    Format{FileFormat::npy, "npy", ".npy", is_npy, inspect_npy, read_npy, write_npy, read_neighbors_npy,
+           stream_npy},
     Format{FileFormat::hdf5, "hdf5", ".h5 .hdf5", is_hdf5, inspect_hdf5, read_hdf5, write_hdf5,
            read_neighbors_hdf5},
-    Format{FileFormat::pcd, "pcd", ".pcd", is_pcd, inspect_pcd, read_pcd, write_pcd, nullptr},
-    Format{FileFormat::ply, "ply", ".ply", is_ply, inspect_ply, read_ply, write_ply, nullptr},
-    Format{FileFormat::las, "las", ".las .laz", is_las, inspect_las, read_las, write_las, nullptr},
-    Format{FileFormat::xyz, "xyz", ".xyz .csv .pts", nullptr, inspect_xyz, read_xyz, write_xyz, nullptr},
+    Format{FileFormat::pcd, "pcd", ".pcd", is_pcd, inspect_pcd, read_pcd, write_pcd, nullptr, stream_pcd},
+    Format{FileFormat::ply, "ply", ".ply", is_ply, inspect_ply, read_ply, write_ply, nullptr, stream_ply},
+    Format{FileFormat::las, "las", ".las .laz", is_las, inspect_las, read_las, write_las, nullptr,
+           stream_las},
+    Format{FileFormat::xyz, "xyz", ".xyz .csv .pts", nullptr, inspect_xyz, read_xyz, write_xyz, nullptr,
+           stream_xyz},
     Format{FileFormat::json, "json", ".json", is_json, inspect_json, nullptr, nullptr, read_neighbors_json},
     Format{FileFormat::table, "table", ".txt", is_table, inspect_table, nullptr, nullptr,
            read_neighbors_table},
@@ -152,6 +160,17 @@ void FrontToBack::leave(const std::byte* at) {
   if (source_.cancelled && source_.cancelled()) {
     throw Cancelled(fmt::format("reading '{}' was cancelled", source_.name));
   }
+}
+
+void FrontToBack::jump(const std::byte* end, const std::byte* to) {
+  // A page that is touched maps its neighbours with it: some, or all of a huge page that the kernel keeps.
+  constexpr std::ptrdiff_t around = 4 << 20;
+  const std::byte* begin = source_.bytes.data();
+  if (source_.map != nullptr) {
+    source_.map->release(left_ - std::min(around, left_ - begin),
+                         end + std::min(around, begin + source_.bytes.size() - end));
+  }
+  left_ = to;
 }
 
 RowRange wanted_rows(const Source& source, const ReadOptions& options, std::int64_t rows) {

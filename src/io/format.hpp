@@ -17,6 +17,7 @@
 
 #include "core/atomic_file.hpp"
 #include "core/mapped_file.hpp"
+#include "io/point_stream.hpp"
 #include "kith/dataset.hpp"
 #include "kith/error.hpp"
 #include "kith/io.hpp"
@@ -53,6 +54,8 @@ class FrontToBack {
   void reached(const void* at) {
     if (static_cast<const std::byte*>(at) - left_ >= step) leave(static_cast<const std::byte*>(at));
   }
+  /// The pass came to `end`, and goes on at `to`, which may lie before it.
+  void jump(const std::byte* end, const std::byte* to);
 
  private:
   static constexpr std::ptrdiff_t step = std::ptrdiff_t{4} << 20U;
@@ -77,6 +80,10 @@ struct Format {
   Dataset (*read)(const Source&, const ReadOptions&);
   void (*write)(AtomicFile&, const DatasetView&);
   Neighbors (*read_neighbors)(const Source&);  ///< distances NaN where the file has none
+  /// The rows that `read` gives, by blocks; it may hold at most as many bytes (0: any number).
+  std::unique_ptr<PointStream> (*stream)(const Source&, std::uint64_t) = nullptr;
+  /// `read` maps the rows that it is asked for where they lie.
+  bool mapped = false;
 };
 
 /// All formats.
@@ -91,6 +98,10 @@ const Format* format_by_content(const Source& source);
 /// `takes_format`.
 /// @throws IoError, InvalidArgument
 FileFormat guess_format(const Source& source, const std::filesystem::path& path, bool takes_format);
+
+/// The rows of a source by blocks; see open_point_stream.
+std::unique_ptr<PointStream> stream_source(const Source& source, const Format& format,
+                                           std::uint64_t memory_limit);
 
 /// Which rows a caller asked for, of `rows` there are.
 struct RowRange {
@@ -176,6 +187,7 @@ struct NpyRows {
 };
 /// @throws IoError where it holds something else
 NpyRows npy_rows(const Source&);
+std::unique_ptr<PointStream> stream_npy(const Source&, std::uint64_t memory_limit);
 
 /// Sets of some of `rows` rows; see kith/io.hpp.
 RowSet read_row_set(const Source&, std::int64_t rows);
@@ -192,23 +204,27 @@ void write_neighbors_hdf5(AtomicFile&, const Neighbors&);
 
 bool is_pcd(const Source&);
 FileInfo inspect_pcd(const Source&);
+std::unique_ptr<PointStream> stream_pcd(const Source&, std::uint64_t memory_limit);
 Dataset read_pcd(const Source&, const ReadOptions&);
 void write_pcd(AtomicFile&, const DatasetView&);
 void write_pcd_columns(AtomicFile&, const DatasetView&, const PointColumns&);
 
 bool is_ply(const Source&);
 FileInfo inspect_ply(const Source&);
+std::unique_ptr<PointStream> stream_ply(const Source&, std::uint64_t memory_limit);
 Dataset read_ply(const Source&, const ReadOptions&);
 void write_ply(AtomicFile&, const DatasetView&);
 void write_ply_columns(AtomicFile&, const DatasetView&, const PointColumns&);
 
 bool is_las(const Source&);
 FileInfo inspect_las(const Source&);
+std::unique_ptr<PointStream> stream_las(const Source&, std::uint64_t memory_limit);
 Dataset read_las(const Source&, const ReadOptions&);
 void write_las(AtomicFile&, const DatasetView&);
 void write_las_rows(AtomicFile&, const Source&, std::span<const std::int64_t> rows);
 
 FileInfo inspect_xyz(const Source&);
+std::unique_ptr<PointStream> stream_xyz(const Source&, std::uint64_t memory_limit);
 Dataset read_xyz(const Source&, const ReadOptions&);
 void write_xyz(AtomicFile&, const DatasetView&);
 

@@ -12,6 +12,7 @@
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 #include "io/points.hpp"
+#include "io/source_stream.hpp"
 
 namespace kith::io {
 namespace {
@@ -220,8 +221,12 @@ std::string contradictions(const Source& source, const Header& header) {
   }
   // Some points all over the file; rounding moves a bound by half a step of the scale at most.
   const std::uint64_t step = std::max<std::uint64_t>(1, header.points / 4096);
+  FrontToBack pass(source);
+  const std::byte* before = at;
   for (std::uint64_t i = 0; i < header.points; i += step) {
     const std::byte* record = at + header.offset + i * header.record_bytes;
+    pass.jump(before, record);
+    before = record + 12;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       const double value = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
       const double high = load<double>(at + 179 + 16 * axis);
@@ -235,6 +240,26 @@ std::string contradictions(const Source& source, const Header& header) {
   }
   return text;
 }
+
+class LasStream final : public RecordStream {
+ public:
+  LasStream(const Source& source, const Header& header)
+      : RecordStream(source, static_cast<std::int64_t>(header.points), Dtype::f64, header.offset,
+                     header.record_bytes),
+        header_(header) {}
+
+ private:
+  void convert(const std::byte* record, std::int64_t count, std::byte* to) const override {
+    for (std::int64_t i = 0; i < count; ++i, record += record_bytes()) {
+      for (std::size_t axis = 0; axis < 3; ++axis, to += sizeof(double)) {
+        const double value =
+            load<std::int32_t>(record + 4 * axis) * header_.scale[axis] + header_.shift[axis];
+        std::memcpy(to, &value, sizeof value);
+      }
+    }
+  }
+  Header header_;
+};
 
 }  // namespace
 
@@ -258,22 +283,13 @@ FileInfo inspect_las(const Source& source) {
   return info;
 }
 
+std::unique_ptr<PointStream> stream_las(const Source& source, std::uint64_t /*memory_limit*/) {
+  return std::make_unique<LasStream>(source, parse(source));
+}
+
 Dataset read_las(const Source& source, const ReadOptions& options) {
-  const Header header = parse(source);
-  const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(header.points));
-  Dataset result = Dataset::allocate(Dtype::f64, range.count, 3);
-  auto* to = static_cast<double*>(result.mutable_data());
-  const std::byte* record =
-      source.bytes.data() + header.offset + static_cast<std::uint64_t>(range.first) * header.record_bytes;
-  FrontToBack pass(source);
-  for (std::int64_t i = 0; i < range.count; ++i, record += header.record_bytes) {
-    pass.reached(record);
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): allocate() gives writable memory
-      *to++ = load<std::int32_t>(record + 4 * axis) * header.scale[axis] + header.shift[axis];
-    }
-  }
-  return result;
+  LasStream stream(source, parse(source));
+  return read_rows(stream, source, options);
 }
 
 void write_las_rows(AtomicFile& out, const Source& source, std::span<const std::int64_t> rows) {

@@ -8,6 +8,7 @@
 #include "io/format.hpp"
 #include "io/lzf.hpp"
 #include "io/points.hpp"
+#include "io/source_stream.hpp"
 #include "io/text.hpp"
 
 namespace kith::io {
@@ -176,77 +177,120 @@ std::array<Column, 3> columns_of(const Header& header) {
   return xyz;
 }
 
-template <class T>
-void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
-  std::string_view rest = source.text().substr(header.offset);
-  const std::int64_t end = range.first + range.count;
-  FrontToBack pass(source);
-  for (std::int64_t row = 0; row < end;) {
-    pass.reached(rest.data());
-    if (rest.empty()) {
-      throw bad_file(source, "is truncated: its header claims {}, the file ends after {}",
-                     plural(static_cast<std::int64_t>(header.points), "point"), row);
-    }
-    std::string_view line = take_line(rest);
-    std::string_view token = take_token(line);
-    if (token.empty()) continue;
-    for (std::uint64_t column = 0; column < header.columns; ++column, token = take_token(line)) {
-      if (token.empty()) {
-        throw bad_file(source, "is truncated or corrupt: point {} has {} of {} numbers", row, column,
-                       header.columns);
-      }
-      for (std::size_t axis = 0; axis < 3 && row >= range.first; ++axis) {
-        if (header.fields[header.xyz[axis]].column != column) continue;
-        const auto value = parse_number<T>(token);
-        if (!value) throw bad_file(source, "is corrupt: point {} has '{}', which is no number", row, token);
-        to[3 * (row - range.first) + static_cast<std::int64_t>(axis)] = *value;
-      }
-    }
-    ++row;
+class AsciiPoints final : public WalkedStream {
+ public:
+  AsciiPoints(const Source& source, Header header)
+      : WalkedStream(source, static_cast<std::int64_t>(header.points), dtype_of(columns_of(header))),
+        header_(std::move(header)) {
+    begin_at({0, header_.offset, 0});
   }
-}
 
-// Field after field, each as long as all points need.
-Dataset read_compressed(const Source& source, const Header& header, RowRange range) {
-  const std::uint64_t points = header.points;
-  if (points == 0) return Dataset::allocate(dtype_of(columns_of(header)), 0, 3);
-  const std::byte* at = source.bytes.data() + header.offset;
-  const std::uint64_t compressed = load<std::uint32_t>(at);
-  const std::uint64_t uncompressed = load<std::uint32_t>(at + 4);
-  const std::uint64_t available = source.size() - header.offset - 8;
-  const auto needed = total_bytes(points, header.record_bytes);
-  if (compressed > available || !needed || *needed != uncompressed ||
-      uncompressed / lzf_largest_ratio > compressed) {
-    throw bad_file(
-        source,
-        "is truncated or corrupt: {} points of {} bytes from {} compressed to {} bytes are claimed, {} "
-        "bytes are there",
-        points, header.record_bytes, compressed, uncompressed, available);
-  }
-  const Dataset raw = Dataset::allocate(Dtype::u8, 1, static_cast<std::int64_t>(uncompressed));
-  Dataset writable = raw;
-  auto* bytes = static_cast<std::byte*>(writable.mutable_data());
-  if (!lzf_decompress({at + 8, compressed}, {bytes, uncompressed})) {
-    throw bad_file(source, "is corrupt: its compressed data do not decompress to the {} bytes claimed",
-                   uncompressed);
-  }
-  const std::array<Column, 3> xyz = columns_of(header);
-  const Dtype dtype = dtype_of(xyz);
-  Dataset result = Dataset::allocate(dtype, range.count, 3);
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const std::byte* values = bytes + xyz[axis].offset * points;
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      const std::byte* value = values + static_cast<std::uint64_t>(range.first + i) * xyz[axis].bytes;
-      const auto to = 3 * static_cast<std::size_t>(i) + axis;
-      if (dtype == Dtype::f32) {
-        result.mutable_values<float>()[to] = load<float>(value);
-      } else {
-        result.mutable_values<double>()[to] = xyz[axis].bytes == 4 ? load<float>(value) : load<double>(value);
+ private:
+  void walk(RowPlace& place, std::byte* to) override {
+    std::string_view rest = source_.text().substr(place.offset);
+    std::string_view line;
+    std::string_view token;
+    while (token.empty()) {
+      pass_.reached(rest.data());
+      if (rest.empty()) {
+        throw bad_file(source_, "is truncated: its header claims {}, the file ends after {}",
+                       plural(static_cast<std::int64_t>(header_.points), "point"), place.row);
+      }
+      line = take_line(rest);
+      token = take_token(line);
+    }
+    for (std::uint64_t column = 0; column < header_.columns; ++column, token = take_token(line)) {
+      if (token.empty()) {
+        throw bad_file(source_, "is truncated or corrupt: point {} has {} of {} numbers", place.row, column,
+                       header_.columns);
+      }
+      for (std::size_t axis = 0; axis < 3 && to != nullptr; ++axis) {
+        if (header_.fields[header_.xyz[axis]].column != column) continue;
+        dtype_ == Dtype::f32 ? store<float>(place.row, token, to + 4 * axis)
+                             : store<double>(place.row, token, to + 8 * axis);
       }
     }
+    place.offset = source_.size() - rest.size();
+    ++place.row;
   }
-  return result;
-}
+  template <class T>
+  void store(std::int64_t row, std::string_view token, std::byte* to) const {
+    const auto value = parse_number<T>(token);
+    if (!value) throw bad_file(source_, "is corrupt: point {} has '{}', which is no number", row, token);
+    std::memcpy(to, &*value, sizeof(T));
+  }
+  Header header_;
+};
+
+// Field after field, each as long as all points need, and all of it one LZF block: unpacked whole when rows
+// are first asked for, and let go after the last of them.
+class CompressedPoints final : public SourceStream {
+ public:
+  CompressedPoints(const Source& source, Header header, std::uint64_t limit)
+      : SourceStream(source, static_cast<std::int64_t>(header.points), 3, dtype_of(columns_of(header))),
+        header_(std::move(header)),
+        limit_(limit) {}
+  void seek(std::int64_t row) override {
+    next_ = row;
+    if (row == rows_) raw_ = {};
+  }
+  void read(void* out, std::int64_t count) override {
+    if (count == 0) return;
+    if (raw_.rows() == 0) unpack();
+    const std::array<Column, 3> xyz = columns_of(header_);
+    const auto* fields = static_cast<const std::byte*>(raw_.view().data);
+    auto* to = static_cast<std::byte*>(out);
+    for (std::int64_t i = next_; i < next_ + count; ++i) {
+      for (const Column& column : xyz) {
+        const std::byte* value =
+            fields + column.offset * header_.points + static_cast<std::uint64_t>(i) * column.bytes;
+        if (column.bytes == size_of(dtype_)) {
+          std::memcpy(to, value, column.bytes);
+        } else {
+          const double wide = load<float>(value);
+          std::memcpy(to, &wide, sizeof wide);
+        }
+        to += size_of(dtype_);
+      }
+    }
+    seek(next_ + count);
+  }
+
+ private:
+  void unpack() {
+    const std::byte* at = data() + header_.offset;
+    const std::uint64_t compressed = load<std::uint32_t>(at);
+    const std::uint64_t uncompressed = load<std::uint32_t>(at + 4);
+    const std::uint64_t available = source_.size() - header_.offset - 8;
+    const auto needed = total_bytes(header_.points, header_.record_bytes);
+    if (compressed > available || !needed || *needed != uncompressed ||
+        uncompressed / lzf_largest_ratio > compressed) {
+      throw bad_file(
+          source_,
+          "is truncated or corrupt: {} points of {} bytes from {} compressed to {} bytes are claimed, {} "
+          "bytes are there",
+          header_.points, header_.record_bytes, compressed, uncompressed, available);
+    }
+    if (limit_ > 0 && uncompressed > limit_) {
+      throw OutOfMemory(
+          fmt::format("'{}' is one compressed block, which is unpacked whole: it takes {} bytes, the limit "
+                      "leaves {} for them; raise the limit, or make an npy of it (kith convert), which is "
+                      "read in blocks",
+                      source_.name, uncompressed, limit_));
+    }
+    raw_ = Dataset::allocate(Dtype::u8, 1, static_cast<std::int64_t>(uncompressed));
+    auto* bytes = static_cast<std::byte*>(raw_.mutable_data());
+    if (!lzf_decompress({at + 8, compressed}, {bytes, uncompressed})) {
+      raw_ = {};
+      throw bad_file(source_, "is corrupt: its compressed data do not decompress to the {} bytes claimed",
+                     uncompressed);
+    }
+    pass_.jump(at + compressed, at);
+  }
+  Header header_;
+  std::uint64_t limit_;
+  Dataset raw_;
+};
 
 }  // namespace
 
@@ -282,21 +326,19 @@ FileInfo inspect_pcd(const Source& source) {
   return info;
 }
 
+std::unique_ptr<PointStream> stream_pcd(const Source& source, std::uint64_t memory_limit) {
+  Header header = parse(source);
+  if (header.encoding == "ascii") return std::make_unique<AsciiPoints>(source, std::move(header));
+  if (header.encoding == "binary_compressed") {
+    return std::make_unique<CompressedPoints>(source, std::move(header), memory_limit);
+  }
+  return stream_records(source, static_cast<std::int64_t>(header.points), header.offset, header.record_bytes,
+                        columns_of(header), false);
+}
+
 Dataset read_pcd(const Source& source, const ReadOptions& options) {
-  const Header header = parse(source);
-  const RowRange range = wanted_rows(source, options, static_cast<std::int64_t>(header.points));
-  if (header.encoding == "binary_compressed") return read_compressed(source, header, range);
-  const std::array<Column, 3> xyz = columns_of(header);
-  if (header.encoding == "binary") {
-    return gather_points(source, header.offset, header.record_bytes, range, xyz, false);
-  }
-  Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
-  if (result.dtype() == Dtype::f32) {
-    read_ascii(source, header, range, static_cast<float*>(result.mutable_data()));
-  } else {
-    read_ascii(source, header, range, static_cast<double*>(result.mutable_data()));
-  }
-  return result;
+  const std::unique_ptr<PointStream> stream = stream_pcd(source, 0);
+  return read_rows(*stream, source, options);
 }
 
 void write_pcd(AtomicFile& out, const DatasetView& data) {

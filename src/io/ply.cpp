@@ -7,6 +7,7 @@
 #include "io/bytes.hpp"
 #include "io/format.hpp"
 #include "io/points.hpp"
+#include "io/source_stream.hpp"
 #include "io/text.hpp"
 
 namespace kith::io {
@@ -193,9 +194,10 @@ std::uint64_t measure(const Source& source, const Element& element, std::uint64_
   return next - at;
 }
 
-Dataset read_binary(const Source& source, const Header& header, RowRange range) {
-  const bool swap = header.swap();
+// Where the vertices begin, behind elements of any kind.
+std::uint64_t vertices_of(const Source& source, const Header& header) {
   std::uint64_t at = header.offset;
+  FrontToBack pass(source);
   for (std::size_t e = 0; e < header.vertex; ++e) {
     const Element& element = header.elements[e];
     if (!element.has_list) {
@@ -203,35 +205,44 @@ Dataset read_binary(const Source& source, const Header& header, RowRange range) 
         throw ends_inside(source, element, 0);
       at += element.count * element.least_bytes;
     } else {
-      for (std::uint64_t i = 0; i < element.count; ++i) at += measure(source, element, i, at, swap, nullptr);
+      for (std::uint64_t i = 0; i < element.count; ++i) {
+        pass.reached(source.bytes.data() + at);
+        at += measure(source, element, i, at, header.swap(), nullptr);
+      }
     }
   }
-  const Element& vertex = header.elements[header.vertex];
-  std::array<Column, 3> xyz = columns_of(header);
-  if (!vertex.has_list) {
-    if (!fits(vertex.count, vertex.least_bytes, source.size() - at)) throw ends_inside(source, vertex, 0);
-    return gather_points(source, at, vertex.least_bytes, range, xyz, swap);
-  }
-  // Vertices with lists differ in size: one record at a time.
-  Dataset result = Dataset::allocate(dtype_of(xyz), range.count, 3);
-  auto* to = static_cast<std::byte*>(result.mutable_data());
-  std::vector<std::uint64_t> starts;
-  FrontToBack pass(source);
-  for (std::int64_t i = 0; i < range.first + range.count; ++i) {
-    pass.reached(source.bytes.data() + at);
-    starts.clear();
-    const std::uint64_t bytes = measure(source, vertex, static_cast<std::uint64_t>(i), at, swap, &starts);
-    if (i >= range.first) {
-      for (std::size_t axis = 0; axis < 3; ++axis) xyz[axis].offset = starts[header.xyz[axis]] - at;
-      const Dataset point = gather_points(source, at, bytes, {0, 1}, xyz, swap);
-      const std::size_t point_bytes = 3 * size_of(point.dtype());
-      std::memcpy(to, point.view().data, point_bytes);
-      to += point_bytes;
-    }
-    at += bytes;
-  }
-  return result;
+  return at;
 }
+
+// Vertices with lists differ in size.
+class VerticesWithLists final : public WalkedStream {
+ public:
+  VerticesWithLists(const Source& source, Header header, std::uint64_t offset)
+      : WalkedStream(source, static_cast<std::int64_t>(header.elements[header.vertex].count),
+                     dtype_of(columns_of(header))),
+        header_(std::move(header)) {
+    begin_at({0, offset, 0});
+  }
+
+ private:
+  void walk(RowPlace& place, std::byte* to) override {
+    starts_.clear();
+    const std::uint64_t bytes =
+        measure(source_, header_.elements[header_.vertex], static_cast<std::uint64_t>(place.row),
+                place.offset, header_.swap(), &starts_);
+    if (to != nullptr) {
+      std::array<Column, 3> xyz = columns_of(header_);
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        xyz[axis].offset = starts_[header_.xyz[axis]] - place.offset;
+      }
+      gather_points(data() + place.offset, bytes, 1, xyz, header_.swap(), to);
+    }
+    place.offset += bytes;
+    ++place.row;
+  }
+  Header header_;
+  std::vector<std::uint64_t> starts_;
+};
 
 // Walks the tokens of one ascii record; calls take(property index, token) for its scalars.
 template <class Take>
@@ -252,34 +263,48 @@ void walk_ascii(const Source& source, const Element& element, std::uint64_t row,
   }
 }
 
-template <class T>
-void read_ascii(const Source& source, const Header& header, RowRange range, T* to) {
-  std::string_view rest = source.text().substr(header.offset);
-  FrontToBack pass(source);
-  for (std::size_t e = 0; e < header.vertex; ++e) {
-    const Element& element = header.elements[e];
-    if (element.properties.empty()) continue;
-    for (std::uint64_t i = 0; i < element.count; ++i) {
-      pass.reached(rest.data());
-      walk_ascii(source, element, i, rest, [](std::size_t, std::string_view) {});
+class AsciiVertices final : public WalkedStream {
+ public:
+  AsciiVertices(const Source& source, Header header)
+      : WalkedStream(source, static_cast<std::int64_t>(header.elements[header.vertex].count),
+                     dtype_of(columns_of(header))),
+        header_(std::move(header)) {
+    std::string_view rest = source_.text().substr(header_.offset);
+    for (std::size_t e = 0; e < header_.vertex; ++e) {
+      const Element& element = header_.elements[e];
+      if (element.properties.empty()) continue;
+      for (std::uint64_t i = 0; i < element.count; ++i) {
+        pass_.reached(rest.data());
+        walk_ascii(source_, element, i, rest, [](std::size_t, std::string_view) {});
+      }
     }
+    begin_at({0, source_.size() - rest.size(), 0});
   }
-  for (std::int64_t i = 0; i < range.first + range.count; ++i) {
-    pass.reached(rest.data());
-    walk_ascii(source, header.elements[header.vertex], static_cast<std::uint64_t>(i), rest,
+
+ private:
+  void walk(RowPlace& place, std::byte* to) override {
+    std::string_view rest = source_.text().substr(place.offset);
+    const auto take = [&]<class T>(T, std::size_t property, std::string_view token) {
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        if (header_.xyz[axis] != property) continue;
+        const auto value = parse_number<T>(token);
+        if (!value) {
+          throw bad_file(source_, "is corrupt: vertex {} has '{}', which is no number", place.row,
+                         token.substr(0, 40));
+        }
+        std::memcpy(to + axis * sizeof(T), &*value, sizeof(T));
+      }
+    };
+    walk_ascii(source_, header_.elements[header_.vertex], static_cast<std::uint64_t>(place.row), rest,
                [&](std::size_t property, std::string_view token) {
-                 for (std::size_t axis = 0; axis < 3 && i >= range.first; ++axis) {
-                   if (header.xyz[axis] != property) continue;
-                   const auto value = parse_number<T>(token);
-                   if (!value) {
-                     throw bad_file(source, "is corrupt: vertex {} has '{}', which is no number", i,
-                                    token.substr(0, 40));
-                   }
-                   to[3 * (i - range.first) + static_cast<std::int64_t>(axis)] = *value;
-                 }
+                 if (to == nullptr) return;
+                 dtype_ == Dtype::f32 ? take(float{}, property, token) : take(double{}, property, token);
                });
+    place.offset = source_.size() - rest.size();
+    ++place.row;
   }
-}
+  Header header_;
+};
 
 }  // namespace
 
@@ -316,18 +341,20 @@ FileInfo inspect_ply(const Source& source) {
   return info;
 }
 
+std::unique_ptr<PointStream> stream_ply(const Source& source, std::uint64_t /*memory_limit*/) {
+  Header header = parse(source);
+  if (header.encoding == "ascii") return std::make_unique<AsciiVertices>(source, std::move(header));
+  const std::uint64_t at = vertices_of(source, header);
+  const Element& vertex = header.elements[header.vertex];
+  if (vertex.has_list) return std::make_unique<VerticesWithLists>(source, std::move(header), at);
+  if (!fits(vertex.count, vertex.least_bytes, source.size() - at)) throw ends_inside(source, vertex, 0);
+  return stream_records(source, static_cast<std::int64_t>(vertex.count), at, vertex.least_bytes,
+                        columns_of(header), header.swap());
+}
+
 Dataset read_ply(const Source& source, const ReadOptions& options) {
-  const Header header = parse(source);
-  const auto rows = static_cast<std::int64_t>(header.elements[header.vertex].count);
-  const RowRange range = wanted_rows(source, options, rows);
-  if (header.encoding != "ascii") return read_binary(source, header, range);
-  Dataset result = Dataset::allocate(dtype_of(columns_of(header)), range.count, 3);
-  if (result.dtype() == Dtype::f32) {
-    read_ascii(source, header, range, static_cast<float*>(result.mutable_data()));
-  } else {
-    read_ascii(source, header, range, static_cast<double*>(result.mutable_data()));
-  }
-  return result;
+  const std::unique_ptr<PointStream> stream = stream_ply(source, 0);
+  return read_rows(*stream, source, options);
 }
 
 void write_ply(AtomicFile& out, const DatasetView& data) {

@@ -7,6 +7,7 @@
 #include "core/positioned_file.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
+#include "io/source_stream.hpp"
 
 namespace kith::io {
 namespace {
@@ -37,7 +38,7 @@ class Rows final : public PointStream {
   std::int64_t next_ = 0;
 };
 
-// An npy whose rows lie one after the other, in either byte order.
+// An npy in either byte order, row after row or column after column.
 class Npy final : public PointStream {
  public:
   Npy(const Source& source, const NpyRows& layout) : layout_(layout), file_(source.path, source.name) {}
@@ -50,41 +51,79 @@ class Npy final : public PointStream {
     next_ = row;
   }
   void read(void* out, std::int64_t count) override {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(layout_.dim) * size_of(layout_.dtype);
-    file_.read(layout_.offset + static_cast<std::uint64_t>(next_) * bytes, out,
-               static_cast<std::size_t>(static_cast<std::uint64_t>(count) * bytes));
+    if (layout_.columns_first) {
+      read_columns(static_cast<std::byte*>(out), count);
+    } else {
+      const std::uint64_t bytes = static_cast<std::uint64_t>(layout_.dim) * size_of(layout_.dtype);
+      file_.read(layout_.offset + static_cast<std::uint64_t>(next_) * bytes, out,
+                 static_cast<std::size_t>(static_cast<std::uint64_t>(count) * bytes));
+    }
     if (layout_.swap)
       swap_elements(out, static_cast<std::size_t>(count * layout_.dim), size_of(layout_.dtype));
     next_ += count;
   }
 
  private:
+  void read_columns(std::byte* to, std::int64_t count) {
+    const std::size_t element = size_of(layout_.dtype);
+    const auto width = static_cast<std::size_t>(layout_.dim);
+    const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 16));
+    std::vector<std::byte> column(block * element);
+    for (std::int64_t done = 0; done < count; done += static_cast<std::int64_t>(block)) {
+      const std::size_t here = std::min(block, static_cast<std::size_t>(count - done));
+      for (std::size_t j = 0; j < width; ++j) {
+        const std::uint64_t at =
+            j * static_cast<std::uint64_t>(layout_.rows) + static_cast<std::uint64_t>(next_ + done);
+        file_.read(layout_.offset + at * element, column.data(), here * element);
+        std::byte* place = to + (static_cast<std::size_t>(done) * width + j) * element;
+        for (std::size_t i = 0; i < here; ++i, place += width * element) {
+          std::memcpy(place, column.data() + i * element, element);
+        }
+      }
+    }
+  }
+
   NpyRows layout_;
   InputFile file_;
   std::int64_t next_ = 0;
 };
 
-// A file of another format, read whole when its rows are first asked for and let go after the last of them.
-class WholeFile final : public PointStream {
+// Rows that their reader maps where they lie.
+class Mapped final : public SourceStream {
  public:
-  WholeFile(std::filesystem::path path, std::string name, ReadOptions options, const FileInfo& info,
-            std::uint64_t limit)
-      : path_(std::move(path)),
-        name_(std::move(name)),
-        options_(std::move(options)),
-        format_(info.format),
-        rows_(info.rows),
-        limit_(limit) {
-    // A header says little of the type of coordinates: that of the first row does.
-    ReadOptions one = options_;
-    one.max_rows = 1;
-    const Dataset first = read_dataset(path_, one);
-    dim_ = first.dim();
-    dtype_ = first.dtype();
+  Mapped(const Source& source, const Format& format, std::int64_t rows, const Dataset& first)
+      : SourceStream(source, rows, first.dim(), first.dtype()), read_(format.read) {}
+  void read(void* out, std::int64_t count) override {
+    if (count == 0) return;
+    if (next_ != came_to_) pass_.jump(near(came_to_), near(next_));
+    ReadOptions options;
+    options.first_row = next_;
+    options.max_rows = count;
+    const Dataset block = read_(source_, options);
+    auto* to = static_cast<std::byte*>(out);
+    for (std::int64_t i = 0; i < count; ++i, to += row_bytes()) {
+      std::memcpy(to, block.view().row(i), row_bytes());
+    }
+    next_ += count;
+    came_to_ = next_;
+    pass_.reached(near(next_));
   }
-  std::int64_t rows() const override { return rows_; }
-  std::int64_t dim() const override { return dim_; }
-  Dtype dtype() const override { return dtype_; }
+
+ private:
+  // Where a row lies, but for the header: good enough to give memory back.
+  const std::byte* near(std::int64_t row) const {
+    return data() + source_.size() / static_cast<std::uint64_t>(rows_) * static_cast<std::uint64_t>(row);
+  }
+  Dataset (*read_)(const Source&, const ReadOptions&);
+  std::int64_t came_to_ = 0;
+};
+
+// A file of another format, read whole when its rows are first asked for and let go after the last of them.
+class WholeFile final : public SourceStream {
+ public:
+  WholeFile(const Source& source, const Format& format, std::int64_t rows, const Dataset& first,
+            std::uint64_t limit)
+      : SourceStream(source, rows, first.dim(), first.dtype()), format_(format), limit_(limit) {}
   void seek(std::int64_t row) override {
     next_ = row;
     if (row == rows_) held_.reset();
@@ -100,31 +139,24 @@ class WholeFile final : public PointStream {
 
  private:
   std::unique_ptr<PointStream> load() const {
-    const auto bytes = static_cast<std::uint64_t>(rows_) * static_cast<std::uint64_t>(dim_) * size_of(dtype_);
+    const auto bytes = static_cast<std::uint64_t>(rows_) * row_bytes();
     if (limit_ > 0 && bytes > limit_) {
       throw OutOfMemory(
           fmt::format("'{}' is {}, which is read whole: its rows take {} bytes, the limit leaves {} for "
                       "them; raise the limit, or make an npy of it (kith convert), which is read in blocks",
-                      name_, name(format_), bytes, limit_));
+                      source_.name, format_.name, bytes, limit_));
     }
-    Dataset rows = read_dataset(path_, options_);
+    const Dataset rows = format_.read(source_, {});
     if (rows.rows() != rows_ || rows.dim() != dim_ || rows.dtype() != dtype_) {
-      throw IoError(fmt::format("'{}' has {} rows, its header says {}; it has changed, or is corrupt", name_,
-                                rows.rows(), rows_));
+      throw bad_file(source_, "has {} rows, its header says {}; it has changed, or is corrupt", rows.rows(),
+                     rows_);
     }
     return stream_rows(rows);
   }
 
-  std::filesystem::path path_;
-  std::string name_;
-  ReadOptions options_;
-  FileFormat format_;
-  std::int64_t rows_ = 0;
-  std::int64_t dim_ = 0;
-  Dtype dtype_ = Dtype::f32;
-  std::uint64_t limit_ = 0;
+  const Format& format_;
+  std::uint64_t limit_;
   std::unique_ptr<PointStream> held_;
-  std::int64_t next_ = 0;
 };
 
 class Concatenated final : public PointStream {
@@ -170,18 +202,26 @@ std::unique_ptr<PointStream> stream_rows(const Dataset& rows) {
 std::unique_ptr<PointStream> open_point_stream(const std::filesystem::path& path, std::uint64_t memory_limit,
                                                std::optional<FileFormat> format,
                                                std::function<bool()> cancelled) {
-  const Source source = open_source(path, cancelled);
-  const Format& entry = format_of(format ? *format : guess_format(source, source.name, true));
-  if (entry.read == nullptr) throw bad_file(source, "is {}, which holds no points", entry.name);
-  if (entry.format == FileFormat::npy) {
-    const NpyRows layout = npy_rows(source);
-    if (!layout.columns_first) return std::make_unique<Npy>(source, layout);
-  }
-  const FileInfo info = entry.inspect(source);
-  ReadOptions options;
-  options.format = entry.format;
-  options.cancelled = std::move(cancelled);
-  return std::make_unique<WholeFile>(path, source.name, options, info, memory_limit);
+  const Source source = open_source(path, std::move(cancelled));
+  return stream_source(source, format_of(format ? *format : guess_format(source, source.name, true)),
+                       memory_limit);
+}
+
+std::unique_ptr<PointStream> stream_npy(const Source& source, std::uint64_t /*memory_limit*/) {
+  return std::make_unique<Npy>(source, npy_rows(source));
+}
+
+std::unique_ptr<PointStream> stream_source(const Source& source, const Format& format,
+                                           std::uint64_t memory_limit) {
+  if (format.read == nullptr) throw bad_file(source, "is {}, which holds no points", format.name);
+  if (format.stream != nullptr) return format.stream(source, memory_limit);
+  const std::int64_t rows = format.inspect(source).rows;
+  // A header says little of the type of coordinates: that of the first row does.
+  ReadOptions one;
+  one.max_rows = 1;
+  const Dataset first = format.read(source, one);
+  if (format.mapped) return std::make_unique<Mapped>(source, format, rows, first);
+  return std::make_unique<WholeFile>(source, format, rows, first, memory_limit);
 }
 
 std::unique_ptr<PointStream> concatenate(std::vector<std::unique_ptr<PointStream>> parts,

@@ -37,8 +37,8 @@ class PointStream {
 /// Rows in host memory, kept alive by the stream.
 std::unique_ptr<PointStream> stream_rows(const Dataset& rows);
 
-/// The rows of a file. npy is read block by block, whatever its size; every other format is read whole by its
-/// reader when its rows are first asked for, which must take no more than `memory_limit` bytes (0: no limit).
+/// The rows of a file, read block by block, whatever its size. Only HDF5 and the one block of a compressed
+/// PCD are held whole while rows are read, which must take no more than `memory_limit` bytes (0: no limit).
 /// @throws IoError, InvalidArgument, OutOfMemory
 std::unique_ptr<PointStream> open_point_stream(const std::filesystem::path& path, std::uint64_t memory_limit,
                                                std::optional<FileFormat> format = {},

@@ -7,6 +7,7 @@
 
 #include "core/plural.hpp"
 #include "io/bytes.hpp"
+#include "io/source_stream.hpp"
 
 namespace kith::io {
 namespace {
@@ -39,30 +40,43 @@ Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept {
   return Dtype::f32;
 }
 
-Dataset gather_points(const Source& source, std::uint64_t offset, std::uint64_t record_bytes, RowRange range,
-                      const std::array<Column, 3>& xyz, bool swap) {
-  const Dtype dtype = dtype_of(xyz);
-  Dataset result = Dataset::allocate(dtype, range.count, 3);  // gives writable memory: no null below
-  const auto count = static_cast<std::uint64_t>(range.count);
-  const std::byte* record =
-      source.bytes.data() + offset + static_cast<std::uint64_t>(range.first) * record_bytes;
-  FrontToBack pass(source);
-  if (dtype == Dtype::f32) {
-    auto* to = static_cast<float*>(result.mutable_data());
-    for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
-      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-      for (const Column& column : xyz) *to++ = load<float>(record + column.offset, swap);
-      pass.reached(record);
+void gather_points(const std::byte* records, std::uint64_t record_bytes, std::int64_t count,
+                   const std::array<Column, 3>& xyz, bool swap, std::byte* to) {
+  const auto gather = [&]<class T>(auto&& number) {
+    for (std::int64_t i = 0; i < count; ++i, records += record_bytes) {
+      for (const Column& column : xyz) {
+        const T value = number(column);
+        std::memcpy(to, &value, sizeof value);
+        to += sizeof value;
+      }
     }
+  };
+  if (dtype_of(xyz) == Dtype::f32) {
+    gather.operator()<float>(
+        [&](const Column& column) { return load<float>(records + column.offset, swap); });
   } else {
-    auto* to = static_cast<double*>(result.mutable_data());
-    for (std::uint64_t i = 0; i < count; ++i, record += record_bytes) {
-      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-      for (const Column& column : xyz) *to++ = load_number(record + column.offset, column, swap);
-      pass.reached(record);
-    }
+    gather.operator()<double>(
+        [&](const Column& column) { return load_number(records + column.offset, column, swap); });
   }
-  return result;
+}
+
+std::unique_ptr<PointStream> stream_records(const Source& source, std::int64_t rows, std::uint64_t offset,
+                                            std::uint64_t record_bytes, const std::array<Column, 3>& xyz,
+                                            bool swap) {
+  class Points final : public RecordStream {
+   public:
+    Points(const Source& from, std::int64_t count, std::uint64_t first, std::uint64_t bytes,
+           const std::array<Column, 3>& columns, bool other_order)
+        : RecordStream(from, count, dtype_of(columns), first, bytes), xyz_(columns), swap_(other_order) {}
+
+   private:
+    void convert(const std::byte* records, std::int64_t count, std::byte* to) const override {
+      gather_points(records, record_bytes(), count, xyz_, swap_, to);
+    }
+    std::array<Column, 3> xyz_;
+    bool swap_;
+  };
+  return std::make_unique<Points>(source, rows, offset, record_bytes, xyz, swap);
 }
 
 void check_points(std::string_view format, const DatasetView& data) {

@@ -26,10 +26,14 @@ void add_trailing(FileInfo& info, const Source& source, std::uint64_t end);
 /// f32 when all three columns are 4-byte floats, f64 otherwise (every other type is exact in f64).
 Dtype dtype_of(const std::array<Column, 3>& xyz) noexcept;
 
-/// Points of `record_bytes` each from byte `offset` on, in the given byte order. The caller has checked that
-/// range.first + range.count records are there.
-Dataset gather_points(const Source& source, std::uint64_t offset, std::uint64_t record_bytes, RowRange range,
-                      const std::array<Column, 3>& xyz, bool swap);
+/// Points of `count` records of `record_bytes` each, in the given byte order, one after the other into `to`.
+void gather_points(const std::byte* records, std::uint64_t record_bytes, std::int64_t count,
+                   const std::array<Column, 3>& xyz, bool swap, std::byte* to);
+
+/// Such points of a file, from byte `offset` on. The caller has checked that all of them are there.
+std::unique_ptr<PointStream> stream_records(const Source& source, std::int64_t rows, std::uint64_t offset,
+                                            std::uint64_t record_bytes, const std::array<Column, 3>& xyz,
+                                            bool swap);
 
 /// @throws InvalidArgument unless data are f32 or f64 of dimension 3
 void check_points(std::string_view format, const DatasetView& data);

@@ -8,6 +8,7 @@
 #include "core/visit_dtype.hpp"
 #include "io/format.hpp"
 #include "io/points.hpp"
+#include "io/source_stream.hpp"
 #include "io/text.hpp"
 
 namespace kith::io {
@@ -50,48 +51,81 @@ std::optional<std::int64_t> claimed_count(std::string_view line) {
   return value && *value >= 0 && line.empty() ? value : std::nullopt;
 }
 
-// Calls take(point) for every point in order until it returns false.
-template <class Take>
-void scan(const Source& source, Take&& take) {
-  if (source.size() == 0) throw bad_file(source, "is empty; at least one line of three numbers is needed");
-  std::string_view rest = source.text();
-  std::optional<std::int64_t> claimed;
-  std::int64_t points = 0;
-  bool first = true;
-  FrontToBack pass(source);
-  for (std::int64_t line_number = 1; !rest.empty(); ++line_number) {
-    pass.reached(rest.data());
-    std::string_view line = take_line(rest);
-    line = line.substr(0, line.find('#'));
-    while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
-    while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
-    if (line.empty()) continue;
-    if (std::exchange(first, false)) {
-      claimed = claimed_count(line);
-      if (claimed || names_columns(line)) continue;
+// Counts its points first, up to `last` of them, and looks at every number on the way.
+class XyzStream final : public WalkedStream {
+ public:
+  explicit XyzStream(const Source& source, std::int64_t last = INT64_MAX)
+      : WalkedStream(source, 0, Dtype::f64) {
+    if (source_.size() == 0) {
+      throw bad_file(source_, "is empty; at least one line of three numbers is needed");
     }
-    Point point{};
+    RowPlace place;
+    begin_at(place);
+    Point point;
+    while (next(place, point)) {
+      places_.passed(place);
+      if (place.row >= last) break;
+    }
+    rows_ = place.row;
+    pass_.jump(data() + place.offset, data());
+  }
+
+ private:
+  // The point at `place`, to behind which it moves. False at the end, where a count in front must be right.
+  bool next(RowPlace& place, Point& point) {
+    std::string_view rest = source_.text().substr(place.offset);
+    bool first = place.row == 0;
+    while (!rest.empty()) {
+      pass_.reached(rest.data());
+      std::string_view line = take_line(rest);
+      place.offset = source_.size() - rest.size();
+      ++place.lines;
+      line = line.substr(0, line.find('#'));
+      while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+      while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+      if (line.empty()) continue;
+      if (std::exchange(first, false)) {
+        claimed_ = claimed_count(line);
+        if (claimed_ || names_columns(line)) continue;
+      }
+      parse(line, place.lines, point);
+      ++place.row;
+      return true;
+    }
+    if (claimed_ && *claimed_ != place.row) {
+      throw bad_file(source_, "is truncated or corrupt: its first line claims {}, it has {}",
+                     plural(*claimed_, "point"), place.row);
+    }
+    if (place.row == 0 && !claimed_) throw bad_file(source_, "has no line of three numbers");
+    return false;
+  }
+
+  void parse(std::string_view line, std::int64_t number, Point& point) const {
     for (double& value : point) {
       const std::string_view column = take_column(line);
       const auto parsed = parse_number<double>(column);
       if (!parsed) {
         throw bad_file(
-            source,
+            source_,
             "is not a list of points: line {} has {} where one of its three numbers is needed; start "
             "comments with #",
-            line_number, column.empty() ? "nothing" : fmt::format("'{}'", column.substr(0, 40)));
+            number, column.empty() ? "nothing" : fmt::format("'{}'", column.substr(0, 40)));
       }
       value = *parsed;
     }
-    ++points;
-    if (!take(point)) return;
   }
-  if (claimed && *claimed != points) {
-    throw bad_file(source, "is truncated or corrupt: its first line claims {}, it has {}",
-                   plural(*claimed, "point"), points);
+
+  void walk(RowPlace& place, std::byte* to) override {
+    Point point;
+    if (!next(place, point)) {
+      throw bad_file(source_, "has changed: it had {}, and now ends after {}", plural(rows_, "point"),
+                     place.row);
+    }
+    if (to != nullptr) std::memcpy(to, point.data(), sizeof point);
   }
-  if (points == 0 && !claimed) throw bad_file(source, "has no line of three numbers");
-}
+
+  std::optional<std::int64_t> claimed_;
+};
 
 }  // namespace
 
@@ -99,10 +133,7 @@ FileInfo inspect_xyz(const Source& source) {
   FileInfo info;
   info.element_type = "f64";
   info.dim = 3;
-  scan(source, [&](const Point&) {
-    ++info.rows;
-    return true;
-  });
+  info.rows = XyzStream(source).rows();
   return info;
 }
 
@@ -111,19 +142,12 @@ Dataset read_xyz(const Source& source, const ReadOptions& options) {
   const std::int64_t last = options.max_rows >= 0 && options.max_rows <= INT64_MAX - options.first_row
                                 ? options.first_row + options.max_rows
                                 : INT64_MAX;
-  std::int64_t rows = 0;
-  scan(source, [&](const Point&) { return ++rows < last; });
-  const RowRange range = wanted_rows(source, options, rows);
-  Dataset result = Dataset::allocate(Dtype::f64, range.count, 3);
-  auto* to = static_cast<double*>(result.mutable_data());
-  std::int64_t row = 0;
-  if (range.count > 0) {
-    scan(source, [&](const Point& point) {
-      if (row >= range.first) to = std::copy(point.begin(), point.end(), to);
-      return ++row < range.first + range.count;
-    });
-  }
-  return result;
+  XyzStream stream(source, last);
+  return read_rows(stream, source, options);
+}
+
+std::unique_ptr<PointStream> stream_xyz(const Source& source, std::uint64_t /*memory_limit*/) {
+  return std::make_unique<XyzStream>(source);
 }
 
 void write_xyz(AtomicFile& out, const DatasetView& data) {

@@ -203,6 +203,35 @@ def test_memory_stays_within_the_limit(kith, folder):
     assert code != 0 and "the limit is 2097152" in err and "--tile-points" in err
 
 
+@pytest.mark.covers("build", "--memory-limit")
+@pytest.mark.parametrize("kind", ["xyz", "ply", "las"])
+def test_files_are_never_held_whole(kith, folder, kind):
+    np.save("large.npy", (np.random.default_rng(2).random((5_000_000, 3)) * 1000).round(3))
+    kith("convert", "large.npy", f"large.{kind}")
+    os.remove("large.npy")
+    limit = 16 * MIB
+    assert os.path.getsize(f"large.{kind}") > limit + 64 * MIB
+    _, start, _ = peak_of(folder, "--version")
+    code, peak, err = peak_of(
+        folder, "build", f"large.{kind}", "--index", "point_tiles", "-o", "tiles", "--memory-limit", limit, "-q"
+    )
+    assert code == 0, err
+    assert peak - start <= limit + 64 * MIB
+    told = kith("info", "tiles", "--json").json["files"][0]
+    assert told["rows"] == 5_000_000
+
+
+@pytest.mark.parametrize("kind", ["xyz", "ply", "pcd", "las"])
+def test_tiles_of_every_format_are_those_of_its_rows(kith, cloud, folder, kind):
+    kith("convert", "points.npy", f"c.{kind}")
+    kith("convert", f"c.{kind}", "c.npy")
+    for name in ["c.npy", f"c.{kind}"]:
+        kith("build", name, "--index", "point_tiles", "--tile-points", 100, "-o", name + ".tiles")
+    segment = os.path.join("c.npy.tiles", "segment-0.bin")
+    with open(segment, "rb") as one, open(segment.replace("c.npy", f"c.{kind}"), "rb") as other:
+        assert one.read() == other.read()
+
+
 @pytest.mark.covers("info", "FILE")
 def test_info(kith, tiles):
     told = kith("info", tiles, "--json").json["files"][0]

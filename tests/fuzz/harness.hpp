@@ -1,12 +1,16 @@
 // Hands bytes to every reader of one format. Anything but an answer or an exception of Kith is a fault.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,6 +36,41 @@ inline std::uint64_t touch(const DatasetView& data) {
   return sum;
 }
 
+/// The rows of a source by blocks, from the front and from the middle, are those of its reader.
+inline void try_stream(const io::Format& format, const io::Source& source, const Dataset* all) {
+  try {
+    const auto stream = io::stream_source(source, format, std::uint64_t{64} << 20U);
+    require(stream->rows() >= 0 && stream->dim() >= 1, "a stream has rows of at least 0, dim of at least 1");
+    require(all == nullptr || (stream->rows() == all->rows() && stream->dim() == all->dim() &&
+                               stream->dtype() == all->dtype()),
+            "stream and read_dataset agree");
+    const std::size_t row_bytes = static_cast<std::size_t>(stream->dim()) * size_of(stream->dtype());
+    if (row_bytes > (std::size_t{1} << 20U)) return;
+    constexpr std::int64_t block = 7;
+    std::vector<std::byte> rows(block * row_bytes);
+    const auto check = [&](std::int64_t first) {
+      const std::int64_t count = std::min(block, stream->rows() - first);
+      stream->read(rows.data(), count);
+      for (std::int64_t i = 0; all != nullptr && i < count; ++i) {
+        require(std::memcmp(rows.data() + static_cast<std::size_t>(i) * row_bytes, all->view().row(first + i),
+                            row_bytes) == 0,
+                "a stream gives the rows that read_dataset gives");
+      }
+    };
+    for (const std::int64_t row : {stream->rows() / 2, stream->rows() / 3}) {
+      stream->seek(row);
+      check(row);
+    }
+    stream->seek(0);
+    for (std::int64_t first = 0; first < stream->rows(); first += block) check(first);
+    stream->seek(stream->rows());
+    require(all != nullptr, "what can be streamed can be read");
+  } catch (const Error& error) {
+    require(error.what()[0] != '\0', "an error says something");
+    require(all == nullptr, "what can be read can be streamed");
+  }
+}
+
 /// What came of one input; for the tests that count.
 struct Outcome {
   bool inspected = false;
@@ -44,8 +83,8 @@ inline Outcome try_readers(const io::Format& format, std::span<const std::byte> 
   source.bytes = bytes;
   source.name = "input";
   int file = -1;
-  if (format.format == FileFormat::index) {  // opens by name
-    file = ::memfd_create("index", 0);
+  if (format.format == FileFormat::index || format.format == FileFormat::npy) {  // opened by name
+    file = ::memfd_create("input", 0);
     require(file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
             "a file in memory");
     source.path = "/proc/self/fd/" + std::to_string(file);
@@ -61,11 +100,13 @@ inline Outcome try_readers(const io::Format& format, std::span<const std::byte> 
     require(error.what()[0] != '\0', "an error says something");
   }
   if (format.read != nullptr) {
+    std::optional<Dataset> whole;
     try {
       const Dataset all = format.read(source, {});
       require(all.rows() >= 0 && all.dim() >= 1, "read_dataset gives rows of at least 0, dim of at least 1");
       require(!outcome.inspected || rows == all.rows(), "inspect and read_dataset agree");
       const std::uint64_t sum = touch(all);
+      whole = all;
       outcome.read = true;
       if (all.rows() > 1) {
         ReadOptions options;
@@ -78,6 +119,7 @@ inline Outcome try_readers(const io::Format& format, std::span<const std::byte> 
       require(sum == touch(all), "rows do not change");
     } catch (const Error&) {
     }
+    if (format.format != FileFormat::hdf5) try_stream(format, source, whole ? &*whole : nullptr);
   }
   if (format.format == FileFormat::npy || format.format == FileFormat::xyz) {  // what sets of rows look like
     try {

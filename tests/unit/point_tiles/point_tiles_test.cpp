@@ -288,8 +288,8 @@ TEST_F(PointTilesTest, FilesOfOneCloudHaveOneType) {
 }
 
 TEST_F(PointTilesTest, AFileThatIsReadWholeMustFit) {
-  write_dataset(folder / "a.ply", view);
-  const std::vector<std::filesystem::path> files = {folder / "a.ply"};
+  write_dataset(folder / "a.h5", view);
+  const std::vector<std::filesystem::path> files = {folder / "a.h5"};
   Execution execution;
   execution.memory_limit = 150000;
   const std::string message =
