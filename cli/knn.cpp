@@ -166,10 +166,8 @@ void add_knn(CLI::App& app, Common& common) {
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
       "build.",
       "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
-      "beside "
-      "the output, and a note says so; a folder that kith build --index point_tiles made is searched as kith "
-      "search "
-      "does. The answer is the same, and is written to files.",
+      "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
+      "as kith search does. The answer is the same, and is written to files.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
   about.examples = {

@@ -180,7 +180,7 @@ Waiting Sweep<T>::make_waiting(const Resident& here, const Lists<T>& lists, std:
   query.place = place;
   query.tiles = std::move(tiles);
   layout_.allocate(query, lists.size(i));
-  std::memcpy(layout_.point(query), point, row_bytes_);
+  layout_.set_point(query, point);
   const std::int64_t* rows = lists.rows + lists.begin(i);
   for (std::int64_t j = 0; j < lists.entries(i); ++j) {
     layout_.distances(query)[j] = lists.distances[lists.begin(i) + j];
@@ -247,7 +247,7 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
   }
   Waiting merged;
   layout_.allocate(merged, std::min(question_.most(), query.found + more));
-  std::memcpy(layout_.point(merged), layout_.point(query), row_bytes_);
+  layout_.set_point(merged, layout_.point(query));
   const std::int64_t* rows = lists.rows + lists.begin(i);
   const T* distances = lists.distances + lists.begin(i);
   std::int64_t a = 0;
