@@ -3,7 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "codes/scalar.hpp"
@@ -12,6 +16,14 @@
 
 namespace kith::vamana {
 
+struct DeviceGraph;
+
+/// Copies of a graph, its codes and its rows that devices hold, by ordinal.
+struct DeviceCopies {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<const DeviceGraph>> devices;
+};
+
 /// What a search walks through and re-ranks by.
 struct Built {
   codes::ScalarSpace space;
@@ -19,6 +31,13 @@ struct Built {
   Graph graph;
   /// A search for k evaluates so many times k nodes of its list and a few more; 0: all of it.
   std::int64_t rerank_factor = 0;
+  /// Of all that stands here: replaced with the graph, by set_graph().
+  std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();
+
+  void set_graph(Graph its) {
+    graph = std::move(its);
+    copies = std::make_shared<DeviceCopies>();
+  }
 };
 
 /// Arguments of a search, checked and with defaults filled in.
@@ -59,6 +78,8 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
+/// Of builds with CUDA alone.
+const Backend& cuda_backend();
 
 /// @throws DeviceError where `execution` names devices that Vamana has no backend for
 const Backend& backend_for(const Execution& execution);

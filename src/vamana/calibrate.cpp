@@ -139,7 +139,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   RecallCurve curve;
   const Execution quiet = without_progress(execution);
   const auto look = [&](Graph graph) {
-    built.graph = std::move(graph);
+    built.set_graph(std::move(graph));
     const Dataset queries = pick_rows(rows, held.rows);
     const Neighbors exact =
         knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
@@ -151,10 +151,10 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
         },
         built);
     curve = measure(contents, backend, queries, exact, recall::usual_ks, &held.others, quiet).curve;
-    built.graph = {};
+    built.set_graph({});
   };
-  built.graph =
-      backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution);
+  built.set_graph(
+      backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution));
   if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, backend, quiet);
   return curve;
 }

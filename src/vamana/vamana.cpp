@@ -9,6 +9,7 @@
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/device_choice.hpp"
+#include "cuda/device_memory.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "select_k/allowed_rows.hpp"
@@ -79,6 +80,14 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
   return true;
 }
 
+Dataset on_host(const DatasetView& rows) {
+  if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
+  const auto held = std::make_shared<std::vector<std::byte>>(
+      static_cast<std::size_t>(rows.rows * rows.dim) * size_of(rows.dtype));
+  cuda::copy_rows_to_host(rows, held->data());
+  return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
+}
+
 // The answers of some of the queries, by the exact engine.
 void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& numbers,
                     const DatasetView& queries, const NeighborsView& out, const RowSet& allowed,
@@ -86,19 +95,24 @@ void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& n
   Execution execution = asked;
   execution.progress = nullptr;  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
-  const Dataset picked = pick_rows(queries, numbers);
+  const Dataset picked = pick_rows(on_host(queries), numbers);
   const Neighbors found =
       answered(contents.dataset.view(), count, out.k, execution,
                [&](const NeighborsView& to) { return exactly(contents, picked, to, &allowed, execution); });
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::int64_t from = static_cast<std::int64_t>(i) * out.k;
-    std::copy_n(found.indices.begin() + from, out.k, out.indices + numbers[i] * out.k);
-    std::visit(
-        [&]<class R>(const std::vector<R>& distances) {
-          std::copy_n(distances.begin() + from, out.k, static_cast<R*>(out.distances) + numbers[i] * out.k);
-        },
-        found.distances);
-  }
+  const auto write = [&]<class T>(const std::vector<T>& from, T* to) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const T* its = from.data() + static_cast<std::int64_t>(i) * out.k;
+      if (out.space == MemorySpace::cuda) {
+        cuda::copy_to_device(its, to + numbers[i] * out.k, out.device,
+                             static_cast<std::uint64_t>(out.k) * sizeof(T));
+      } else {
+        std::copy_n(its, out.k, to + numbers[i] * out.k);
+      }
+    }
+  };
+  write(found.indices, out.indices);
+  std::visit([&]<class R>(const std::vector<R>& its) { write(its, static_cast<R*>(out.distances)); },
+             found.distances);
   statistics.candidates += found.statistics.candidates;
   statistics.fallbacks = count;
   statistics.certified = count == queries.rows;
@@ -193,7 +207,7 @@ SearchStatistics Vamana::search_into(const DatasetView& queries, const Neighbors
                                      const Execution& execution, const SearchOptions& options) const {
   vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
-  if (out.space == MemorySpace::cuda) {
+  if (out.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
     throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
   }
   return or_out_of_memory(
@@ -260,7 +274,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   contents->plain = true;
   contents->layers = std::move(layers);
   Built& built = contents->built;
-  built.graph = std::move(graph);
+  built.set_graph(std::move(graph));
   return or_out_of_memory(
       [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
       [&] {
@@ -284,11 +298,11 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
 }
 
 const Backend& backend_for(const Execution& execution) {
-  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) {
-    throw DeviceError(fmt::format(
-        "the index vamana has no backend for {} yet; use the device cpu, or the index brute_force",
-        name(execution.devices.front())));
-  }
+#ifdef KITH_CUDA_ENABLED
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
+#else
+  (void)cuda::kind_of_devices(execution);  // refuses GPUs
+#endif
   return cpu_backend();
 }
 

@@ -18,22 +18,10 @@
 #include "codes/scalar.hpp"
 #include "core/parallel.hpp"
 #include "vamana/graph.hpp"
+#include "vamana/key.hpp"
 #include "vamana/tuning.hpp"
 
 namespace kith::vamana {
-
-/// (estimate, node, expanded), in this order of significance, in one number. Estimates have 31 bits.
-using Key = std::uint64_t;
-constexpr Key make_key(std::int32_t estimate, std::uint32_t node) {
-  return static_cast<Key>(static_cast<std::uint32_t>(estimate)) << 33U | static_cast<Key>(node) << 1U;
-}
-constexpr std::uint32_t node_of(Key key) {
-  return static_cast<std::uint32_t>(key >> 1U);
-}
-constexpr std::int32_t estimate_of(Key key) {
-  return static_cast<std::int32_t>(key >> 33U);
-}
-constexpr Key expanded = 1;
 
 /// What is walked: a graph, finished or growing, of rows of edges `stride` apart.
 struct WalkedGraph {
