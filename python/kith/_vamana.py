@@ -124,8 +124,8 @@ class Vamana(Index):
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
             threads, memory_limit, progress: as for :func:`kith.knn`.
-            device: as for :func:`kith.knn`; None for the devices it was built for. Any device searches any graph: what
-                a GPU needs is copied to it by the first search there, and kept.
+            device: as for :func:`kith.knn`; None for the GPU that ``Q`` lies on, or the devices it was built for. Any
+                device searches any graph: what a GPU needs is copied to it by the first search there, and kept.
             device_memory_limit: bytes of each GPU's memory the copy and the search may take, 0 for what is free. Where
                 not all fits, rows stay in the host's memory, then the graph, too.
 
@@ -142,9 +142,12 @@ class Vamana(Index):
             _optional(rerank, "rerank"),
             to_row_set(allowed, self.rows),
         )
-        execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
+        if device is None:
+            place = default_device(queries)
+            device = self._device if place == "cpu" else place
+        execution = _execution(threads, memory_limit, device_memory_limit, device)
         index = self._index if tune is None else self._index.tuned(_tuning(tune)._tuning)
         with reporting(progress) as report:
             parts = index.search(queries, count, *options, execution, report)

@@ -82,8 +82,8 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
 
 Dataset on_host(const DatasetView& rows) {
   if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
-  const auto held = std::make_shared<std::vector<std::byte>>(
-      static_cast<std::size_t>(rows.rows * rows.dim) * size_of(rows.dtype));
+  const auto held = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows.rows * rows.dim) *
+                                                             size_of(rows.dtype));
   cuda::copy_rows_to_host(rows, held->data());
   return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
 }
@@ -265,7 +265,7 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
-  const Backend& backend = backend_for(execution);
+  (void)backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
   auto contents = std::make_shared<Contents>();
@@ -292,7 +292,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        RecallCurve curve = measure_by_own_rows(*contents, backend, execution);
+        RecallCurve curve = measure_by_own_rows(*contents, execution);
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
 }
