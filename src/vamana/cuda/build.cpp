@@ -119,26 +119,24 @@ class DeviceMachine : public BuildMachine {
   }
 
   void finish(Graph& graph) override {
+    finished_.reserve(graph.list_values(), stream_);
     for (std::int64_t first = 0; first < graph.nodes; first += part_) {
-      growth_.stop.check();
       const std::int64_t count = std::min(part_, graph.nodes - first);
-      finished_.reserve(count * max_degree_, stream_);
       room_.reserve(cuda::room_of(count, 0, stride_), stream_);
-      cuda::finish_edges(view_, first, count, finished_.data(), room_.data(), device_, stream_);
-      download(finished_.data(), graph.edges.data() + first * max_degree_, count * max_degree_);
+      cuda::finish_edges(view_, first, count, finished_.data() + first * max_degree_, room_.data(), device_,
+                         stream_);
     }
+    download(finished_.data(), graph.edges.data(), graph.list_values());
+    growth_.stop.check();
   }
 
   void mark_reached(const Graph& graph, std::vector<std::uint8_t>& reached) override {
     if (graph.nodes == 0) return;
-    // Edges that finish() left: those of more than max_degree are pruned once more there, so from the host's.
     const std::int64_t words = (graph.nodes + 31) / 32;
     const cuda::Buffer<unsigned> flags(words, stream_);
     KITH_CUDA(cudaMemsetAsync(flags.data(), 0, flags.bytes(), stream_));
     cuda::Buffer<std::uint32_t> front(graph.nodes, stream_);
     cuda::Buffer<std::uint32_t> next(graph.nodes, stream_);
-    const cuda::Buffer<std::uint32_t> edges =
-        uploaded({graph.edges.data(), static_cast<std::size_t>(graph.list_values())});
     std::vector<unsigned> held(static_cast<std::size_t>(words), 0);
     std::vector<std::uint32_t> entries;
     for (const std::uint32_t entry : graph.entries) {
@@ -152,7 +150,7 @@ class DeviceMachine : public BuildMachine {
     for (auto count = static_cast<std::uint32_t>(entries.size()); count > 0;) {
       growth_.stop.check();
       KITH_CUDA(cudaMemsetAsync(counter, 0, sizeof(unsigned), stream_));
-      cuda::spread(edges.data(), max_degree_, front.data(), count, flags.data(), next.data(), counter,
+      cuda::spread(finished_.data(), max_degree_, front.data(), count, flags.data(), next.data(), counter,
                    stream_);
       download(counter, &count, 1);
       std::swap(front, next);
