@@ -12,10 +12,10 @@ namespace kith::vamana::cuda {
 namespace {
 
 // Robust prune (Pruner of cpu/prune.hpp) by a warp.
-template <int T, bool halves>
+template <int T, int P, bool halves>
 class WarpPruner {
  public:
-  using Codes = WarpCodes<T, halves>;
+  using Codes = WarpCodes<T, P, halves>;
   /// @param memory bytes() of shared memory, aligned to 4
   __device__ WarpPruner(const BuildView& graph, Codes& codes, unsigned char* memory)
       : graph_(graph), codes_(codes), chosen_(reinterpret_cast<std::uint32_t*>(memory)) {}
@@ -74,18 +74,18 @@ __device__ int degree_of_warp(const std::uint32_t* edges, int stride) {
   return stride;
 }
 
-template <int T, bool halves>
+template <int T, int P, bool halves>
 __global__ void __launch_bounds__(32) insert_kernel(const __grid_constant__ InsertJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t i = blockIdx.x;
   const std::uint32_t node = job.nodes[i];
   unsigned char* room = memory;
-  WarpCodes<T, halves> codes(job.graph.codes, job.graph.code_bytes, room);
+  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   const GraphView graph{job.graph.edges, job.graph.stride,     job.graph.codes,
                         job.entries,     job.graph.code_bytes, job.entry_count};
-  using Walk = WarpWalk<T, halves, false>;
+  using Walk = WarpWalk<T, P, halves, false>;
   Walk walk(graph, job.shape, codes, room);
-  WarpPruner<T, halves> pruner(job.graph, codes, room + Walk::bytes(job.shape));
+  WarpPruner<T, P, halves> pruner(job.graph, codes, room + Walk::bytes(job.shape));
   if (!job.shape.list_in_shared) walk.place_list(job.lists + i * job.shape.capacity, nullptr);
   Seen seen{job.seen + i * seen_room, seen_room, static_cast<int>(tuning::most_candidates)};
   codes.set_query(node);
@@ -120,10 +120,10 @@ struct BeginsGroup {
 };
 
 // A node's edges and some more nodes, in any order and perhaps more than once, pruned to max_degree.
-template <int T, bool halves>
+template <int T, int P, bool halves>
 __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std::uint32_t* edges, int degree,
                            const std::uint64_t* more, std::int64_t count, Key* keys,
-                           WarpCodes<T, halves>& codes, WarpPruner<T, halves>& pruner) {
+                           WarpCodes<T, P, halves>& codes, WarpPruner<T, P, halves>& pruner) {
   codes.set_query(node);
   const std::int64_t all = degree + count;
   int filled = 0;
@@ -147,7 +147,7 @@ __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std
   return pruner.prune(keys, filled);
 }
 
-template <int T, bool halves>
+template <int T, int P, bool halves>
 __global__ void __launch_bounds__(32) back_edges_kernel(const __grid_constant__ BackEdgeJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::uint32_t g = job.first + blockIdx.x;
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(32) back_edges_kernel(const __grid_constant__ 
     return;
   }
   unsigned char* room = memory;
-  WarpCodes<T, halves> codes(job.graph.codes, job.graph.code_bytes, room);
-  WarpPruner<T, halves> pruner(job.graph, codes, room);
+  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
+  WarpPruner<T, P, halves> pruner(job.graph, codes, room);
   const std::int64_t edges_before = begin - job.begins[job.first];
   Key* keys = job.room + room_of(blockIdx.x, edges_before, stride);
   const int size =
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(32) back_edges_kernel(const __grid_constant__ 
   for (int i = lane_of_warp(); i < stride; i += 32) edges[i] = i < size ? pruner.chosen()[i] : no_node;
 }
 
-template <int T, bool halves>
+template <int T, int P, bool halves>
 __global__ void __launch_bounds__(32) finish_kernel(const __grid_constant__ BuildView graph,
                                                     std::int64_t first, std::uint32_t* out, Key* room) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(32) finish_kernel(const __grid_constant__ Buil
     return;
   }
   unsigned char* at = memory;
-  WarpCodes<T, halves> codes(graph.codes, graph.code_bytes, at);
-  WarpPruner<T, halves> pruner(graph, codes, at);
+  WarpCodes<T, P, halves> codes(graph.codes, graph.code_bytes, at);
+  WarpPruner<T, P, halves> pruner(graph, codes, at);
   const int size =
       prune_edges(graph, node, edges, degree, nullptr, 0, room + room_of(i, 0, stride), codes, pruner);
   __syncwarp();
@@ -215,13 +215,13 @@ __global__ void sum_codes_kernel(const unsigned char* codes, int code_bytes, boo
   }
 }
 
-template <int T, bool halves>
+template <int T, int P, bool halves>
 __global__ void __launch_bounds__(32)
     nearest_kernel(const unsigned char* codes, int code_bytes, const unsigned char* code,
                    const std::uint32_t* nodes, std::int64_t count, unsigned long long* least) {
   extern __shared__ __align__(16) unsigned char memory[];
   unsigned char* room = memory;
-  WarpCodes<T, halves> its(codes, code_bytes, room);
+  WarpCodes<T, P, halves> its(codes, code_bytes, room);
   its.set_query(code);
   Key best = no_key;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * most_offered;
@@ -251,38 +251,23 @@ __global__ void spread_kernel(const std::uint32_t* edges, std::int64_t stride, c
   }
 }
 
-// Calls f.operator()<T, halves>() for codes.
-template <class F>
-void visit_codes(int code_bytes, bool four_bits, F&& f) {
-  const auto with = [&]<int T>() {
-    four_bits ? f.template operator()<T, true>() : f.template operator()<T, false>();
-  };
-  if (code_bytes % 128 == 0) {
-    with.template operator()<8>();
-  } else if (code_bytes % 64 == 0) {
-    with.template operator()<4>();
-  } else {
-    with.template operator()<2>();
-  }
-}
-
 std::size_t codes_bytes(const BuildView& graph) {
-  return WarpCodes<2, false>::bytes(graph.code_bytes) + WarpPruner<2, false>::bytes(graph.max_degree);
+  return WarpCodes<2, 0, false>::bytes(graph.code_bytes) + WarpPruner<2, 0, false>::bytes(graph.max_degree);
 }
 
 }  // namespace
 
 void choose_build_memory(WalkShape& shape, const BuildView& graph, int device) {
-  choose_memory(shape, graph.code_bytes + static_cast<int>(WarpPruner<2, false>::bytes(graph.max_degree)),
+  choose_memory(shape, graph.code_bytes + static_cast<int>(WarpPruner<2, 0, false>::bytes(graph.max_degree)),
                 device);
 }
 
 void insert(const InsertJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
-  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, bool halves>() {
-    const std::size_t bytes = codes_bytes(job.graph) + WarpWalk<T, halves, false>::bytes(job.shape);
-    allow_shared(insert_kernel<T, halves>, 32, bytes, device);
-    insert_kernel<T, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
+  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
+    const std::size_t bytes = codes_bytes(job.graph) + WarpWalk<T, P, halves, false>::bytes(job.shape);
+    allow_shared(insert_kernel<T, P, halves>, 32, bytes, device);
+    insert_kernel<T, P, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
   });
   check_launch("insert_kernel");
 }
@@ -327,10 +312,10 @@ void group(const std::uint64_t* back, std::int64_t count, std::uint32_t* begins,
 
 void add_back_edges(const BackEdgeJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
-  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, bool halves>() {
+  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
     const std::size_t bytes = codes_bytes(job.graph);
-    allow_shared(back_edges_kernel<T, halves>, 32, bytes, device);
-    back_edges_kernel<T, halves><<<job.count, 32, bytes, stream>>>(job);
+    allow_shared(back_edges_kernel<T, P, halves>, 32, bytes, device);
+    back_edges_kernel<T, P, halves><<<job.count, 32, bytes, stream>>>(job);
   });
   check_launch("back_edges_kernel");
 }
@@ -338,10 +323,10 @@ void add_back_edges(const BackEdgeJob& job, int device, cudaStream_t stream) {
 void finish_edges(const BuildView& graph, std::int64_t first, std::int64_t count, std::uint32_t* out,
                   Key* room, int device, cudaStream_t stream) {
   if (count == 0) return;
-  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, bool halves>() {
+  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int P, bool halves>() {
     const std::size_t bytes = codes_bytes(graph);
-    allow_shared(finish_kernel<T, halves>, 32, bytes, device);
-    finish_kernel<T, halves><<<static_cast<unsigned>(count), 32, bytes, stream>>>(graph, first, out, room);
+    allow_shared(finish_kernel<T, P, halves>, 32, bytes, device);
+    finish_kernel<T, P, halves><<<static_cast<unsigned>(count), 32, bytes, stream>>>(graph, first, out, room);
   });
   check_launch("finish_kernel");
 }
@@ -358,12 +343,12 @@ void find_nearest(const unsigned char* codes, int code_bytes, bool four_bits, co
                   const std::uint32_t* nodes, std::int64_t count, unsigned long long* least, int device,
                   cudaStream_t stream) {
   if (count == 0) return;
-  visit_codes(code_bytes, four_bits, [&]<int T, bool halves>() {
-    const std::size_t bytes = WarpCodes<T, halves>::bytes(code_bytes);
-    allow_shared(nearest_kernel<T, halves>, 32, bytes, device);
+  visit_codes(code_bytes, four_bits, [&]<int T, int P, bool halves>() {
+    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(code_bytes);
+    allow_shared(nearest_kernel<T, P, halves>, 32, bytes, device);
     const std::int64_t parts = (count + most_offered - 1) / most_offered;
     const auto blocks = static_cast<unsigned>(min(parts, static_cast<std::int64_t>(processors(device)) * 64));
-    nearest_kernel<T, halves><<<blocks, 32, bytes, stream>>>(codes, code_bytes, code, nodes, count, least);
+    nearest_kernel<T, P, halves><<<blocks, 32, bytes, stream>>>(codes, code_bytes, code, nodes, count, least);
   });
   check_launch("nearest_kernel");
 }

@@ -82,8 +82,8 @@ __device__ inline void add_products(const uint4& query, const uint4& row, unsign
 }
 
 /// A warp's code, and nodes whose codes are compared with it. T: threads that read a code together, 16 bytes
-/// each; halves: of 4 bits a value.
-template <int T, bool halves>
+/// each; P: times that they do, 0 for any number; halves: of 4 bits a value.
+template <int T, int P, bool halves>
 class WarpCodes {
  public:
   /// Takes bytes() of `memory`, aligned to 16, and moves it on.
@@ -113,31 +113,40 @@ class WarpCodes {
   }
   __device__ void set_query(std::uint32_t node) { set_query(codes_ + std::int64_t{node} * code_bytes_); }
 
-  /// The keys of the first `count` of `found`, to `offered`.
+  /// The keys of the first `count` of `found`, to `offered`. What is not on its way here is waited for, so
+  /// that pieces of several codes are at once.
   __device__ void estimate(int count) {
-    constexpr int rows = 32 / T;           // at a time
-    constexpr int ahead = T == 8 ? 4 : 2;  // times that many on their way
+    constexpr int rows = 32 / T;
+    constexpr int at_once = P == 0 ? 2 : P;
+    constexpr int ahead = P == 1 ? most_offered / rows < 8 ? most_offered / rows : 8 : 2;
     const int team = lane_of_warp() / T;
     const int part = lane_of_warp() % T;
-    const int pieces = code_bytes_ / 16;
+    const int pieces = P == 0 ? code_bytes_ / 16 : P * T;
     for (int base = 0; base < count; base += rows * ahead) {
-      const uint4* codes[ahead];
-      std::uint32_t node[ahead];
       unsigned products[ahead] = {};
       unsigned squares[ahead] = {};
-#pragma unroll
-      for (int u = 0; u < ahead; ++u) {
+      const auto node = [&](int u) {
         const int i = base + u * rows + team;
-        node[u] = found[i < count ? i : count - 1];
-        codes[u] = reinterpret_cast<const uint4*>(codes_ + std::int64_t{node[u]} * code_bytes_);
-      }
-      for (int piece = part; piece < pieces; piece += T) {
-        uint4 values[ahead];
+        return found[i < count ? i : count - 1];
+      };
+      for (int first = part; first < pieces; first += T * at_once) {
+        uint4 values[at_once][ahead];
 #pragma unroll
-        for (int u = 0; u < ahead; ++u) values[u] = __ldg(codes[u] + piece);
-        const uint4 query = query_[piece];
+        for (int u = 0; u < ahead; ++u) {
+          const auto* code =
+              reinterpret_cast<const uint4*>(codes_ + std::int64_t{node(u)} * code_bytes_) + first;
 #pragma unroll
-        for (int u = 0; u < ahead; ++u) add_products<halves>(query, values[u], products[u], squares[u]);
+          for (int j = 0; j < at_once; ++j) {
+            if (P != 0 || first + j * T < pieces) values[j][u] = __ldg(code + j * T);
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+          if (P == 0 && first + j * T >= pieces) break;
+          const uint4 query = query_[first + j * T];
+#pragma unroll
+          for (int u = 0; u < ahead; ++u) add_products<halves>(query, values[j][u], products[u], squares[u]);
+        }
       }
 #pragma unroll
       for (int u = 0; u < ahead; ++u) {
@@ -146,7 +155,7 @@ class WarpCodes {
         for (int apart = T / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(whole_warp, sum, apart);
         const int i = base + u * rows + team;
         if (part == 0 && i < count)
-          offered[i] = make_key(static_cast<std::int32_t>(query_squares_ + sum), node[u]);
+          offered[i] = make_key(static_cast<std::int32_t>(query_squares_ + sum), found[i]);
       }
     }
     __syncwarp();
@@ -161,6 +170,27 @@ class WarpCodes {
   uint4* query_;
   unsigned query_squares_ = 0;
 };
+
+/// Calls f.operator()<T, P, halves>() for codes of so many bytes.
+template <class F>
+void visit_codes(int code_bytes, bool four_bits, const F& f) {
+  const auto with = [&]<int T, int P>() {
+    four_bits ? f.template operator()<T, P, true>() : f.template operator()<T, P, false>();
+  };
+  switch (code_bytes) {
+    case 32: with.template operator()<2, 1>(); return;
+    case 64: with.template operator()<4, 1>(); return;
+    case 96: with.template operator()<2, 3>(); return;
+    case 128: with.template operator()<8, 1>(); return;
+    default: break;
+  }
+  // As many threads as read a code in whole rounds.
+  if (code_bytes % 128 == 0) {
+    with.template operator()<8, 0>();
+  } else {
+    with.template operator()<2, 0>();
+  }
+}
 
 }  // namespace
 }  // namespace kith::vamana::cuda

@@ -8,16 +8,16 @@
 namespace kith::vamana::cuda {
 namespace {
 
-template <int T, bool halves, bool among_allowed>
+template <int T, int P, bool halves, bool among_allowed>
 std::size_t walk_bytes(const WalkShape& shape, int code_bytes) {
-  return WarpCodes<T, halves>::bytes(code_bytes) + WarpWalk<T, halves, among_allowed>::bytes(shape);
+  return WarpCodes<T, P, halves>::bytes(code_bytes) + WarpWalk<T, P, halves, among_allowed>::bytes(shape);
 }
 // The most it is.
 std::size_t walk_bytes(const WalkShape& shape, int code_bytes) {
-  return walk_bytes<2, false, true>(shape, code_bytes);
+  return walk_bytes<2, 0, false, true>(shape, code_bytes);
 }
 
-template <int T, bool halves, bool among_allowed>
+template <int T, int P, bool halves, bool among_allowed>
 __global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t q = blockIdx.x;
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJo
     return;
   }
   unsigned char* room = memory;
-  WarpCodes<T, halves> codes(job.graph.codes, job.graph.code_bytes, room);
-  WarpWalk<T, halves, among_allowed> walk(job.graph, job.shape, codes, room);
+  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
+  WarpWalk<T, P, halves, among_allowed> walk(job.graph, job.shape, codes, room);
   if (!job.shape.list_in_shared) {
     walk.place_list(list, among_allowed ? job.marks + q * job.shape.capacity : nullptr);
   }
@@ -54,34 +54,20 @@ __global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJo
   atomicAdd(job.counters + 1, static_cast<unsigned long long>(walk.distances()));
 }
 
-template <int T, bool halves, bool among_allowed>
+template <int T, int P, bool halves, bool among_allowed>
 void launch(const WalkJob& job, int device, cudaStream_t stream) {
-  const std::size_t bytes = walk_bytes<T, halves, among_allowed>(job.shape, job.graph.code_bytes);
-  const auto kernel = walk_kernel<T, halves, among_allowed>;
+  const std::size_t bytes = walk_bytes<T, P, halves, among_allowed>(job.shape, job.graph.code_bytes);
+  const auto kernel = walk_kernel<T, P, halves, among_allowed>;
   allow_shared(kernel, 32, bytes, device);
   kernel<<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
   check_launch("walk_kernel");
-}
-
-template <int T>
-void launch(const WalkJob& job, bool four_bits, int device, cudaStream_t stream) {
-  const bool among_allowed = job.nodes.allowed != nullptr;
-  if (four_bits) {
-    among_allowed ? launch<T, true, true>(job, device, stream) : launch<T, true, false>(job, device, stream);
-  } else {
-    among_allowed ? launch<T, false, true>(job, device, stream)
-                  : launch<T, false, false>(job, device, stream);
-  }
 }
 
 }  // namespace
 
 void choose_memory(WalkShape& shape, int code_bytes, int device) {
   const auto limit = static_cast<std::size_t>(shared_limit(device));
-  shape.table = constants.smallest_table;
-  while (shape.table < constants.largest_table &&
-         shape.table < constants.table_a_list_place * shape.list_size)
-    shape.table *= 2;
+  shape.table = constants.table;
   shape.list_in_shared = shape.capacity <= constants.longest_shared_list;
   if (walk_bytes(shape, code_bytes) > limit) shape.list_in_shared = false;
   while (walk_bytes(shape, code_bytes) > limit && shape.table > 64) shape.table /= 2;
@@ -89,14 +75,10 @@ void choose_memory(WalkShape& shape, int code_bytes, int device) {
 
 void walk(const WalkJob& job, bool four_bits, int device, cudaStream_t stream) {
   if (job.count == 0) return;
-  // As many threads a code as read it in whole rounds.
-  if (job.graph.code_bytes % 128 == 0) {
-    launch<8>(job, four_bits, device, stream);
-  } else if (job.graph.code_bytes % 64 == 0) {
-    launch<4>(job, four_bits, device, stream);
-  } else {
-    launch<2>(job, four_bits, device, stream);
-  }
+  visit_codes(job.graph.code_bytes, four_bits, [&]<int T, int P, bool halves>() {
+    job.nodes.allowed != nullptr ? launch<T, P, halves, true>(job, device, stream)
+                                 : launch<T, P, halves, false>(job, device, stream);
+  });
 }
 
 }  // namespace kith::vamana::cuda
