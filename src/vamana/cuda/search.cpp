@@ -89,6 +89,8 @@ class Share {
     for (std::int64_t from = first; from < last; from += batch_) {
       const std::int64_t count = std::min(batch_, last - from);
       search_batch(from, count);
+      if (from + count < last)
+        w_.stream.synchronize();  // so that whoever wants to stop need not wait for all
       s_.progress.advance(count);
     }
     KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counts.data(), w_.counts.bytes(), cudaMemcpyDeviceToHost,
@@ -122,9 +124,13 @@ class Share {
     if (s_.queries.space == MemorySpace::host) {
       each += static_cast<std::uint64_t>(s_.rows.dim) * size_of(s_.rows.dtype);
     }
+    const std::uint64_t all =
+        each * static_cast<std::uint64_t>(std::min(queries, cuda::constants.most_at_once));
     std::uint64_t limit = s_.execution.device_memory_limit;
     if (limit > 0) {
       limit -= std::min(limit, graph_->bytes);
+    } else if (all < cuda::constants.little_memory) {
+      limit = cuda::constants.little_memory;  // to ask for what is free takes longer than many a search
     } else {
       limit = cuda::available_memory(s_.execution);
     }
@@ -245,10 +251,7 @@ class Share {
         if (found[static_cast<std::size_t>(i)] < 0) s_.unanswered.push_back(first + i);
       }
     }
-    if (in_place()) {
-      w_.stream.synchronize();
-      return;
-    }
+    if (in_place()) return;
     std::int64_t* to = s_.out.indices + first * s_.out.k;
     R* to_distances = static_cast<R*>(s_.out.distances) + first * s_.out.k;
     const auto values = static_cast<std::uint64_t>(cells);
@@ -259,7 +262,6 @@ class Share {
     }
     KITH_CUDA(cudaMemcpyAsync(to, indices, values * sizeof(std::int64_t), cudaMemcpyDefault, stream));
     KITH_CUDA(cudaMemcpyAsync(to_distances, distances, values * sizeof(R), cudaMemcpyDefault, stream));
-    w_.stream.synchronize();
   }
 
   Search& s_;

@@ -13,9 +13,10 @@ struct Constants {
   int table = 1024;
   int longest_shared_list = 2048;
 
-  std::int64_t most_at_once = std::int64_t{1} << 14;    ///< queries between two polls
-  std::int64_t nodes_at_once = std::int64_t{1} << 15U;  ///< of a build, between two polls
-  std::size_t most_idle = 8;                            ///< workspaces that are kept for later searches
+  std::int64_t most_at_once = std::int64_t{1} << 14;      ///< queries between two polls
+  std::int64_t nodes_at_once = std::int64_t{1} << 15U;    ///< of a build, between two polls
+  std::uint64_t little_memory = std::uint64_t{1} << 28U;  ///< that a search takes without asking
+  std::size_t most_idle = 8;                              ///< workspaces that are kept for later searches
 
   int rerank_threads = 128;       ///< of a block
   int shared_room_bytes = 32768;  ///< keys of a block that re-ranks, in shared memory
