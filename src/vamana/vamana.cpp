@@ -18,6 +18,7 @@
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith {
 namespace {
@@ -28,6 +29,7 @@ using vamana::Backend;
 using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
+namespace tuning = vamana::tuning;
 
 codes::ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
   return {.bits = static_cast<int>(parameters.code_bits),
@@ -74,8 +76,8 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
   const double compared = some * (0.5 + 0.01 * dim + (60 + 4 * dim) / 1000);
   if (allowed.count() == 0 || compared < walked) return false;
   plan.allowed = &allowed;
-  plan.first_list = static_cast<std::int64_t>(std::min(nodes, list));
-  plan.longest_list = static_cast<std::int64_t>(std::min(nodes, 4 * list));
+  plan.longest_list =
+      static_cast<std::int64_t>(std::min(nodes, static_cast<double>(tuning::longest_among_allowed) * list));
   return true;
 }
 
