@@ -48,10 +48,9 @@ struct SearchPlan {
   std::int64_t rerank = 0;  ///< 0: what may change the answer, by the codes or by rerank_factor
   /// One node a query that its walk must not enter, or none at all: queries that are rows themselves.
   std::span<const std::uint32_t> left_out = {};
-  /// Rows that may be found; null: every row. A walk then has `list_size` nodes in view that hold some, in a
-  /// list as long as that takes, from first_list to longest_list.
+  /// Rows that may be found; null: every row. A walk's list then ends with its list_size-th node that holds
+  /// some, or after longest_list nodes, see cpu/walk.hpp.
   const RowSet* allowed = nullptr;
-  std::int64_t first_list = 0;
   std::int64_t longest_list = 0;
 };
 

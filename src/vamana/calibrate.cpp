@@ -99,7 +99,7 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
   if (built.space.raw_integers()) return 0;
   SearchPlan plan;
   plan.k = tuning::rerank_k;
-  plan.list_size = plan.first_list = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
+  plan.list_size = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
   const Neighbors all = search(plan);
   for (const std::int64_t factor : tuning::rerank_factors) {
     plan.rerank = tuning::rerank_depth(factor, plan.k);
@@ -122,7 +122,7 @@ recall::Measured measure(const Contents& contents, const DatasetView& queries, c
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
     SearchPlan plan;
     plan.k = k;
-    plan.list_size = plan.first_list = plan.longest_list = list_size;
+    plan.list_size = plan.longest_list = list_size;
     plan.allowed = only;
     return searched(contents, queries, plan, quiet);
   });

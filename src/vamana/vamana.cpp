@@ -19,6 +19,7 @@
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith {
 namespace {
@@ -29,6 +30,7 @@ using vamana::Backend;
 using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
+namespace tuning = vamana::tuning;
 
 codes::ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
   return {.bits = static_cast<int>(parameters.code_bits),
@@ -61,9 +63,9 @@ SearchStatistics exactly(const Contents& contents, const DatasetView& queries, c
 }
 
 // How far walks go for allowed rows; false where the exact engine has them sooner. Costs in nanoseconds a
-// query, of which only the ratios matter: estimates of gathered codes, comparisons with rows side by side,
-// and bringing them there for a thousand queries. How many queries there are has no say: an answer must not
-// depend on it.
+// query, of which only the ratios matter: estimates of gathered codes; comparisons with rows side by side,
+// bringing them there for a thousand queries, and what the filter lets through. How many queries there are
+// has no say: an answer must not depend on it.
 bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPlan& plan) {
   const auto dim = static_cast<double>(contents.dataset.dim());
   const auto some = static_cast<double>(allowed.count());
@@ -71,12 +73,14 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
                                 static_cast<double>(contents.dataset.rows()) / std::max(1.0, some));
   const auto nodes = static_cast<double>(contents.built.nodes.count);
   const double degree = static_cast<double>(contents.built.graph.max_degree) / 2;
-  const double walked = std::min(list * degree, nodes) * (5 + 0.1 * dim);
-  const double compared = some * (0.5 + 0.01 * dim + (60 + 4 * dim) / 1000);
+  const double walked =
+      std::min(list * degree, nodes) * (12 + 0.1 * static_cast<double>(contents.built.space.code_bytes()));
+  const double compared =
+      some * (0.25 + 0.003 * dim + (60 + 4 * dim) / 1000) + static_cast<double>(plan.k) * (450 + 2 * dim);
   if (allowed.count() == 0 || compared < walked) return false;
   plan.allowed = &allowed;
-  plan.first_list = static_cast<std::int64_t>(std::min(nodes, list));
-  plan.longest_list = static_cast<std::int64_t>(std::min(nodes, 4 * list));
+  plan.longest_list =
+      static_cast<std::int64_t>(std::min(nodes, static_cast<double>(tuning::longest_among_allowed) * list));
   return true;
 }
 
@@ -88,6 +92,24 @@ Dataset on_host(const DatasetView& rows) {
   return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
 }
 
+// By the exact engine, where lists of all rows would hold few that are allowed, as walks have shown: so it
+// looks at those alone. More than half of the rows, or than there is memory for, are not copied.
+SearchStatistics exactly_among_far(const Contents& contents, const DatasetView& queries,
+                                   const NeighborsView& out, const RowSet& allowed,
+                                   const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  const std::uint64_t bytes = static_cast<std::uint64_t>(allowed.count()) *
+                              static_cast<std::uint64_t>(rows.dim) * size_of(rows.dtype);
+  if (2 * allowed.count() > rows.rows || (execution.memory_limit > 0 && bytes > execution.memory_limit)) {
+    return exactly(contents, queries, out, &allowed, execution);
+  }
+  const GatheredRows gathered = gather(rows, allowed, execution);
+  SearchStatistics statistics =
+      knn_into(gathered.rows, queries, out, {contents.parameters.metric, Filter::automatic}, execution);
+  gathered.renumber(out);
+  return statistics;
+}
+
 // The answers of some of the queries, by the exact engine.
 void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& numbers,
                     const DatasetView& queries, const NeighborsView& out, const RowSet& allowed,
@@ -96,9 +118,9 @@ void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& n
   execution.progress = nullptr;  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
   const Dataset picked = pick_rows(on_host(queries), numbers);
-  const Neighbors found =
-      answered(contents.dataset.view(), count, out.k, execution,
-               [&](const NeighborsView& to) { return exactly(contents, picked, to, &allowed, execution); });
+  const Neighbors found = answered(
+      contents.dataset.view(), count, out.k, execution,
+      [&](const NeighborsView& to) { return exactly_among_far(contents, picked, to, allowed, execution); });
   const auto write = [&]<class T>(const std::vector<T>& from, T* to) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const T* its = from.data() + static_cast<std::int64_t>(i) * out.k;

@@ -162,7 +162,6 @@ class CpuMachine : public BuildMachine {
       const auto chosen = pruner.prune(std::span<const Key>(seen.data(), most));
       // No walk of this batch can come here: nothing leads to the node yet.
       std::copy(chosen.begin(), chosen.end(), edges(lane.node));
-      return true;
     };
     walk_side_by_side(std::span(lanes), growth_.stop, counters, begin, end);
   }
@@ -247,7 +246,7 @@ std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters
   // that grow by doubling; lists of the walks and what they saw.
   const std::uint64_t a_thread =
       static_cast<std::uint64_t>(tuning::walks_side_by_side) *
-      (Walk::bytes(parameters.build_list_size, 1, build_stride(parameters.max_degree)) +
+      (Walk::bytes(parameters.build_list_size, 0, 1, build_stride(parameters.max_degree)) +
        static_cast<std::uint64_t>(parameters.build_list_size) * 64);
   return n * (4 * (2 * degree + stride) + 8 + 2) + 2 * batch * degree * 16 +
          static_cast<std::uint64_t>(threads) * a_thread;
