@@ -30,6 +30,9 @@ __device__ inline int keys_below(const Key* keys, int count, Key key) {
   return low;
 }
 
+/// So few keys are put in order by counting: sorting takes as long for one as for 32.
+constexpr int few_keys = 16;
+
 /// Whether any row of a node is allowed.
 __device__ inline bool allows(const NodeRows& nodes, std::uint32_t node) {
   const auto contains = [&](std::uint32_t row) { return (nodes.allowed[row / 64] >> (row % 64) & 1U) != 0; };
@@ -175,25 +178,44 @@ class WarpWalk {
       __syncwarp();
     }
     for (int from = 0; from < near; from += 32) {
-      merge(from + lane < near ? codes_.offered[from + lane] : no_key, codes_.offered + from);
+      merge(min(32, near - from), codes_.offered + from);
     }
   }
 
-  // Takes a key a thread into the list; `room` has place for them.
-  __device__ void merge(Key key, Key* room) {
+  // Takes `near` keys, one a thread and in `keys`, where there is place for them, into the list.
+  __device__ void merge(int near, Key* keys) {
     const int lane = lane_of_warp();
-    key = sort_keys(key);
+    Key key = lane < near ? keys[lane] : no_key;
+    // Their order: few are counted, many are sorted.
+    int below = 0;
+    bool repeated = false;
+    if (near <= few_keys) {
+      for (int i = 0; i < near; ++i) {
+        const Key other = keys[i];
+        below += other < key ? 1 : 0;
+        repeated = repeated || (other == key && i < lane);
+      }
+    } else {
+      key = sort_keys(key);
+      const Key before = __shfl_up_sync(whole_warp, key, 1);
+      repeated = lane > 0 && before == key;
+    }
     const int place = keys_below(list_, size_, key);
     const bool known = place < size_ && (list_[place] | expanded) == (key | expanded);
-    const Key before = __shfl_up_sync(whole_warp, key, 1);
-    const bool fresh = key != no_key && !known && !(lane > 0 && before == key);
+    const bool fresh = key != no_key && !known && !repeated;
     const unsigned mask = __ballot_sync(whole_warp, fresh);
     if (mask == 0) return;
     const int count = __popc(mask);
-    const int rank = __popc(mask & lanes_below());
-    const int first = __shfl_sync(whole_warp, place, __ffs(static_cast<int>(mask)) - 1);
+    int rank = __popc(mask & lanes_below());
+    if (near <= few_keys) {  // of those that are fresh
+      rank = below;
+      for (unsigned left = ~mask & ((1U << near) - 1); left != 0; left &= left - 1) {
+        if (keys[__ffs(static_cast<int>(left)) - 1] < key) --rank;
+      }
+    }
     __syncwarp();
-    if (fresh) room[rank] = key;
+    const int first = __reduce_min_sync(whole_warp, fresh ? place : size_);
+    if (fresh) keys[rank] = key;
     __syncwarp();
     // From the end on, so that nothing is written over before it was read.
     for (int base = size_ > 0 ? (size_ - 1) / 32 * 32 : -1; base >= first / 32 * 32; base -= 32) {
@@ -202,7 +224,7 @@ class WarpWalk {
       const Key held = moves ? list_[at] : 0;
       unsigned char mark = 0;
       if (among_allowed && moves) mark = marks_[at];
-      const int to = at + (moves ? keys_below(room, count, held) : 0);
+      const int to = at + (moves ? keys_below(keys, count, held) : 0);
       __syncwarp();
       if (moves && to < shape_.capacity) {
         list_[to] = held;
