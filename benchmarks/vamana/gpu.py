@@ -1,6 +1,6 @@
 """Graphs on one GPU: recall against queries a second, Kith's beside CAGRA of cuVS where that is installed, in one run.
 
-    python3 gpu.py CASE... [-o OUT.json] [--repeat N] [--seconds N] [--build-on cpu]
+    python3 gpu.py CASE... [-o OUT.json] [--repeat N] [--seconds N] [--build-on cpu] [--limits BYTES,...]
     CASE: kind,dim,rows     mixture-u8,128,10000000   mixture-f32,96,10000000
           BASE.npy:QUERIES.npy                        rows of one's own, uint8 or float32
 
@@ -117,14 +117,13 @@ def at_recall(points, target):
     return max((p["queries_per_second"] for p in ordered if p["recall"] >= target), default=None)
 
 
-def kith_graph(rows, k, options):
-    started = time.perf_counter()
-    index = kith.Vamana(rows.base, device=options.build_on, max_degree=options.max_degree)
-    build = time.perf_counter() - started
+def kith_points(rows, index, k, options, limit):
+    """(points, what lies where, the time of one query and its list) with so much device memory; 0: all there is."""
     points = []
     for size in (size for size in LISTS if size >= k):
+
         def search(size=size):
-            return index.search(rows.asked, k, list_size=size, device="cuda")
+            return index.search(rows.asked, k, list_size=size, device="cuda", device_memory_limit=limit)
 
         found = search()
         wanted = index.search(rows.queries[:COMPARED], k, list_size=size, device="cpu")
@@ -141,13 +140,32 @@ def kith_graph(rows, k, options):
             break
     good = next((p["setting"] for p in points if p["recall"] >= 0.95), LISTS[-1])
     one = rows.asked[:1]
-    alone = timed(lambda: index.search(one, k, list_size=good, device="cuda"), options)
+    alone = timed(lambda: index.search(one, k, list_size=good, device="cuda", device_memory_limit=limit), options)
     return {
-        "name": "Kith", "version": kith.__version__, "parameters": {"max_degree": options.max_degree},
-        "build_seconds": build, "built_on": options.build_on, "graph_hash": f"{index.graph_hash:016x}",
-        "placement": found.statistics.instruction_set, "one_query_seconds": alone, "one_query_setting": good,
-        "points": points,
+        "placement": found.statistics.instruction_set, "device_memory_limit": limit, "one_query_seconds": alone,
+        "one_query_setting": good, "points": points,
     }  # fmt: skip
+
+
+def kith_graphs(rows, k, options):
+    """A graph of each of the parameters asked for, with all memory and with each limit."""
+    graphs = []
+    for asked in options.kith.split(","):
+        degree, build_list, values = (int(number) for number in asked.split("/"))
+        parameters = {"max_degree": degree, "build_list_size": build_list, "code_dim": values}
+        started = time.perf_counter()
+        index = kith.Vamana(rows.base, device=options.build_on, **parameters)
+        build = time.perf_counter() - started
+        for limit in (0, *(int(limit) for limit in options.limits.split(",") if limit)):
+            name = f"Kith {degree}/{build_list}" + (f", {index.code_dim} values a code" if values else "")
+            graphs.append({
+                "name": name + (f", {limit:,} bytes" if limit else ""), "version": kith.__version__,
+                "parameters": {**parameters, "code_dim": index.code_dim}, "build_seconds": build,
+                "built_on": options.build_on, "graph_hash": f"{index.graph_hash:016x}",
+                "memory_bytes": index.memory_bytes, **kith_points(rows, index, k, options, limit),
+            })  # fmt: skip
+        del index
+    return graphs
 
 
 def cagra_graph(rows, k, options, degree, intermediate, algorithm):
@@ -197,9 +215,14 @@ def main():
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2)
-    parser.add_argument("--max-degree", type=int, default=64)
+    parser.add_argument(
+        "--kith", default="64/128/0", help="max_degree/build_list_size/code_dim, by commas (default %(default)s)"
+    )
+    parser.add_argument("--limits", default="", help="bytes of device memory, by commas: searches with so much, too")
     parser.add_argument("--build-on", default="cuda", help="cuda (default) or cpu")
-    parser.add_argument("--cagra", default="64/128/ivf_pq,32/64/ivf_pq", help="degree/intermediate/algorithm, by commas")
+    parser.add_argument(
+        "--cagra", default="64/128/ivf_pq,32/64/ivf_pq", help="degree/intermediate/algorithm, by commas"
+    )
     parser.add_argument("--commit", default="", help="of the program, for the result")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
@@ -219,14 +242,17 @@ def main():
             base, queries = draw(kind, int(dim), int(count))
         print(f"{case}: {base.shape} {base.dtype}", flush=True)
         rows = Rows(base, queries, options.k)
-        graphs = [kith_graph(rows, options.k, options)]
+        graphs = kith_graphs(rows, options.k, options)
         for degree, intermediate, algorithm in cagra_builds(options):
             graphs.append(cagra_graph(rows, options.k, options, int(degree), int(intermediate), algorithm))
         for graph in graphs:
             graph["queries_per_second_at"] = {
                 f"{target:.2f}": at_recall(graph["points"], target) for target in (0.9, 0.95, 0.97, 0.99)
             }
-            print(f"{graph['name']}: built in {graph['build_seconds']:.2f} s, {graph['queries_per_second_at']}", flush=True)
+            print(
+                f"{graph['name']}: built in {graph['build_seconds']:.2f} s, {graph['queries_per_second_at']}",
+                flush=True,
+            )
         result["cases"].append({
             "case": case, "rows": len(base), "dim": base.shape[1], "dtype": base.dtype.name,
             "queries": len(queries), "libraries": graphs,

@@ -495,7 +495,11 @@ def test_graphs_answer_where_the_queries_lie(library, data, metric):
         assert there.search(Q, k, **how).statistics.instruction_set == "cuda resident"
         equal(there.search(Q, k, device="cpu", **how), expected)
     allowed = np.arange(len(X)) % 3 == 0
-    same(there.search(library.put(Q), 5, list_size=30, allowed=allowed), host.search(Q, 5, list_size=30, allowed=allowed), library)
+    same(
+        there.search(library.put(Q), 5, list_size=30, allowed=allowed),
+        host.search(Q, 5, list_size=30, allowed=allowed),
+        library,
+    )
     limited = host.search(Q, 10, list_size=40, device="cuda", device_memory_limit=66 << 20)
     equal(limited, host.search(Q, 10, list_size=40))
     with pytest.raises(kith.InvalidArgument, match="this search runs on the CPU"):

@@ -112,7 +112,6 @@ class WarpWalk {
     expand(graph_.entries, graph_.entry_count);
     while (const int count = choose(seen)) {
       hops_ += count;
-      fetch_next_edges();
       for (int i = 0; i < count; ++i) expand(graph_.edges + beam_[i] * graph_.stride, graph_.stride);
     }
   }
@@ -256,20 +255,6 @@ class WarpWalk {
       for (; allowed_ + 1 < shape_.list_size; ++allowed_) mask &= mask - 1;
       allowed_ = shape_.list_size;
       size_ = base + __ffs(static_cast<int>(mask));
-    }
-  }
-
-  // Those of the node that is next unless a nearer one turns up: they come while codes are compared.
-  __device__ void fetch_next_edges() const {
-    const int at = next_ + lane_of_warp();
-    const bool waits = at < size_ && (list_[at] & expanded) == 0;
-    const unsigned mask = __ballot_sync(whole_warp, waits);
-    if (mask == 0) return;
-    const Key next = list_[next_ + __ffs(static_cast<int>(mask)) - 1];
-    constexpr int line = 32;  // edges
-    if (lane_of_warp() * line < graph_.stride) {
-      const std::uint32_t* edges = graph_.edges + node_of(next) * graph_.stride + lane_of_warp() * line;
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(edges));
     }
   }
 
