@@ -12,6 +12,7 @@ are compared with those of the CPU's walk, bit for bit, and a difference ends th
 
 import argparse
 import datetime
+import itertools
 import json
 import statistics
 import subprocess
@@ -19,10 +20,9 @@ import sys
 import time
 from pathlib import Path
 
+import kith
 import numpy as np
 import torch
-
-import kith
 
 QUERIES = 10_000
 COMPARED = 200  # queries whose answers the CPU finds, too
@@ -109,7 +109,7 @@ class Rows:
 def at_recall(points, target):
     """Queries a second at a recall, between the two points around it, log-linear; None where none reaches it."""
     ordered = sorted(points, key=lambda p: p["recall"])
-    for before, after in zip(ordered, ordered[1:]):
+    for before, after in itertools.pairwise(ordered):
         if before["recall"] < target <= after["recall"]:
             share = (target - before["recall"]) / (after["recall"] - before["recall"])
             logs = np.log([before["queries_per_second"], after["queries_per_second"]])
