@@ -184,6 +184,7 @@ Waiting Sweep<T>::make_waiting(const Resident& here, const Lists<T>& lists, std:
   const std::int64_t* rows = lists.rows + lists.begin(i);
   for (std::int64_t j = 0; j < lists.entries(i); ++j) {
     layout_.distances(query)[j] = lists.distances[lists.begin(i) + j];
+    // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
     layout_.rows(query)[j] = question_.points ? here.rows[static_cast<std::size_t>(rows[j])] : rows[j];
     if (question_.points) {
       std::memcpy(layout_.points_of(query) + static_cast<std::size_t>(j) * row_bytes_,
@@ -260,6 +261,7 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
       const T old = layout_.distances(query)[a];
       take_b = distances[b] < old || (distances[b] == old && row < layout_.rows(query)[a]);
     }
+    // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
     layout_.rows(merged)[j] = take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
     layout_.distances(merged)[j] = take_b ? distances[b] : layout_.distances(query)[a];
     if (question_.points) {
