@@ -165,13 +165,12 @@ void add_knn(CLI::App& app, Common& common) {
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
       "build.",
-      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
-      "beside "
-      "the output, and a note says so; a folder that kith build --index point_tiles made is searched as kith "
-      "search "
-      "does. The answer is the same, and is written to files.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
+  about.details.emplace_back(
+      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
+      "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
+      "as kith search does. The answer is the same, and is written to files.");
   about.examples = {
       {"kith knn base.fvecs queries.fvecs -k 5", "Shows the 5 nearest rows of the first queries."},
       {"kith knn base.fvecs queries.fvecs -k 100 -o answer",

@@ -251,8 +251,8 @@ void add_normals(CLI::App& app, Common& common) {
       "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
       "order; a normal that does not exist is NaN.",
       "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
-      "that does "
-      "not fit into --memory-limit with its tree are answered through point tiles: the same bits, as npy."};
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
+      "as npy."};
   about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
                     {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
                      "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},

@@ -313,8 +313,8 @@ void add_outliers(CLI::App& app, Common& common) {
       "From LAS to LAS the remaining points keep all their attributes, and the file its version, scale, "
       "offset and records. Other formats keep coordinates only; a note says what is lost.",
       "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
-      "that does "
-      "not fit into --memory-limit with its tree are answered through point tiles: the same bits, as npy."};
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
+      "as npy."};
   about.examples = {
       {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},
       {"kith outliers scan.ply -k 8 --ratio 3 -o clean.ply", "Milder."},

@@ -368,8 +368,7 @@ void add_radius(CLI::App& app, Common& common) {
       "euclidean unless another is named: for kith knn it is sqeuclidean, and a radius would be squared.",
       "Rows and queries with a NaN neither have neighbours nor are any.",
       "In point tiles (kith build --index point_tiles) the search keeps to --memory-limit. Queries in a file "
-      "are "
-      "answered in memory, queries in tiles, the same folder among them, into files."};
+      "are answered in memory, queries in tiles, the same folder among them, into files."};
   about.examples = {
       {"kith radius scan.las scan.las -r 0.5 -o near", "All points within half a metre of every point."},
       {"kith radius scan.ply seeds.ply -r 2 --max-neighbors 100 -o near",

@@ -3,12 +3,16 @@
 The usual recipe for a scan that does not fit in memory: square tiles, each with a border ("buffer") of so many metres
 around it; the neighbours of a tile's points are sought among its points and its border's. What lies farther is missed,
 and nothing says so. Counted here: the points of which at least one of the k neighbours is wrong, for a generated terrain
-and for the scans named. Writes benchmarks/results/tiles-buffer.json. Needs the Python package (PYTHONPATH=build/python).
+and for the scans named. Writes benchmarks/results/tiles-buffer.json. Needs build/bin/kith and the Python
+package (PYTHONPATH=build/python).
 """
 
 import argparse
 import datetime
 import json
+import os
+import subprocess
+import tempfile
 from pathlib import Path
 
 import kith
@@ -17,6 +21,7 @@ import numpy as np
 from benchmarks.run import commit
 
 ROOT = Path(__file__).resolve().parents[2]
+KITH = os.environ.get("KITH", str(ROOT / "build" / "bin" / "kith"))
 WIDTHS = [0.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]  # metres
 
 
@@ -54,9 +59,12 @@ def main():
     parser.add_argument("-k", type=int, default=16)
     parser.add_argument("--side", type=float, default=100, help="of a tile, in metres [default: 100]")
     options = parser.parse_args()
-    terrain = kith.generate("terrain_scan", options.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        call = [KITH, "generate", "terrain_scan", "-n", str(options.rows), "-o", f"{folder}/terrain.npy", "-q"]
+        subprocess.run(call, check=True)
+        terrain = np.load(f"{folder}/terrain.npy")
     about = "kith generate terrain_scan: hills, trees and roofs, 4 points a square metre"
-    results = [measure("terrain", about, np.asarray(terrain, dtype=np.float64), options.side, options.k)]
+    results = [measure("terrain", about, terrain, options.side, options.k)]
     for path in options.clouds:
         points = np.asarray(kith.read(path), dtype=np.float64)
         results.append(measure(path.name, "a scan", points, options.side, options.k))

@@ -24,7 +24,7 @@ struct Parts;
 
 inline constexpr Metric vamana_metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product,
                                             Metric::cosine};
-inline constexpr Device::Kind vamana_backends[] = {Device::Kind::cpu};
+inline constexpr Device::Kind vamana_backends[] = {Device::Kind::cpu, Device::Kind::cuda};
 inline constexpr SearchOption vamana_options[] = {SearchOption::recall, SearchOption::list_size,
                                                   SearchOption::beam_width, SearchOption::rerank,
                                                   SearchOption::allowed};
@@ -57,7 +57,10 @@ struct VamanaParameters {
 /// in every index; only the choice of rows is approximate.
 ///
 /// A graph is a function of rows, parameters and seed, an answer one of the graph, the query and the search's
-/// options: the same bits for any number of threads, every instruction set, and after saving and loading.
+/// options: the same bits for any number of threads, every instruction set, on the CPU and on GPUs, and after
+/// saving and loading. Any device searches any graph. A GPU keeps a copy of codes, graph and rows after its
+/// first search; where the device memory limit has no room for all, it reads the rows, then the graph, too,
+/// from page-locked host memory (`instruction_set` of the statistics says which).
 /// Thread-safe: any number of threads may search one index.
 class Vamana {
  public:
@@ -103,7 +106,7 @@ class Vamana {
                    const SearchOptions& options = {}) const;
 
   /// The same answer, into memory of the caller.
-  /// @param out [queries.rows, k] on the host; its k is the k of the search
+  /// @param out [queries.rows, k], its k is the k of the search; in GPU memory for searches on GPUs alone
   SearchStatistics search_into(const DatasetView& queries, const NeighborsView& out,
                                const Execution& execution = {}, const SearchOptions& options = {}) const;
 

@@ -336,11 +336,13 @@ class PointTiles:
         with reporting(progress) as report:
             if name is not None:
                 asked = _tiles_of(Q)
-                files = _kith.tiles_radius_files(self._tiles, name, asked, limit, most, search, limits, report)
-                return RadiusNeighbors(*(mapped(file) for file in files))
+                files: Any = _kith.tiles_radius_files(self._tiles, name, asked, limit, most, search, limits, report)
+                offsets, indices, distances = (mapped(file) for file in files)
+                return RadiusNeighbors(offsets, indices, distances)
             queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
-            *parts, statistics = _kith.tiles_radius_search(self._tiles, queries, limit, most, search, limits, report)
-        return RadiusNeighbors(*parts, SearchStatistics(**statistics))
+            found: Any = _kith.tiles_radius_search(self._tiles, queries, limit, most, search, limits, report)
+        offsets, indices, distances, statistics = found
+        return RadiusNeighbors(offsets, indices, distances, SearchStatistics(**statistics))
 
     def count_within(
         self,
@@ -372,11 +374,11 @@ class PointTiles:
         name = _output_of(Q, output)
         with reporting(progress) as report:
             if name is not None:
-                files = _kith.tiles_count_files(self._tiles, name, _tiles_of(Q), limit, search, limits, report)
+                files: Any = _kith.tiles_count_files(self._tiles, name, _tiles_of(Q), limit, search, limits, report)
                 return mapped(files[0])
             queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
-            counts: NDArray[np.int64] = _kith.tiles_count_within(self._tiles, queries, limit, search, limits, report)
-        return counts
+            counts: Any = _kith.tiles_count_within(self._tiles, queries, limit, search, limits, report)
+        return np.asarray(counts)
 
     def verify(self, *, progress: Progress = False) -> None:
         """Reads every tile and checks it.
@@ -449,7 +451,7 @@ def _output_of(queries: Any, output: Any) -> str | None:
     if isinstance(queries, PointTiles):
         if output is None:
             raise InvalidArgument("output is None; queries in tiles are answered into files: name them")
-        return os.fspath(output)
+        return str(os.fspath(output))
     if output is not None:
         raise InvalidArgument(f"output is {output!r}, the queries are an array, answered in memory; leave output out")
     return None

@@ -29,7 +29,7 @@ class Vamana(Index):
     """Approximate search by a walk through a graph (Vamana, Subramanya et al. 2019), to a stated recall.
 
     Distances are true and ordered as everywhere; what is approximate is only which rows are found. The graph is
-    the same, bit for bit, for any number of threads, and so are the answers. On the CPU only, for now.
+    the same, bit for bit, for any number of threads and from a GPU, and so are the answers.
 
     Args:
         X: dataset ``[n, d]``; see :func:`kith.knn`. Not copied where the elements of a row are adjacent: the
@@ -43,8 +43,9 @@ class Vamana(Index):
         code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
         code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
             or 0 for as few directions as hold 92.5 % of the variance where half of d do, else all values.
-        threads, memory_limit, progress: how to build; as for :func:`kith.knn`.
-        device: ``"cpu"`` or None.
+        threads, memory_limit, device_memory_limit, progress: how to build; as for :func:`kith.knn`.
+        device: where to build, and to search unless a search says otherwise; as for :func:`kith.knn`. The first GPU
+            named builds, all of them search. The rows stay on the host.
 
     Raises:
         InvalidArgument: the metric manhattan, a parameter outside its limits, a wrong shape.
@@ -67,10 +68,11 @@ class Vamana(Index):
         memory_limit: int = 0,
         progress: Progress = False,
         device: str | None = None,
+        device_memory_limit: int = 0,
     ) -> None:
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
-        execution = _execution(threads, memory_limit, 0, self._device)
+        execution = _execution(threads, memory_limit, device_memory_limit, self._device)
         parameters = (
             name_of(metric, "metric", METRICS),
             _integer(max_degree, "max_degree"),
@@ -121,7 +123,11 @@ class Vamana(Index):
             allowed: which rows may be found: an array of bool ``[n]``, or None for all. The walk goes through the
                 others, too, with a list long enough for as many allowed rows as it would have in view of all;
                 where few are allowed the exact engine answers over those.
-            threads, memory_limit, progress, device, device_memory_limit: as for :func:`kith.knn`.
+            threads, memory_limit, progress: as for :func:`kith.knn`.
+            device: as for :func:`kith.knn`; None for the GPU that ``Q`` lies on, or the devices it was built for. Any
+                device searches any graph: what a GPU needs is copied to it by the first search there, and kept.
+            device_memory_limit: bytes of each GPU's memory the copy and the search may take, 0 for what is free. Where
+                not all fits, rows stay in the host's memory, then the graph, too.
 
         Raises:
             InvalidArgument: an option outside its limits, list_size beside recall, beam_width or rerank without
@@ -136,9 +142,12 @@ class Vamana(Index):
             _optional(rerank, "rerank"),
             to_row_set(allowed, self.rows),
         )
-        execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
+        if device is None:
+            place = default_device(queries)
+            device = self._device if place == "cpu" else place
+        execution = _execution(threads, memory_limit, device_memory_limit, device)
         index = self._index if tune is None else self._index.tuned(_tuning(tune)._tuning)
         with reporting(progress) as report:
             parts = index.search(queries, count, *options, execution, report)

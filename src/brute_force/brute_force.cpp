@@ -183,6 +183,18 @@ SearchStatistics search_state_into(const BruteForce::State& state, const Dataset
       });
 }
 
+// As measured on one core (AMD EPYC, int8 filter, 16 to 768 values). A GPU has compared all rows before the
+// host has copied some.
+SearchCosts costs_of(const Execution& execution, std::int64_t dim) {
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) return {};
+  const auto values = static_cast<double>(dim);
+  return {.list_place = 450 + 2 * values, .row = 0.25 + 0.003 * values};
+}
+
+std::uint64_t bytes_of(const DatasetView& rows, std::int64_t count) {
+  return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(rows.dim) * size_of(rows.dtype);
+}
+
 // Over allowed rows. `make` gives the state that searches all of them, when it is needed.
 template <class Make>
 Neighbors search_some(const Dataset& dataset, const BruteForceParameters& parameters,
@@ -197,6 +209,8 @@ Neighbors search_some(const Dataset& dataset, const BruteForceParameters& parame
   execution.follow_stream = false;
   std::optional<std::pair<GatheredRows, BruteForce::State>> some;
   const WaysToSearch ways = {
+      .costs = costs_of(execution, data.dim),
+      .copy_fits = execution.memory_limit == 0 || bytes_of(data, allowed.count()) <= execution.memory_limit,
       .all = [&](const DatasetView& part,
                  std::int64_t list) { return search_state(make(execution), part, list, execution); },
       .allowed =

@@ -24,7 +24,6 @@ using point_tiles::Column;
 using point_tiles::Columns;
 using point_tiles::FileRun;
 using point_tiles::Folder;
-using point_tiles::Kind;
 using point_tiles::Question;
 using point_tiles::WorkFolder;
 

@@ -180,10 +180,11 @@ Waiting Sweep<T>::make_waiting(const Resident& here, const Lists<T>& lists, std:
   query.place = place;
   query.tiles = std::move(tiles);
   layout_.allocate(query, lists.size(i));
-  std::memcpy(layout_.point(query), point, row_bytes_);
+  layout_.set_point(query, point);
   const std::int64_t* rows = lists.rows + lists.begin(i);
   for (std::int64_t j = 0; j < lists.entries(i); ++j) {
     layout_.distances(query)[j] = lists.distances[lists.begin(i) + j];
+    // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
     layout_.rows(query)[j] = question_.points ? here.rows[static_cast<std::size_t>(rows[j])] : rows[j];
     if (question_.points) {
       std::memcpy(layout_.points_of(query) + static_cast<std::size_t>(j) * row_bytes_,
@@ -247,7 +248,7 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
   }
   Waiting merged;
   layout_.allocate(merged, std::min(question_.most(), query.found + more));
-  std::memcpy(layout_.point(merged), layout_.point(query), row_bytes_);
+  layout_.set_point(merged, layout_.point(query));
   const std::int64_t* rows = lists.rows + lists.begin(i);
   const T* distances = lists.distances + lists.begin(i);
   std::int64_t a = 0;
@@ -260,6 +261,7 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
       const T old = layout_.distances(query)[a];
       take_b = distances[b] < old || (distances[b] == old && row < layout_.rows(query)[a]);
     }
+    // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
     layout_.rows(merged)[j] = take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
     layout_.distances(merged)[j] = take_b ? distances[b] : layout_.distances(query)[a];
     if (question_.points) {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,6 +48,9 @@ struct WaitingLayout {
     }
   }
   std::byte* point(const Waiting& query) const { return reinterpret_cast<std::byte*>(query.words.get()); }
+  void set_point(const Waiting& query, const std::byte* from) const {
+    std::copy_n(from, row_bytes, point(query));
+  }
   std::int64_t* rows(const Waiting& query) const { return query.words.get() + words_of(row_bytes); }
   T* distances(const Waiting& query) const {
     return reinterpret_cast<T*>(rows(query) + (entries ? query.found : 0));
@@ -124,14 +126,14 @@ class Postponed {
   bool resume(std::uint64_t bytes, std::int64_t count, std::uint64_t hash) {
     if (bytes == 0) return true;
     open();
-    if (spilled_->size() < bytes) return false;
+    if (spilled_.size() < bytes) return false;
     std::vector<std::byte> piece(std::size_t{1} << 20U);
     for (; end_ < bytes; end_ += piece.size()) {
       piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), bytes - end_)));
-      spilled_->read(end_, piece.data(), piece.size());
+      spilled_.read(end_, piece.data(), piece.size());
       hash_.add(piece.data(), piece.size());
     }
-    spilled_->truncate(bytes);
+    spilled_.truncate(bytes);
     count_ = count;
     return hash_.value() == hash;
   }
@@ -139,7 +141,7 @@ class Postponed {
   std::int64_t file_count() const noexcept { return count_ - static_cast<std::int64_t>(queries_.size()); }
   std::uint64_t file_hash() const { return hash_.value(); }
   void sync() {
-    if (spilled_) spilled_->sync();
+    if (open_) spilled_.sync();
   }
 
   /// Puts all into the file.
@@ -165,7 +167,7 @@ class Postponed {
     std::vector<Waiting> some;
     std::int64_t taken = 0;
     while (at < end_) {
-      some.push_back(layout_.read(*spilled_, at));
+      some.push_back(layout_.read(spilled_, at));
       taken += layout_.bytes(some.back());
       if (taken > budget_ || at == end_) {
         use(std::exchange(some, {}));
@@ -177,11 +179,12 @@ class Postponed {
 
  private:
   void open() {
-    if (spilled_) return;
-    spilled_.emplace(lasting_ ? OutputFile::lasting(file_) : OutputFile(temporary_name(file_)));
+    if (open_) return;
+    spilled_ = lasting_ ? OutputFile::lasting(file_) : OutputFile(temporary_name(file_));
+    open_ = true;
   }
   void flush(std::vector<std::byte>& bytes) {
-    spilled_->write(end_, bytes.data(), bytes.size());
+    spilled_.write(end_, bytes.data(), bytes.size());
     hash_.add(bytes.data(), bytes.size());
     end_ += bytes.size();
     bytes.clear();
@@ -194,7 +197,8 @@ class Postponed {
   std::int64_t held_ = 0;
   std::int64_t count_ = 0;
   std::vector<Waiting> queries_;
-  std::optional<OutputFile> spilled_;
+  OutputFile spilled_;
+  bool open_ = false;
   std::uint64_t end_ = 0;
   RunningHash hash_;
 };

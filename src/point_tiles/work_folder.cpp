@@ -90,7 +90,8 @@ WorkFolder::~WorkFolder() {
   if (!keep_) {
     try {
       remove();
-    } catch (...) {  // nothing else can be done about it here
+    } catch (...) {
+      keep_ = true;  // what is left is for the next run to find
     }
   }
   ::close(lock_);

@@ -17,7 +17,6 @@ namespace kith {
 namespace {
 
 // Costs in nanoseconds; only their ratios matter.
-constexpr double a_list_place = 50;    // of a longer list: what the filter lets through, and its order
 constexpr double a_gathered_row = 60;  // to copy a row and to make an index of it
 constexpr double a_gathered_value = 4;
 // Longer lists than this are never worth it: brute force on a GPU sorts them in memory.
@@ -33,12 +32,34 @@ std::int64_t list_for(std::int64_t k, const RowSet& allowed) {
       std::min(static_cast<double>(allowed.rows()), wanted + 3 * std::sqrt(wanted / share) + 1));
 }
 
-bool over_all_pays(const RowSet& allowed, const DatasetView& queries, std::int64_t list) {
-  if (list > longest_list) return allowed.count() == allowed.rows();
-  return static_cast<double>(queries.rows) * static_cast<double>(list) * a_list_place <=
-         static_cast<double>(allowed.count()) *
-             (a_gathered_row + a_gathered_value * static_cast<double>(queries.dim));
-}
+// Whether the next search goes over all rows. As soon as such searches have taken as long for a query as an
+// index of the allowed rows would have, it is made: that is at most twice the least that could be had.
+class Choice {
+ public:
+  Choice(const RowSet& allowed, std::int64_t k, std::int64_t dim, const WaysToSearch& ways)
+      : all_(static_cast<double>(allowed.rows())),
+        some_(static_cast<double>(allowed.count())),
+        k_(static_cast<double>(k)),
+        gathering_(some_ * (a_gathered_row + a_gathered_value * static_cast<double>(dim))),
+        ways_(ways) {}
+
+  // @param queries that have no answer yet
+  bool over_all(std::int64_t queries, std::int64_t list) {
+    const auto length = static_cast<double>(list);
+    const SearchCosts& costs = ways_.costs;
+    // More than half of the rows are not copied: comparing with all is not twice the work.
+    const bool no_copy = !ways_.copy_fits || (spent_ == 0 && 2 * some_ > all_);
+    if (list > longest_list) return some_ == all_;
+    spent_ += length * costs.list_place + all_ * costs.row;
+    const double saved = k_ * costs.list_place + some_ * costs.row;
+    return no_copy || static_cast<double>(queries) * (spent_ - saved) <= gathering_;
+  }
+
+ private:
+  double all_, some_, k_, gathering_;
+  const WaysToSearch& ways_;
+  double spent_ = 0;  // for a query, on searches over all rows
+};
 
 // The numbers in the set, ascending.
 std::vector<std::int64_t> numbers_of(const RowSet& allowed) {
@@ -114,7 +135,11 @@ Dataset pick_rows(const DatasetView& rows, std::span<const std::int64_t> numbers
 }
 
 void GatheredRows::renumber(Neighbors& found) const {
-  for (std::int64_t& index : found.indices) {
+  renumber(NeighborsView{.indices = found.indices.data(), .queries = found.queries, .k = found.k});
+}
+
+void GatheredRows::renumber(const NeighborsView& found) const {
+  for (std::int64_t& index : std::span(found.indices, static_cast<std::size_t>(found.queries * found.k))) {
     if (index >= 0) index = numbers[static_cast<std::size_t>(index)];
   }
 }
@@ -185,8 +210,8 @@ Neighbors search_allowed(const RowSet& allowed, const DatasetView& queries, std:
   std::vector<std::int64_t> left;
   std::int64_t list = list_for(k, allowed);
   bool first_pass = true;
-  while (over_all_pays(
-      allowed, first_pass ? queries : queries.slice(0, static_cast<std::int64_t>(left.size())), list)) {
+  Choice choice(allowed, k, queries.dim, ways);
+  while (choice.over_all(first_pass ? queries.rows : static_cast<std::int64_t>(left.size()), list)) {
     Dataset picked;
     if (!first_pass) picked = pick(left);
     const DatasetView& asked = first_pass ? queries : picked.view();

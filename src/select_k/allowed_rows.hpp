@@ -25,6 +25,8 @@ struct GatheredRows {
 
   /// Their own numbers become those of the rows they are.
   void renumber(Neighbors& found) const;
+  /// @param found in host memory
+  void renumber(const NeighborsView& found) const;
 };
 
 /// @param rows in host or device memory @throws OutOfMemory, DeviceError, Cancelled
@@ -33,8 +35,17 @@ GatheredRows gather(const DatasetView& rows, const RowSet& allowed, const Execut
 /// The rows of these numbers, side by side. @param rows in host memory @throws OutOfMemory
 Dataset pick_rows(const DatasetView& rows, std::span<const std::int64_t> numbers);
 
+/// What a search takes for a query, in nanoseconds; only the ratios to each other and to copying rows matter.
+struct SearchCosts {
+  double list_place = 50;  ///< of a longer list: what the filter lets through, and its order
+  double row = 0;          ///< that the query is compared with; 0: a search does not look at every row
+};
+
 /// Two ways to search; each answers in the contract's order, padded with -1 and +inf, on the host.
 struct WaysToSearch {
+  SearchCosts costs = {};
+  /// Whether there is memory for a copy of the allowed rows.
+  bool copy_fits = true;
   /// Over all rows.
   std::function<Neighbors(const DatasetView& queries, std::int64_t k)> all;
   /// Over the allowed rows alone, which it gathers when it is first called.

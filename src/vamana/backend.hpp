@@ -3,7 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "codes/scalar.hpp"
@@ -12,6 +16,14 @@
 
 namespace kith::vamana {
 
+struct DeviceGraph;
+
+/// Copies of a graph, its codes and its rows that devices hold, by ordinal.
+struct DeviceCopies {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<const DeviceGraph>> devices;
+};
+
 /// What a search walks through and re-ranks by.
 struct Built {
   codes::ScalarSpace space;
@@ -19,6 +31,13 @@ struct Built {
   Graph graph;
   /// A search for k evaluates so many times k nodes of its list and a few more; 0: all of it.
   std::int64_t rerank_factor = 0;
+  /// Of all that stands here: replaced with the graph, by set_graph().
+  std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();
+
+  void set_graph(Graph its) {
+    graph = std::move(its);
+    copies = std::make_shared<DeviceCopies>();
+  }
 };
 
 /// Arguments of a search, checked and with defaults filled in.
@@ -29,10 +48,9 @@ struct SearchPlan {
   std::int64_t rerank = 0;  ///< 0: what may change the answer, by the codes or by rerank_factor
   /// One node a query that its walk must not enter, or none at all: queries that are rows themselves.
   std::span<const std::uint32_t> left_out = {};
-  /// Rows that may be found; null: every row. A walk then has `list_size` nodes in view that hold some, in a
-  /// list as long as that takes, from first_list to longest_list.
+  /// Rows that may be found; null: every row. A walk's list then ends with its list_size-th node that holds
+  /// some, or after longest_list nodes, see cpu/walk.hpp.
   const RowSet* allowed = nullptr;
-  std::int64_t first_list = 0;
   std::int64_t longest_list = 0;
 };
 
@@ -59,6 +77,8 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
+/// Of builds with CUDA alone.
+const Backend& cuda_backend();
 
 /// @throws DeviceError where `execution` names devices that Vamana has no backend for
 const Backend& backend_for(const Execution& execution);

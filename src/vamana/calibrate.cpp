@@ -78,12 +78,17 @@ Execution without_progress(const Execution& execution) {
   return quiet;
 }
 
-Neighbors searched(const Contents& contents, const Backend& backend, const DatasetView& queries,
-                   const SearchPlan& plan, const Execution& execution) {
+// By walks on the CPU, wherever the graph was built: what is found is the same everywhere, but not how many
+// distances that takes, and an index is to be the same bits from every machine.
+Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
+                   const Execution& asked) {
+  Execution execution = asked;
+  execution.devices = {Device{}};
+  execution.device_memory_limit = 0;
   const DatasetView& rows = contents.dataset.view();
   return answered(rows, queries.rows, plan.k, execution, [&](const NeighborsView& out) {
     std::vector<std::int64_t> none;
-    return backend.search_into(contents.built, rows, queries, plan, out, execution, none);
+    return cpu_backend().search_into(contents.built, rows, queries, plan, out, execution, none);
   });
 }
 
@@ -94,7 +99,7 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
   if (built.space.raw_integers()) return 0;
   SearchPlan plan;
   plan.k = tuning::rerank_k;
-  plan.list_size = plan.first_list = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
+  plan.list_size = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
   const Neighbors all = search(plan);
   for (const std::int64_t factor : tuning::rerank_factors) {
     plan.rerank = tuning::rerank_depth(factor, plan.k);
@@ -111,16 +116,15 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
 
 }  // namespace
 
-recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
-                         const Neighbors& exact, std::span<const std::int64_t> ks, const RowSet* only,
-                         const Execution& execution) {
+recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
+                         std::span<const std::int64_t> ks, const RowSet* only, const Execution& execution) {
   const Execution quiet = without_progress(execution);
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
     SearchPlan plan;
     plan.k = k;
-    plan.list_size = plan.first_list = plan.longest_list = list_size;
+    plan.list_size = plan.longest_list = list_size;
     plan.allowed = only;
-    return searched(contents, backend, queries, plan, quiet);
+    return searched(contents, queries, plan, quiet);
   });
 }
 
@@ -139,7 +143,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   RecallCurve curve;
   const Execution quiet = without_progress(execution);
   const auto look = [&](Graph graph) {
-    built.graph = std::move(graph);
+    built.set_graph(std::move(graph));
     const Dataset queries = pick_rows(rows, held.rows);
     const Neighbors exact =
         knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
@@ -147,19 +151,19 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     built.rerank_factor = choose_rerank_factor(
         [&](SearchPlan plan) {
           plan.allowed = &held.others;
-          return searched(contents, backend, queries, plan, quiet);
+          return searched(contents, queries, plan, quiet);
         },
         built);
-    curve = measure(contents, backend, queries, exact, recall::usual_ks, &held.others, quiet).curve;
-    built.graph = {};
+    curve = measure(contents, queries, exact, recall::usual_ks, &held.others, quiet).curve;
+    built.set_graph({});
   };
-  built.graph =
-      backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution);
-  if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, backend, quiet);
+  built.set_graph(
+      backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution));
+  if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, quiet);
   return curve;
 }
 
-RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, const Execution& execution) {
+RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) {
   const DatasetView& rows = contents.dataset.view();
   const std::vector<std::int64_t> sample =
       recall::hold_out(rows.rows, 0, [](std::int64_t) { return true; }).rows;
@@ -173,7 +177,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, cons
   contents.built.rerank_factor = choose_rerank_factor(
       [&](SearchPlan plan) {
         plan.left_out = own;
-        return searched(contents, backend, queries, plan, quiet);
+        return searched(contents, queries, plan, quiet);
       },
       contents.built);
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
@@ -181,7 +185,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, cons
     plan.k = k + 1;
     plan.list_size = list_size;
     plan.left_out = own;
-    return without_itself(searched(contents, backend, queries, plan, quiet), sample);
+    return without_itself(searched(contents, queries, plan, quiet), sample);
   };
   return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
 }

@@ -24,13 +24,12 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
 /// to itself and its walk does not enter its own node. But the graph was built with that node as a junction:
 /// for queries that are no rows the curve errs on the low side.
 /// @throws OutOfMemory, Cancelled
-RecallCurve measure_by_own_rows(Contents& contents, const Backend& backend, const Execution& execution);
+RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution);
 
 /// A curve by queries and their nearest rows, as many as the largest of `ks`.
 /// @param only where not null: the rows that are in question, of which every node of the graph has one
 /// @throws OutOfMemory, Cancelled
-recall::Measured measure(const Contents& contents, const Backend& backend, const DatasetView& queries,
-                         const Neighbors& exact, std::span<const std::int64_t> ks, const RowSet* only,
-                         const Execution& execution);
+recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
+                         std::span<const std::int64_t> ks, const RowSet* only, const Execution& execution);
 
 }  // namespace kith::vamana

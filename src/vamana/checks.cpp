@@ -7,6 +7,7 @@
 #include "codes/leading.hpp"
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
+#include "cuda/device_choice.hpp"
 #include "kith/error.hpp"
 #include "vamana/answer.hpp"
 
@@ -51,8 +52,7 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
 void check_rows(const DatasetView& rows) {
   if (rows.space == MemorySpace::cuda) {
     throw InvalidArgument(fmt::format(
-        "the rows lie in the memory of cuda:{}, the index vamana is built on the CPU; copy them to "
-        "the host",
+        "the rows lie in the memory of cuda:{}, the index vamana keeps them on the host; copy them there",
         rows.device));
   }
   if (!Vamana::index_type.takes_dim(rows.dim)) {
@@ -72,11 +72,11 @@ void check_search(const DatasetView& rows, const DatasetView& queries, std::int6
   check_k(k);
   check_queries_fit(queries, rows.dim, rows.dtype, Vamana::index_type.name);
   (void)backend_for(execution);
-  if (queries.space == MemorySpace::cuda) {
-    throw InvalidArgument(
-        fmt::format("the queries lie in the memory of cuda:{}, the index vamana is searched on the CPU; copy "
-                    "them to the host",
-                    queries.device));
+  if (queries.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
+    throw InvalidArgument(fmt::format(
+        "the queries lie in the memory of cuda:{}, this search runs on the CPU; name that device, or copy "
+        "them to the host",
+        queries.device));
   }
   check_answer_memory(static_cast<int128>(queries.rows) * k, answer_bytes(rows),
                       fmt::format("{} queries with k = {}", queries.rows, k), "the answer", execution);

@@ -237,7 +237,7 @@ void save(const Contents& contents, const RecallCurve& curve, const std::filesys
           const Execution& execution) {
   const DatasetView& data = contents.dataset.view();
   const VamanaParameters& parameters = contents.parameters;
-  const auto& [space, nodes, graph, rerank_factor] = contents.built;
+  const auto& [space, nodes, graph, rerank_factor, copies] = contents.built;
   nlohmann::json header = {{"index", Vamana::index_type.name},
                            {"layout", layout},
                            {"rows", data.rows},

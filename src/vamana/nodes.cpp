@@ -17,6 +17,7 @@ namespace kith::vamana {
 namespace {
 
 constexpr std::int64_t rows_a_task = 2048;
+constexpr std::int64_t hashes_a_task = std::int64_t{1} << 16U;
 
 struct Hashed {
   std::uint64_t hash;
@@ -77,18 +78,29 @@ Nodes make_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const
                        nodes.codes.data() + std::int64_t{b} * bytes, static_cast<std::size_t>(bytes)) == 0;
   };
   std::vector<std::uint32_t> leader(static_cast<std::size_t>(n), no_node);
-  bool grouped = nodes.nan_rows > 0;
-  std::vector<std::uint32_t> leaders;
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    if (i % (1U << 20U) == 0) stop.check();
-    const std::uint32_t row = hashes[i].row;
-    if (i == 0 || hashes[i - 1].hash != hashes[i].hash) leaders.clear();
-    const auto found =
-        std::find_if(leaders.begin(), leaders.end(), [&](std::uint32_t other) { return same(row, other); });
-    leader[row] = found == leaders.end() ? row : *found;
-    if (found == leaders.end()) leaders.push_back(row);
-    grouped = grouped || leader[row] != row;
-  }
+  std::atomic<bool> grouped = nodes.nan_rows > 0;
+  const auto hashed = static_cast<std::int64_t>(hashes.size());
+  const auto begins = [&](std::int64_t i) {  // a run of equal hashes
+    return i == 0 || i == hashed ||
+           hashes[static_cast<std::size_t>(i) - 1].hash != hashes[static_cast<std::size_t>(i)].hash;
+  };
+  parallel_for(threads, (hashed + hashes_a_task - 1) / hashes_a_task, [&](std::int64_t task) {
+    stop.check();
+    // Runs that begin in the task's part.
+    std::int64_t i = task * hashes_a_task;
+    const std::int64_t last = std::min(hashed, i + hashes_a_task);
+    while (!begins(i)) ++i;
+    std::vector<std::uint32_t> leaders;
+    for (; i < hashed && (i < last || !begins(i)); ++i) {
+      const std::uint32_t row = hashes[static_cast<std::size_t>(i)].row;
+      if (begins(i)) leaders.clear();
+      const auto found =
+          std::find_if(leaders.begin(), leaders.end(), [&](std::uint32_t other) { return same(row, other); });
+      leader[row] = found == leaders.end() ? row : *found;
+      if (found == leaders.end()) leaders.push_back(row);
+      if (leader[row] != row) grouped = true;
+    }
+  });
   nodes.count = n;
   if (!grouped) return nodes;
 

@@ -23,6 +23,9 @@ inline constexpr std::int64_t smallest_table = 1024;
 inline constexpr std::int64_t largest_table = 8192;
 inline constexpr std::int64_t table_a_list_place = 32;
 
+/// A list among allowed rows may become so many times as long as it would be where they are spread evenly.
+inline constexpr std::int64_t longest_among_allowed = 4;
+
 /// Times k, and so many more: nodes of a list that are evaluated exactly. The least that finds all but a
 /// thousandth of what the whole list would, for k = 10 and a list of so many nodes.
 inline constexpr std::int64_t rerank_factors[] = {2, 4, 8};

@@ -9,6 +9,7 @@
 #include "core/int128.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/device_choice.hpp"
+#include "cuda/device_memory.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "select_k/allowed_rows.hpp"
@@ -18,6 +19,7 @@
 #include "vamana/checks.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith {
 namespace {
@@ -28,6 +30,7 @@ using vamana::Backend;
 using vamana::Built;
 using vamana::Contents;
 using vamana::SearchPlan;
+namespace tuning = vamana::tuning;
 
 codes::ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
   return {.bits = static_cast<int>(parameters.code_bits),
@@ -60,9 +63,9 @@ SearchStatistics exactly(const Contents& contents, const DatasetView& queries, c
 }
 
 // How far walks go for allowed rows; false where the exact engine has them sooner. Costs in nanoseconds a
-// query, of which only the ratios matter: estimates of gathered codes, comparisons with rows side by side,
-// and bringing them there for a thousand queries. How many queries there are has no say: an answer must not
-// depend on it.
+// query, of which only the ratios matter: estimates of gathered codes; comparisons with rows side by side,
+// bringing them there for a thousand queries, and what the filter lets through. How many queries there are
+// has no say: an answer must not depend on it.
 bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPlan& plan) {
   const auto dim = static_cast<double>(contents.dataset.dim());
   const auto some = static_cast<double>(allowed.count());
@@ -70,13 +73,41 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
                                 static_cast<double>(contents.dataset.rows()) / std::max(1.0, some));
   const auto nodes = static_cast<double>(contents.built.nodes.count);
   const double degree = static_cast<double>(contents.built.graph.max_degree) / 2;
-  const double walked = std::min(list * degree, nodes) * (5 + 0.1 * dim);
-  const double compared = some * (0.5 + 0.01 * dim + (60 + 4 * dim) / 1000);
+  const double walked =
+      std::min(list * degree, nodes) * (12 + 0.1 * static_cast<double>(contents.built.space.code_bytes()));
+  const double compared =
+      some * (0.25 + 0.003 * dim + (60 + 4 * dim) / 1000) + static_cast<double>(plan.k) * (450 + 2 * dim);
   if (allowed.count() == 0 || compared < walked) return false;
   plan.allowed = &allowed;
-  plan.first_list = static_cast<std::int64_t>(std::min(nodes, list));
-  plan.longest_list = static_cast<std::int64_t>(std::min(nodes, 4 * list));
+  plan.longest_list =
+      static_cast<std::int64_t>(std::min(nodes, static_cast<double>(tuning::longest_among_allowed) * list));
   return true;
+}
+
+Dataset on_host(const DatasetView& rows) {
+  if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
+  const auto held = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows.rows * rows.dim) *
+                                                             size_of(rows.dtype));
+  cuda::copy_rows_to_host(rows, held->data());
+  return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
+}
+
+// By the exact engine, where lists of all rows would hold few that are allowed, as walks have shown: so it
+// looks at those alone. More than half of the rows, or than there is memory for, are not copied.
+SearchStatistics exactly_among_far(const Contents& contents, const DatasetView& queries,
+                                   const NeighborsView& out, const RowSet& allowed,
+                                   const Execution& execution) {
+  const DatasetView& rows = contents.dataset.view();
+  const std::uint64_t bytes = static_cast<std::uint64_t>(allowed.count()) *
+                              static_cast<std::uint64_t>(rows.dim) * size_of(rows.dtype);
+  if (2 * allowed.count() > rows.rows || (execution.memory_limit > 0 && bytes > execution.memory_limit)) {
+    return exactly(contents, queries, out, &allowed, execution);
+  }
+  const GatheredRows gathered = gather(rows, allowed, execution);
+  SearchStatistics statistics =
+      knn_into(gathered.rows, queries, out, {contents.parameters.metric, Filter::automatic}, execution);
+  gathered.renumber(out);
+  return statistics;
 }
 
 // The answers of some of the queries, by the exact engine.
@@ -86,19 +117,24 @@ void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& n
   Execution execution = asked;
   execution.progress = nullptr;  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
-  const Dataset picked = pick_rows(queries, numbers);
-  const Neighbors found =
-      answered(contents.dataset.view(), count, out.k, execution,
-               [&](const NeighborsView& to) { return exactly(contents, picked, to, &allowed, execution); });
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::int64_t from = static_cast<std::int64_t>(i) * out.k;
-    std::copy_n(found.indices.begin() + from, out.k, out.indices + numbers[i] * out.k);
-    std::visit(
-        [&]<class R>(const std::vector<R>& distances) {
-          std::copy_n(distances.begin() + from, out.k, static_cast<R*>(out.distances) + numbers[i] * out.k);
-        },
-        found.distances);
-  }
+  const Dataset picked = pick_rows(on_host(queries), numbers);
+  const Neighbors found = answered(
+      contents.dataset.view(), count, out.k, execution,
+      [&](const NeighborsView& to) { return exactly_among_far(contents, picked, to, allowed, execution); });
+  const auto write = [&]<class T>(const std::vector<T>& from, T* to) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const T* its = from.data() + static_cast<std::int64_t>(i) * out.k;
+      if (out.space == MemorySpace::cuda) {
+        cuda::copy_to_device(its, to + numbers[i] * out.k, out.device,
+                             static_cast<std::uint64_t>(out.k) * sizeof(T));
+      } else {
+        std::copy_n(its, out.k, to + numbers[i] * out.k);
+      }
+    }
+  };
+  write(found.indices, out.indices);
+  std::visit([&]<class R>(const std::vector<R>& its) { write(its, static_cast<R*>(out.distances)); },
+             found.distances);
   statistics.candidates += found.statistics.candidates;
   statistics.fallbacks = count;
   statistics.certified = count == queries.rows;
@@ -193,7 +229,7 @@ SearchStatistics Vamana::search_into(const DatasetView& queries, const Neighbors
                                      const Execution& execution, const SearchOptions& options) const {
   vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
-  if (out.space == MemorySpace::cuda) {
+  if (out.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
     throw InvalidArgument("a search on the CPU cannot leave its answer in GPU memory; give host memory");
   }
   return or_out_of_memory(
@@ -251,7 +287,7 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
-  const Backend& backend = backend_for(execution);
+  (void)backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
   auto contents = std::make_shared<Contents>();
@@ -260,7 +296,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   contents->plain = true;
   contents->layers = std::move(layers);
   Built& built = contents->built;
-  built.graph = std::move(graph);
+  built.set_graph(std::move(graph));
   return or_out_of_memory(
       [&] { return fmt::format("the index vamana of {} rows", rows.rows()); },
       [&] {
@@ -278,17 +314,17 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        RecallCurve curve = measure_by_own_rows(*contents, backend, execution);
+        RecallCurve curve = measure_by_own_rows(*contents, execution);
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
 }
 
 const Backend& backend_for(const Execution& execution) {
-  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) {
-    throw DeviceError(fmt::format(
-        "the index vamana has no backend for {} yet; use the device cpu, or the index brute_force",
-        name(execution.devices.front())));
-  }
+#ifdef KITH_CUDA_ENABLED
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) return cuda_backend();
+#else
+  (void)cuda::kind_of_devices(execution);  // refuses GPUs
+#endif
   return cpu_backend();
 }
 

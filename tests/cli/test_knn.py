@@ -248,6 +248,18 @@ def test_without_a_gpu_the_reason_is_said(kith, data):
     assert kith("knn", "base.npy", "queries.npy", "--device", "auto", "--json", code=0).json
 
 
+def test_a_gpu_gives_the_same_graph_and_answers(kith, data):
+    if not gpus(kith):
+        pytest.skip("needs a GPU")
+    for device in ["cpu", "cuda"]:
+        kith("build", "base.npy", "--index", "vamana", "--device", device, "-o", f"{device}.kith")
+    assert open("cpu.kith", "rb").read() == open("cuda.kith", "rb").read()
+    for device in ["cpu", "cuda"]:
+        kith("search", "cpu.kith", "queries.npy", "--list-size", "40", "--device", device, "-o", device)
+    for part in ["indices", "distances"]:
+        assert open(f"cpu.{part}.npy", "rb").read() == open(f"cuda.{part}.npy", "rb").read()
+
+
 def test_a_gpu_gives_the_same_files(kith, data):
     if not gpus(kith):
         pytest.skip("needs a GPU")

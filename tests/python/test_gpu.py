@@ -480,6 +480,35 @@ def test_trees_answer_where_the_queries_lie(library, cloud, Tree, metric):
 
 
 @needs_gpu
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "inner_product", "cosine"])
+def test_graphs_answer_where_the_queries_lie(library, data, metric):
+    X, Q = data
+    host = kith.Vamana(X, metric)
+    there = kith.Vamana(X, metric, device="cuda")
+    assert there.graph_hash == host.graph_hash
+    assert there.recall_curve == host.recall_curve
+    for k, how in ((1, {"list_size": 5}), (10, {"list_size": 40}), (7, {"recall": 0.9})):
+        expected = host.search(Q, k, **how)
+        same(there.search(library.put(Q), k, **how), expected, library)
+        same(host.search(library.put(Q), k, **how), expected, library)
+        equal(there.search(Q, k, **how), expected)
+        assert there.search(Q, k, **how).statistics.instruction_set == "cuda resident"
+        equal(there.search(Q, k, device="cpu", **how), expected)
+    allowed = np.arange(len(X)) % 3 == 0
+    same(
+        there.search(library.put(Q), 5, list_size=30, allowed=allowed),
+        host.search(Q, 5, list_size=30, allowed=allowed),
+        library,
+    )
+    limited = host.search(Q, 10, list_size=40, device="cuda", device_memory_limit=66 << 20)
+    equal(limited, host.search(Q, 10, list_size=40))
+    with pytest.raises(kith.InvalidArgument, match="this search runs on the CPU"):
+        there.search(library.put(Q), 1, device="cpu")
+    with pytest.raises(kith.InvalidArgument, match="keeps them on the host"):
+        kith.Vamana(library.put(X), metric)
+
+
+@needs_gpu
 @pytest.mark.parametrize("Tree", TREES)
 def test_self_joins_stay_on_the_gpu(library, cloud, Tree):
     X, _ = cloud

@@ -79,19 +79,16 @@ class Task {
       }
       if (first == last) return false;
       lane.query = first++;
-      lane.list_size = job_.plan.allowed == nullptr ? job_.plan.list_size : job_.plan.first_list;
       begin_walk(lane);
       return true;
     };
     const auto end = [&](Lane& lane) {
       if (job_.plan.allowed == nullptr) {
         write(lane.query, rerank(lane.query, lane.walk.list()));
-      } else if (!end_among_allowed(lane)) {
-        begin_walk(lane);
-        return false;
+      } else {
+        end_among_allowed(lane);
       }
       done(lane.query);
-      return true;
     };
     walk_side_by_side(std::span(lanes), stop_, walked_, begin, end);
   }
@@ -101,14 +98,15 @@ class Task {
     Walk walk;
     AlignedBuffer<std::uint8_t> code;
     std::int64_t query = 0;
-    std::int64_t list_size = 0;
   };
 
   void begin_walk(Lane& lane) const {
     const SearchPlan& plan = job_.plan;
     lane.walk.begin(
         {.query = lane.code.data(),
-         .list_size = lane.list_size,
+         .list_size = plan.list_size,
+         .allowed = plan.allowed != nullptr ? &allowed_nodes_ : nullptr,
+         .longest_list = plan.longest_list,
          .beam_width = plan.beam_width,
          .left_out = plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(lane.query)]});
   }
@@ -126,38 +124,15 @@ class Task {
     std::fill_n(distances, missing, std::numeric_limits<R>::infinity());
   }
 
-  bool allows(std::int64_t node) const {
-    const Nodes& nodes = job_.built.nodes;
-    for (std::int64_t j = 0; j < nodes.rows_of(node); ++j) {
-      if (job_.plan.allowed->contains(nodes.row(node, j))) return true;
-    }
-    return false;
-  }
-
-  // Answers by the list's nodes that hold allowed rows; false where it had too few of them and a longer list
-  // may have more.
-  bool end_among_allowed(Lane& lane) {
-    const SearchPlan& plan = job_.plan;
-    const auto list = lane.walk.list();
-    allowed_.clear();
-    for (const Key key : list) {
-      if (allows(node_of(key))) allowed_.push_back(key);
-      if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size) break;
-    }
-    // A list with room to spare holds everything there is to reach.
-    if (static_cast<std::int64_t>(allowed_.size()) == plan.list_size ||
-        static_cast<std::int64_t>(list.size()) < lane.list_size) {
-      write(lane.query, rerank(lane.query, allowed_));
-      return true;
-    }
-    if (lane.list_size < plan.longest_list) {
-      lane.list_size = std::min(2 * lane.list_size, plan.longest_list);
-      return false;
+  // Answers by the list's allowed nodes, or leaves the query to the exact engine.
+  void end_among_allowed(const Lane& lane) {
+    if (!lane.walk.failed()) {
+      write(lane.query, rerank(lane.query, lane.walk.allowed()));
+      return;
     }
     write(lane.query, {});
     const std::scoped_lock lock(job_.mutex);
     job_.unanswered.push_back(lane.query);
-    return true;
   }
 
   // How many of the list's nodes are evaluated exactly.
@@ -226,7 +201,7 @@ class Task {
   std::int64_t ids_[rows_at_once] = {};
   double exact_[rows_at_once] = {};
   Walk::Counters walked_;
-  std::vector<Key> allowed_;
+  AllowedNodes allowed_nodes_{job_.built.nodes, job_.plan.allowed};
   std::int64_t evaluated_ = 0, poll_at_ = 4096, nan_queries_ = 0;
 };
 
@@ -281,8 +256,7 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
 std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threads) {
   return static_cast<std::uint64_t>(threads) *
          (static_cast<std::uint64_t>(tuning::walks_side_by_side) *
-              Walk::bytes(std::max(plan.list_size, plan.longest_list), plan.beam_width,
-                          built.graph.max_degree) +
+              Walk::bytes(plan.list_size, plan.longest_list, plan.beam_width, built.graph.max_degree) +
           TopK<double>::bytes(std::min(plan.k, built.nodes.count + 1)) +
           static_cast<std::uint64_t>(canonical_padded(built.space.dim)) * 24);
 }

@@ -4,16 +4,19 @@
 
 namespace kith::vamana {
 
-std::int64_t Walk::table_size(std::int64_t list_size) {
+std::int64_t Walk::table_size(std::int64_t list_size, std::int64_t longest_list) {
+  const std::int64_t usual = std::max(list_size, longest_list / tuning::longest_among_allowed);
   const std::int64_t wanted =
-      std::clamp(list_size, std::int64_t{1}, tuning::largest_table) * tuning::table_a_list_place;
+      std::clamp(usual, std::int64_t{1}, tuning::largest_table) * tuning::table_a_list_place;
   return static_cast<std::int64_t>(std::bit_ceil(
       static_cast<std::uint64_t>(std::clamp(wanted, tuning::smallest_table, tuning::largest_table))));
 }
 
-std::uint64_t Walk::bytes(std::int64_t list_size, std::int64_t beam_width, std::int64_t degree) {
-  return static_cast<std::uint64_t>((list_size + 1) * static_cast<std::int64_t>(sizeof(Key)) +
-                                    table_size(list_size) * 4 +
+std::uint64_t Walk::bytes(std::int64_t list_size, std::int64_t longest_list, std::int64_t beam_width,
+                          std::int64_t degree) {
+  const std::int64_t keys = longest_list > 0 ? longest_list + list_size + 2 : list_size + 1;
+  return static_cast<std::uint64_t>(keys * static_cast<std::int64_t>(sizeof(Key)) +
+                                    table_size(list_size, longest_list) * 4 +
                                     std::max(beam_width * degree, tuning::most_entries) * 8);
 }
 
@@ -29,11 +32,40 @@ void Walk::offer(Key key) {
   next_ = std::min(next_, static_cast<std::size_t>(at - begin));
 }
 
+// Into the list, unless it is full of better ones or has it; then the list ends where it must.
+void Walk::offer_among_allowed(Key key) {
+  // Its last entry is the list_size-th allowed one, or the longest list's last.
+  if ((size_ == capacity_ || enough_allowed()) && key > list_[size_ - 1]) return;
+  Key* const begin = list_.data();
+  Key* const at = std::lower_bound(begin, begin + size_, key);
+  if (at != begin + size_ && (*at | expanded) == (key | expanded)) return;
+  std::memmove(at + 1, at, static_cast<std::size_t>(begin + size_ - at) * sizeof(Key));
+  *at = key;
+  ++size_;
+  next_ = std::min(next_, static_cast<std::size_t>(at - begin));
+  const auto ends_with_allowed = [&](std::size_t size) {
+    return !allowed_.empty() && (list_[size - 1] | expanded) == (allowed_.back() | expanded);
+  };
+  if (plan_.allowed->contains(node_of(key))) {
+    allowed_.insert(std::lower_bound(allowed_.begin(), allowed_.end(), key), key);
+    if (static_cast<std::int64_t>(allowed_.size()) > plan_.list_size) allowed_.pop_back();
+    while (enough_allowed() && !ends_with_allowed(size_)) --size_;
+  }
+  if (size_ > capacity_) {
+    if (ends_with_allowed(size_)) allowed_.pop_back();
+    --size_;
+  }
+}
+
 void Walk::evaluate_found(Counters& counters) {
   graph_.estimates(graph_.codes, graph_.code_bytes, plan_.query, found_.data(),
                    static_cast<std::int64_t>(found_count_), estimates_.data());
   counters.distances += static_cast<std::int64_t>(found_count_);
-  for (std::size_t i = 0; i < found_count_; ++i) offer(make_key(estimates_[i], found_[i]));
+  if (plan_.allowed == nullptr) {
+    for (std::size_t i = 0; i < found_count_; ++i) offer(make_key(estimates_[i], found_[i]));
+  } else {
+    for (std::size_t i = 0; i < found_count_; ++i) offer_among_allowed(make_key(estimates_[i], found_[i]));
+  }
   found_count_ = 0;
 }
 
@@ -76,9 +108,10 @@ bool Walk::choose() {
 
 void Walk::begin(const WalkPlan& plan) {
   plan_ = plan;
-  capacity_ = static_cast<std::size_t>(plan.list_size);
+  capacity_ = static_cast<std::size_t>(plan.allowed != nullptr ? plan.longest_list : plan.list_size);
+  allowed_.clear();
   if (list_.size() < capacity_ + 1) list_.resize(capacity_ + 1);
-  const auto table = static_cast<std::size_t>(table_size(plan.list_size));
+  const auto table = static_cast<std::size_t>(table_size(plan.list_size, plan.longest_list));
   table_.assign(table, no_node);
   shift_ = 32U - static_cast<unsigned>(std::countr_zero(table));
   const std::size_t room =

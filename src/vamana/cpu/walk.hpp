@@ -1,9 +1,16 @@
 // A walk through the graph: greedy search with a list (Subramanya et al. 2019), on estimates.
 //
-// What it finds is a function of graph, codes, entries, list size, beam width and query alone. The list holds
-// the smallest pairs (estimate, node) met so far; a node that was dropped cannot come back, for the list only
-// improves, and one in the list is met again by its number. So the table of nodes already visited saves
-// work and decides nothing: it may forget, and its size does not matter.
+// What it finds is a function of graph, codes, entries, list size, beam width, query and allowed rows alone.
+// The list holds the smallest pairs (estimate, node) met so far; a node that was dropped cannot come back,
+// for the list only improves, and one in the list is met again by its number. So the table of nodes already
+// visited saves work and decides nothing: it may forget, and its size does not matter.
+//
+// A walk among allowed rows goes through all nodes, since the path to an allowed one leads through others.
+// Of the pairs met so far its list holds the smallest up to and including the list_size-th allowed one, at
+// most `longest_list`; a node is allowed when any of its rows is. Both bounds are those of a set, and further
+// pairs can only lower them: the order in which pairs are offered has no say, and what was dropped cannot
+// come back. The walk ends when all of the list is expanded, and has failed when the list is full,
+// `longest_list` long, with fewer than list_size allowed nodes: nearer ones may lie beyond.
 //
 // A walk waits for memory twice a hop: for a node's edges, and for the codes of its neighbours. So it stops
 // after asking for either, and a thread takes other walks a step further in the meantime.
@@ -17,23 +24,12 @@
 
 #include "codes/scalar.hpp"
 #include "core/parallel.hpp"
+#include "kith/row_set.hpp"
 #include "vamana/graph.hpp"
+#include "vamana/key.hpp"
 #include "vamana/tuning.hpp"
 
 namespace kith::vamana {
-
-/// (estimate, node, expanded), in this order of significance, in one number. Estimates have 31 bits.
-using Key = std::uint64_t;
-constexpr Key make_key(std::int32_t estimate, std::uint32_t node) {
-  return static_cast<Key>(static_cast<std::uint32_t>(estimate)) << 33U | static_cast<Key>(node) << 1U;
-}
-constexpr std::uint32_t node_of(Key key) {
-  return static_cast<std::uint32_t>(key >> 1U);
-}
-constexpr std::int32_t estimate_of(Key key) {
-  return static_cast<std::int32_t>(key >> 33U);
-}
-constexpr Key expanded = 1;
 
 /// What is walked: a graph, finished or growing, of rows of edges `stride` apart.
 struct WalkedGraph {
@@ -45,10 +41,26 @@ struct WalkedGraph {
   std::span<const std::uint32_t> entries;
 };
 
+/// Nodes that have an allowed row.
+struct AllowedNodes {
+  const Nodes& nodes;
+  const RowSet* rows;
+
+  bool contains(std::uint32_t node) const {
+    if (nodes.plain()) return rows->contains(node);
+    for (std::int64_t j = 0; j < nodes.rows_of(node); ++j) {
+      if (rows->contains(nodes.row(node, j))) return true;
+    }
+    return false;
+  }
+};
+
 /// Where a walk begins and what it is to find.
 struct WalkPlan {
   const std::uint8_t* query = nullptr;  ///< its code; stays where it is until the walk has ended
   std::int64_t list_size = 1;
+  const AllowedNodes* allowed = nullptr;  ///< where not null: list_size counts these,
+  std::int64_t longest_list = 0;          ///< and this all nodes
   std::int64_t beam_width = 1;
   std::uint32_t left_out = no_node;  ///< never entered
   std::vector<Key>* seen = nullptr;  ///< where not null: every node expanded is appended to it
@@ -70,16 +82,23 @@ class Walk {
   bool step(Counters& counters);
   /// The list, ascending, every entry expanded, of a walk that has ended; valid until the next begins.
   std::span<const Key> list() const { return {list_.data(), size_}; }
+  /// The allowed of them, of a walk among allowed rows.
+  std::span<const Key> allowed() const { return allowed_; }
+  /// Whether the list of such a walk had too few of them, and a longer one may have more.
+  bool failed() const { return size_ == capacity_ && !enough_allowed(); }
 
   /// A whole walk. @throws what `stop` throws
   std::span<const Key> run(const WalkPlan& plan, StopRequest& stop, Counters& counters);
 
-  /// Bytes it takes at most.
-  static std::uint64_t bytes(std::int64_t list_size, std::int64_t beam_width, std::int64_t degree);
+  /// Bytes it takes at most. @param longest_list 0 where all rows are allowed
+  static std::uint64_t bytes(std::int64_t list_size, std::int64_t longest_list, std::int64_t beam_width,
+                             std::int64_t degree);
 
  private:
-  static std::int64_t table_size(std::int64_t list_size);
+  static std::int64_t table_size(std::int64_t list_size, std::int64_t longest_list);
   void offer(Key key);
+  void offer_among_allowed(Key key);
+  bool enough_allowed() const { return static_cast<std::int64_t>(allowed_.size()) == plan_.list_size; }
   void evaluate_found(Counters& counters);
   bool choose();
   void fetch_codes() const;
@@ -103,8 +122,9 @@ class Walk {
   WalkPlan plan_;
   std::vector<Key> list_;
   std::size_t size_ = 0;      // entries of list_ in use
-  std::size_t capacity_ = 0;  // list size of this walk
+  std::size_t capacity_ = 0;  // most entries of this walk's list
   std::size_t next_ = 0;      // no entry before it is unexpanded
+  std::vector<Key> allowed_;  // the allowed entries, ascending, none marked as expanded
   std::vector<std::uint32_t> table_;
   unsigned shift_ = 32;
   std::vector<std::uint32_t> found_;
@@ -115,7 +135,7 @@ class Walk {
 
 /// Walks side by side in one thread: one goes on while others wait for memory. Each lane has a walk;
 /// `begin(lane)` begins its next one, or returns false where there is none left, and `end(lane)` takes what
-/// it found, or begins the lane's walk anew and returns false.
+/// it found.
 /// @throws what `stop` throws
 template <class Lane, class Begin, class End>
 void walk_side_by_side(std::span<Lane> lanes, StopRequest& stop, Walk::Counters& counters, const Begin& begin,
@@ -126,8 +146,11 @@ void walk_side_by_side(std::span<Lane> lanes, StopRequest& stop, Walk::Counters&
   }
   for (std::int64_t rounds = 1; !going.empty(); ++rounds) {
     if (rounds % tuning::rounds_between_polls == 0) stop.check();
-    std::erase_if(going,
-                  [&](Lane* lane) { return !lane->walk.step(counters) && end(*lane) && !begin(*lane); });
+    std::erase_if(going, [&](Lane* lane) {
+      if (lane->walk.step(counters)) return false;
+      end(*lane);
+      return !begin(*lane);
+    });
   }
 }
 

@@ -144,7 +144,7 @@ TEST_F(ResumeTest, LittleMemoryLetsQueriesWaitInFiles) {
 TEST_F(ResumeTest, AnotherCallIsRefusedByName) {
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
   const auto work = [&](const Execution& how) { (void)tiles.all_knn(folder / "r", 12, {}, {}, how); };
-  ASSERT_TRUE(killed_at(20, work));
+  ASSERT_TRUE(killed_at(9, work));
   ASSERT_TRUE(fs::exists(folder / "r.indices.npy.kith-work"));
   const auto refused = [&](const auto& call) { return message_of<IoError>(call); };
   const std::string other = refused([&] { (void)tiles.all_knn(folder / "r", 13); });

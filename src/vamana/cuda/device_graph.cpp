@@ -1,0 +1,187 @@
+// A graph, its codes and its rows to where a device reads them.
+#include "vamana/cuda/device_graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cuda/pool.hpp"
+#include "cuda/upload.hpp"
+#include "kith/error.hpp"
+
+namespace kith::vamana {
+namespace {
+
+// Memory that is left to searches beside a copy.
+constexpr std::uint64_t working_space = std::uint64_t{64} << 20U;
+
+struct Sizes {
+  explicit Sizes(const Built& built, const DatasetView& view)
+      : codes(built.nodes.bytes() + built.graph.entries.size() * sizeof(std::uint32_t) +
+              built.space.mean.size() * sizeof(double) + built.space.map.size() * sizeof(float)),
+        edges(static_cast<std::uint64_t>(built.graph.list_values()) * sizeof(std::uint32_t)),
+        rows(static_cast<std::uint64_t>(view.rows) * static_cast<std::uint64_t>(view.dim) *
+             size_of(view.dtype)) {}
+  std::uint64_t of(Placement placement) const {
+    return codes + (placement == Placement::host_graph ? 0 : edges) +
+           (placement == Placement::resident ? rows : 0);
+  }
+  std::uint64_t codes;  ///< and what is small
+  std::uint64_t edges, rows;
+};
+
+class Maker {
+ public:
+  Maker(const Built& built, const DatasetView& rows, int device, const Execution& execution)
+      : built_(built), rows_(rows), execution_(execution), made_(std::make_shared<DeviceGraph>(device)) {}
+
+  std::shared_ptr<const DeviceGraph> make(Placement placement, std::uint64_t bytes) {
+    DeviceGraph& m = *made_;
+    m.placement = placement;
+    m.bytes = bytes;
+    upload(built_.nodes.codes.data(), built_.nodes.codes.size(), m.codes);
+    upload(built_.graph.entries, m.entries);
+    upload(built_.nodes.first, m.first);
+    upload(built_.nodes.rows, m.members);
+    upload(built_.space.mean, m.mean);
+    upload(built_.space.map, m.map);
+    if (placement == Placement::host_graph) {
+      m.edges = pin(built_.graph.lists(), built_.graph.list_values(), m.pinned_edges, m.copied_edges);
+    } else {
+      upload(built_.graph.lists(), built_.graph.list_values(), m.edge_memory);
+      m.edges = m.edge_memory.data();
+    }
+    if (placement == Placement::resident) {
+      m.row_memory = cuda::Buffer<unsigned char>(
+          rows_.rows * rows_.dim * static_cast<std::int64_t>(size_of(rows_.dtype)), m.stream);
+      uploader_.copy(rows_, m.row_memory.data(), m.stream, execution_);
+      m.rows = m.row_memory.data();
+      m.row_stride = rows_.dim;
+    } else if (rows_.rows > 0) {
+      const auto element = static_cast<std::int64_t>(size_of(rows_.dtype));
+      const std::int64_t values = (rows_.rows - 1) * rows_.row_stride + rows_.dim;
+      m.rows =
+          pin(static_cast<const unsigned char*>(rows_.data), values * element, m.pinned_rows, m.copied_rows);
+      m.row_stride = rows_.row_stride;
+    }
+    m.stream.synchronize();
+    return made_;
+  }
+
+ private:
+  template <class T>
+  void upload(const T* from, std::int64_t count, cuda::Buffer<T>& to) {
+    if (count == 0) return;
+    to = cuda::Buffer<T>(count, made_->stream);
+    const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
+    uploader_.copy(DatasetView(from, Dtype::u8, bytes, 1, 1), to.data(), made_->stream, execution_);
+  }
+  template <class T>
+  void upload(const std::vector<T>& from, cuda::Buffer<T>& to) {
+    upload(from.data(), static_cast<std::int64_t>(from.size()), to);
+  }
+
+  // Host memory as the device sees it: locked where it is, or a copy of it.
+  template <class T>
+  const T* pin(const T* from, std::int64_t count, cuda::PinnedRegion& region, cuda::PinnedBuffer<T>& copy) {
+    if (count == 0) return nullptr;
+    const std::uint64_t bytes = static_cast<std::uint64_t>(count) * sizeof(T);
+    const void* locked = from;
+    if (!region.add(from, bytes)) {
+      if (execution_.memory_limit > 0 && bytes > execution_.memory_limit) {
+        throw OutOfMemory(
+            fmt::format("a copy of {} bytes in page-locked memory, which the GPU reads since its own has no "
+                        "room for them, is above the memory limit of {}; raise that or the device memory "
+                        "limit",
+                        bytes, execution_.memory_limit));
+      }
+      copy = cuda::PinnedBuffer<T>(count);
+      std::copy_n(from, count, copy.data());
+      locked = copy.data();
+    }
+    void* seen = nullptr;
+    KITH_CUDA(cudaHostGetDevicePointer(&seen, const_cast<void*>(locked), 0));
+    return static_cast<const T*>(seen);
+  }
+
+  const Built& built_;
+  const DatasetView& rows_;
+  const Execution& execution_;
+  std::shared_ptr<DeviceGraph> made_;
+  cuda::Uploader uploader_;
+};
+
+// The most that fits. `room`: bytes of the device's memory.
+Placement choose_placement(const Sizes& sizes, std::uint64_t room) {
+  for (const Placement placement : {Placement::resident, Placement::host_rows, Placement::host_graph}) {
+    if (sizes.of(placement) + working_space <= room) return placement;
+  }
+  throw OutOfMemory(fmt::format(
+      "the codes of this index vamana take {} bytes of GPU memory and a search {}, of which there are {}; "
+      "raise the device memory limit, build it with code_bits of 4, or search it on the CPU",
+      sizes.codes, working_space, room));
+}
+
+}  // namespace
+
+const char* name(Placement placement) {
+  switch (placement) {
+    case Placement::resident: return "resident";
+    case Placement::host_rows: return "host rows";
+    case Placement::host_graph: return "host graph";
+  }
+  return "";
+}
+
+cuda::GraphView DeviceGraph::view(const Built& built) const {
+  return {edges,
+          built.graph.max_degree,
+          codes.data(),
+          entries.data(),
+          static_cast<int>(built.space.code_bytes()),
+          static_cast<int>(built.graph.entries.size())};
+}
+
+cuda::SpaceView DeviceGraph::space(const codes::ScalarSpace& space) const {
+  return {.dtype = space.dtype,
+          .metric = space.metric,
+          .dim = space.dim,
+          .full_dim = space.full_dim(),
+          .code_dim = space.code_dim(),
+          .code_bytes = static_cast<int>(space.code_bytes()),
+          .bits = space.bits,
+          .raw_integers = space.raw_integers(),
+          .step = space.step,
+          .largest_norm = space.largest_norm,
+          .unit = space.unit,
+          .mean = mean.data(),
+          .leading = space.leading,
+          .map = map.data()};
+}
+
+std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetView& rows, int device,
+                                             const Execution& execution) {
+  if (rows.rows > (std::int64_t{1} << 31U) - 1) {
+    throw DeviceError(
+        fmt::format("{} rows; a GPU searches an index vamana of up to 2^31 - 1, build several", rows.rows));
+  }
+  const Sizes sizes(built, rows);
+  const std::uint64_t limit = execution.device_memory_limit;
+  DeviceCopies& copies = *built.copies;
+  const std::scoped_lock lock(copies.mutex);
+  const auto found = copies.devices.find(device);
+  if (found != copies.devices.end()) {
+    const std::uint64_t held = found->second->bytes;
+    // Larger than this call may use, it gives way to a smaller one; and stays otherwise.
+    if (limit == 0 || held + working_space <= limit) return found->second;
+    copies.devices.erase(found);
+  }
+  cuda::keep_some_memory(device);
+  const Placement placement = choose_placement(sizes, cuda::available_memory(execution));
+  auto made = Maker(built, rows, device, execution).make(placement, sizes.of(placement));
+  copies.devices.emplace(device, made);
+  return made;
+}
+
+}  // namespace kith::vamana

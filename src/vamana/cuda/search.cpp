@@ -1,0 +1,325 @@
+// Searches on devices, the host's part: which queries at once, what goes up and what comes down. On the
+// device a batch takes three launches, without a word from the host in between: queries are encoded, a warp
+// walks for each, a block re-ranks what it found.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "cuda/caller_stream.hpp"
+#include "cuda/fan_out.hpp"
+#include "cuda/pool.hpp"
+#include "cuda/upload.hpp"
+#include "cuda/workspace_pool.hpp"
+#include "distance/canonical.hpp"
+#include "kith/error.hpp"
+#include "vamana/cuda/backend.hpp"
+#include "vamana/cuda/device_graph.hpp"
+#include "vamana/cuda/tuning.hpp"
+#include "vamana/tuning.hpp"
+
+namespace kith::vamana {
+namespace {
+
+enum Counter : int { hops, distances, evaluated, nan_queries, counters };
+
+// What a search borrows on a device and leaves for the next.
+struct Workspace {
+  explicit Workspace(int ordinal) : device(ordinal), counts(counters, stream) {
+    KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
+  }
+  int device;
+  cuda::Stream stream;
+  cuda::Buffer<unsigned long long> counts;
+  cuda::PinnedBuffer<unsigned long long> seen{counters};
+  cuda::Uploader uploader;
+  cuda::Buffer<unsigned char> uploaded, codes, usable, marks, room, found_distances;
+  cuda::Buffer<double> queries, norms, values;
+  cuda::Buffer<std::uint32_t> left_out;
+  cuda::Buffer<unsigned long long> allowed;
+  cuda::Buffer<Key> lists;
+  cuda::Buffer<std::int32_t> found;
+  cuda::Buffer<std::int64_t> found_indices;
+};
+
+// Never freed: at the end of the program the driver may be gone before it.
+cuda::WorkspacePool<Workspace>& workspaces() {
+  static auto* all = new cuda::WorkspacePool<Workspace>(cuda::constants.most_idle);
+  return *all;
+}
+
+// A search, whichever devices have a share of its queries.
+struct Search {
+  const Built& built;
+  const DatasetView& rows;
+  const DatasetView& queries;
+  const SearchPlan& plan;
+  const NeighborsView& out;
+  const Execution& execution;
+  ProgressCounter& progress;
+  std::mutex mutex{};
+  std::vector<std::int64_t>& unanswered;
+  unsigned long long totals[counters] = {};
+  Placement placement = Placement::resident;
+};
+
+// Some of the queries on one device. R: the type of distances.
+template <class R>
+class Share {
+ public:
+  Share(Search& search, int device)
+      : s_(search), device_(device), guard_(device), workspace_(workspaces(), device), w_(*workspace_) {}
+
+  void run(std::int64_t first, std::int64_t last) {
+    graph_ = on_device(s_.built, s_.rows, device_, s_.execution);
+    cuda::wait_for(s_.execution, w_.stream);
+    plan(last - first);
+    if (s_.plan.allowed != nullptr) {
+      const auto words = s_.plan.allowed->words();
+      const auto bytes = static_cast<std::int64_t>(words.size_bytes());
+      w_.allowed.reserve(std::max<std::int64_t>(1, static_cast<std::int64_t>(words.size())), w_.stream);
+      w_.uploader.copy(DatasetView(words.data(), Dtype::u8, bytes, 1, 1), w_.allowed.data(), w_.stream,
+                       s_.execution);
+    }
+    for (std::int64_t from = first; from < last; from += batch_) {
+      const std::int64_t count = std::min(batch_, last - from);
+      search_batch(from, count);
+      if (from + count < last)
+        w_.stream.synchronize();  // so that whoever wants to stop need not wait for all
+      s_.progress.advance(count);
+    }
+    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counts.data(), w_.counts.bytes(), cudaMemcpyDeviceToHost,
+                              w_.stream));
+    KITH_CUDA(cudaMemsetAsync(w_.counts.data(), 0, w_.counts.bytes(), w_.stream));
+    w_.stream.synchronize();
+    workspace_.done();
+    const std::scoped_lock lock(s_.mutex);
+    for (int i = 0; i < counters; ++i) s_.totals[i] += w_.seen.data()[i];
+    s_.placement = std::max(s_.placement, graph_->placement);
+  }
+
+ private:
+  bool in_place() const { return s_.out.space == MemorySpace::cuda && s_.out.device == device_; }
+  bool raw() const { return s_.built.space.raw_integers(); }
+
+  // How large walks are, and how many queries fit at once.
+  void plan(std::int64_t queries) {
+    const SearchPlan& p = s_.plan;
+    const std::int64_t longest = p.allowed == nullptr ? p.list_size : std::max(p.list_size, p.longest_list);
+    k_ = std::clamp<std::int64_t>(p.k, 1, std::max<std::int64_t>(1, s_.rows.rows));
+    constexpr std::int64_t most = std::int64_t{1} << 30U;
+    const auto room = cuda::room_bytes(s_.rows.dtype, std::min(k_, most));
+    const codes::ScalarSpace& space = s_.built.space;
+    std::uint64_t each =
+        static_cast<std::uint64_t>(longest) * (sizeof(Key) + 1) + static_cast<std::uint64_t>(room) +
+        static_cast<std::uint64_t>(canonical_padded(space.dim) + (raw() ? 0 : space.full_dim()) + 1) *
+            sizeof(double) +
+        static_cast<std::uint64_t>(space.code_bytes()) + 16;
+    if (!in_place()) each += static_cast<std::uint64_t>(s_.out.k) * (sizeof(std::int64_t) + sizeof(R));
+    if (s_.queries.space == MemorySpace::host) {
+      each += static_cast<std::uint64_t>(s_.rows.dim) * size_of(s_.rows.dtype);
+    }
+    const std::uint64_t all =
+        each * static_cast<std::uint64_t>(std::min(queries, cuda::constants.most_at_once));
+    std::uint64_t limit = s_.execution.device_memory_limit;
+    if (limit > 0) {
+      limit -= std::min(limit, graph_->bytes);
+    } else if (all < cuda::constants.little_memory) {
+      limit = cuda::constants.little_memory;  // to ask for what is free takes longer than many a search
+    } else {
+      limit = cuda::available_memory(s_.execution);
+    }
+    if (p.allowed != nullptr) limit -= std::min<std::uint64_t>(limit, p.allowed->words().size_bytes());
+    if (longest > most || k_ > most || each > limit) {
+      throw OutOfMemory(fmt::format(
+          "a walk for {} neighbours with a list of {} takes {} bytes of GPU memory, beside a graph of {} "
+          "there are {}; raise the device memory limit, use a shorter list, or search on the CPU",
+          p.k, longest, each, graph_->bytes, limit));
+    }
+    const auto fit = static_cast<std::int64_t>(
+        std::min<std::uint64_t>(limit / each, static_cast<std::uint64_t>(cuda::constants.most_at_once)));
+    const std::int64_t rounds = std::max<std::int64_t>(1, (queries + fit - 1) / fit);
+    batch_ = std::max<std::int64_t>(1, (queries + rounds - 1) / rounds);
+    shape_.list_size = static_cast<int>(p.list_size);
+    shape_.capacity = static_cast<int>(longest);
+    shape_.beam_width = static_cast<int>(p.beam_width);
+    cuda::choose_memory(shape_, static_cast<int>(space.code_bytes()), device_);
+  }
+
+  void search_batch(std::int64_t first, std::int64_t count) {
+    const codes::ScalarSpace& space = s_.built.space;
+    cudaStream_t stream = w_.stream;
+    encode(first, count);
+
+    const std::uint32_t* left_out = nullptr;
+    if (!s_.plan.left_out.empty()) {
+      left_out = w_.left_out.reserve(count, stream);
+      w_.uploader.copy(DatasetView(s_.plan.left_out.data() + first, Dtype::u8,
+                                   count * static_cast<std::int64_t>(sizeof(std::uint32_t)), 1, 1),
+                       w_.left_out.data(), stream, s_.execution);
+    }
+    const cuda::NodeRows nodes{graph_->first.data(), graph_->members.data(),
+                               s_.plan.allowed == nullptr ? nullptr : w_.allowed.data()};
+    cuda::WalkJob walk{.graph = graph_->view(s_.built),
+                       .nodes = nodes,
+                       .shape = shape_,
+                       .count = count,
+                       .codes = w_.codes.data(),
+                       .usable = w_.usable.data(),
+                       .left_out = left_out,
+                       .lists = w_.lists.reserve(count * shape_.capacity, stream),
+                       .marks = nullptr,
+                       .found = w_.found.reserve(count, stream),
+                       .counters = w_.counts.data() + hops};
+    if (nodes.allowed != nullptr && !shape_.list_in_shared) {
+      walk.marks = w_.marks.reserve(count * shape_.capacity, stream);
+    }
+    cuda::walk(walk, space.bits == 4, device_, stream);
+
+    const std::int64_t k = s_.out.k;
+    std::int64_t* indices =
+        in_place() ? s_.out.indices + first * k : w_.found_indices.reserve(count * k, stream);
+    R* distances = in_place() ? static_cast<R*>(s_.out.distances) + first * k
+                              : reinterpret_cast<R*>(w_.found_distances.reserve(
+                                    count * k * static_cast<std::int64_t>(sizeof(R)), stream));
+    const std::int64_t room = cuda::room_bytes(s_.rows.dtype, k_);
+    const std::int64_t factor = s_.built.rerank_factor;
+    const bool whole_list = factor == 0 || s_.plan.list_size >= s_.built.nodes.count;
+    const cuda::RerankJob rerank{
+        .data = graph_->rows,
+        .dtype = s_.rows.dtype,
+        .metric = space.metric,
+        .stride = graph_->row_stride,
+        .dim = space.dim,
+        .nodes = nodes,
+        .count = count,
+        .queries = w_.queries.data(),
+        .padded = canonical_padded(space.dim),
+        .norms = w_.norms.data(),
+        .lists = w_.lists.data(),
+        .list_stride = shape_.capacity,
+        .found = w_.found.data(),
+        .depth = {.rerank = s_.plan.rerank,
+                  .raw_integers = raw(),
+                  .factor_depth = whole_list ? 0 : tuning::rerank_depth(factor, s_.plan.k)},
+        .k = k_,
+        .out_k = k,
+        .rows_of_a_node = raw() ? k_ : std::numeric_limits<std::int64_t>::max(),
+        .room = room > 0 ? w_.room.reserve(count * room, stream) : nullptr,
+        .indices = indices,
+        .distances = distances,
+        .evaluated = w_.counts.data() + evaluated};
+    cuda::rerank(rerank, stream);
+    finish(first, count, indices, distances);
+  }
+
+  void encode(std::int64_t first, std::int64_t count) {
+    const codes::ScalarSpace& space = s_.built.space;
+    cudaStream_t stream = w_.stream;
+    const auto placed =
+        cuda::place(s_.queries.slice(first, count), device_, w_.uploaded, w_.uploader, stream, s_.execution);
+    const std::int64_t padded = canonical_padded(space.dim);
+    cuda::encode_queries({.space = graph_->space(space),
+                          .rows = placed.data,
+                          .stride = placed.stride,
+                          .count = count,
+                          .queries = w_.queries.reserve(count * padded, stream),
+                          .padded = padded,
+                          .norms = w_.norms.reserve(count, stream),
+                          .values = raw() ? nullptr : w_.values.reserve(count * space.full_dim(), stream),
+                          .codes = w_.codes.reserve(count * space.code_bytes(), stream),
+                          .usable = w_.usable.reserve(count, stream),
+                          .nan_queries = w_.counts.data() + nan_queries},
+                         stream);
+  }
+
+  // Answers to the caller, and which queries have none.
+  void finish(std::int64_t first, std::int64_t count, const std::int64_t* indices, const R* distances) {
+    const std::int64_t cells = count * s_.out.k;
+    cudaStream_t stream = w_.stream;
+    if (s_.plan.allowed != nullptr) {
+      std::vector<std::int32_t> found(static_cast<std::size_t>(count));
+      cuda::download(w_.found.data(), found.data(), found.size() * sizeof(std::int32_t), stream,
+                     s_.execution);
+      const std::scoped_lock lock(s_.mutex);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (found[static_cast<std::size_t>(i)] < 0) s_.unanswered.push_back(first + i);
+      }
+    }
+    if (in_place()) return;
+    std::int64_t* to = s_.out.indices + first * s_.out.k;
+    R* to_distances = static_cast<R*>(s_.out.distances) + first * s_.out.k;
+    const auto values = static_cast<std::uint64_t>(cells);
+    if (s_.out.space == MemorySpace::host) {
+      cuda::download(indices, to, values * sizeof(std::int64_t), stream, s_.execution);
+      cuda::download(distances, to_distances, values * sizeof(R), stream, s_.execution);
+      return;
+    }
+    KITH_CUDA(cudaMemcpyAsync(to, indices, values * sizeof(std::int64_t), cudaMemcpyDefault, stream));
+    KITH_CUDA(cudaMemcpyAsync(to_distances, distances, values * sizeof(R), cudaMemcpyDefault, stream));
+  }
+
+  Search& s_;
+  int device_;
+  cuda::DeviceGuard guard_;
+  cuda::Borrowed<Workspace> workspace_;
+  Workspace& w_;
+  std::shared_ptr<const DeviceGraph> graph_;
+  cuda::WalkShape shape_{};
+  std::int64_t k_ = 1;
+  std::int64_t batch_ = 1;
+};
+
+}  // namespace
+
+SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, const DatasetView& queries,
+                                   const SearchPlan& plan, const NeighborsView& out, const Execution& asked,
+                                   std::vector<std::int64_t>& unanswered) {
+  const auto started = std::chrono::steady_clock::now();
+  Execution execution = asked;
+  cuda::follow_elsewhere(
+      execution, {cuda::place_of(queries.space, queries.device), cuda::place_of(out.space, out.device)});
+  ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
+  Search search{.built = built,
+                .rows = rows,
+                .queries = queries,
+                .plan = plan,
+                .out = out,
+                .execution = execution,
+                .progress = progress,
+                .unanswered = unanswered};
+  const auto devices = static_cast<std::int64_t>(execution.devices.size());
+  cuda::for_each_device(execution.devices.size(), [&](std::size_t i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const std::int64_t first = queries.rows * at / devices;
+    const std::int64_t last = queries.rows * (at + 1) / devices;
+    const int device = execution.devices[i].ordinal;
+    if (rows.dtype == Dtype::f64) {
+      Share<double>(search, device).run(first, last);
+    } else {
+      Share<float>(search, device).run(first, last);
+    }
+  });
+  progress.finish();
+  std::sort(unanswered.begin(), unanswered.end());
+  SearchStatistics s;
+  s.index = Vamana::index_type.name;
+  s.filter = built.space.bits == 4 ? "int4" : "int8";
+  s.instruction_set = std::string("cuda ") + name(search.placement);
+  s.candidates = static_cast<std::int64_t>(search.totals[evaluated]);
+  s.hops = static_cast<std::int64_t>(search.totals[hops]);
+  s.distances = static_cast<std::int64_t>(search.totals[distances]);
+  s.list_size = plan.list_size;
+  s.nan_rows = built.nodes.nan_rows;
+  s.nan_queries = static_cast<std::int64_t>(search.totals[nan_queries]);
+  s.collapsed_rows = rows.rows - built.nodes.nan_rows - built.nodes.count;
+  s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return s;
+}
+
+}  // namespace kith::vamana

@@ -1,0 +1,23 @@
+// What a walk's list holds, on the CPU and on devices.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/host_device.hpp"
+
+namespace kith::vamana {
+
+/// (estimate, node, expanded), in this order of significance, in one number. Estimates have 31 bits.
+using Key = std::uint64_t;
+KITH_HOST_DEVICE constexpr Key make_key(std::int32_t estimate, std::uint32_t node) {
+  return static_cast<Key>(static_cast<std::uint32_t>(estimate)) << 33U | static_cast<Key>(node) << 1U;
+}
+KITH_HOST_DEVICE constexpr std::uint32_t node_of(Key key) {
+  return static_cast<std::uint32_t>(key >> 1U);
+}
+KITH_HOST_DEVICE constexpr std::int32_t estimate_of(Key key) {
+  return static_cast<std::int32_t>(key >> 33U);
+}
+inline constexpr Key expanded = 1;
+
+}  // namespace kith::vamana

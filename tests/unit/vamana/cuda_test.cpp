@@ -1,0 +1,345 @@
+// Graphs on a GPU: what a device builds and finds has the bits of what the CPU builds and finds, wherever
+// graph and rows lie. Skipped where there is no GPU.
+#ifdef KITH_CUDA_ENABLED
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "kith/brute_force.hpp"
+#include "kith/error.hpp"
+#include "kith/evaluate.hpp"
+#include "kith/generate.hpp"
+#include "kith/vamana.hpp"
+#include "support/device_memory.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::DeviceMemory;
+using test::message_of;
+
+Execution on_gpu(std::uint64_t device_memory_limit = 0) {
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  execution.device_memory_limit = device_memory_limit;
+  return execution;
+}
+
+Dataset rows_of(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32, std::int64_t dim = 24) {
+  return generate({.generator = Generator::clusters,
+                   .rows = rows,
+                   .dim = dim,
+                   .dtype = dtype,
+                   .seed = 11,
+                   .first_row = first,
+                   .clusters = 40});
+}
+
+Dataset with_few_directions(std::int64_t rows, std::int64_t first, Dtype dtype) {
+  return generate({.generator = Generator::low_intrinsic_dimension,
+                   .rows = rows,
+                   .dim = 128,
+                   .dtype = dtype,
+                   .seed = 5,
+                   .first_row = first});
+}
+
+void expect_same(const Neighbors& a, const Neighbors& b, const std::string& where) {
+  EXPECT_EQ(a.indices, b.indices) << where;
+  EXPECT_TRUE(a.distances == b.distances) << where;
+}
+
+class CudaVamana : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto all = devices();
+    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
+          return info.device.kind == Device::Kind::cuda && info.usable;
+        })) {
+      GTEST_SKIP() << "no usable CUDA device here";
+    }
+  }
+
+  static void compare(const Vamana& index, const DatasetView& queries, std::int64_t k,
+                      const SearchOptions& options, const std::string& where) {
+    const Neighbors wanted = index.search(queries, k, {}, options);
+    const Neighbors found = index.search(queries, k, on_gpu(), options);
+    expect_same(found, wanted, where);
+    EXPECT_EQ(found.statistics.hops, wanted.statistics.hops) << where;
+    EXPECT_EQ(found.statistics.candidates, wanted.statistics.candidates) << where;
+    EXPECT_EQ(found.statistics.nan_queries, wanted.statistics.nan_queries) << where;
+    EXPECT_TRUE(found.statistics.instruction_set.starts_with("cuda")) << where;
+  }
+};
+
+TEST_F(CudaVamana, FindsWhatTheCpuFinds) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
+    const Dataset data = rows_of(3000, 0, dtype);
+    const Dataset queries = rows_of(70, 3000, dtype);
+    for (const Metric metric : vamana_metrics) {
+      const Vamana index = Vamana::build(data, {.metric = metric});
+      for (const std::int64_t list : {10, 33, 200}) {
+        for (const std::int64_t beam : {1, 3}) {
+          compare(index, queries, 10, {.list_size = list, .beam_width = beam},
+                  std::string(name(dtype)) + " " + std::string(name(metric)) + " list " +
+                      std::to_string(list) + " beam " + std::to_string(beam));
+        }
+      }
+      compare(index, queries, 5, {.list_size = 40, .rerank = 9}, "rerank");
+      compare(index, queries.view().slice(3, 1), 1, {.list_size = 1}, "one query");
+      compare(index, queries.view().slice(0, 0), 3, {.list_size = 8}, "no query");
+    }
+  }
+}
+
+TEST_F(CudaVamana, WalksCodesOfEveryKind) {
+  for (const Metric metric : vamana_metrics) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
+      const Dataset data = with_few_directions(2500, 0, dtype);
+      const Dataset queries = with_few_directions(60, 2500, dtype);
+      for (const std::int64_t bits : {8, 4}) {
+        for (const std::int64_t dim : {32, 64, 96, 128}) {
+          const Vamana index = Vamana::build(data, {.metric = metric, .code_bits = bits, .code_dim = dim});
+          compare(index, queries, 10, {.list_size = 50},
+                  std::string(name(metric)) + " " + std::to_string(bits) + " bits, " + std::to_string(dim));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaVamana, LongListsAndManyNeighbors) {
+  const Dataset data = rows_of(9000);
+  const Dataset queries = rows_of(12, 9000);
+  const Vamana index = Vamana::build(data);
+  for (const std::int64_t list : {600, 3000, 9000}) {
+    compare(index, queries, 500, {.list_size = list}, "list " + std::to_string(list));
+  }
+  compare(index, queries, 9000, {.list_size = 9000}, "all of them");
+  compare(index, queries, 9100, {.list_size = 9100}, "more than there are");
+}
+
+TEST_F(CudaVamana, EqualRowsAndNaN) {
+  std::vector<float> values(static_cast<std::size_t>(2000) * 6);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i / 6 % 90) * (i % 6 + 1));
+  values[37] = std::numeric_limits<float>::quiet_NaN();
+  values[80] = std::numeric_limits<float>::infinity();
+  std::vector<float> asked(values.begin(), values.begin() + 60 * 6);
+  asked[5] = std::numeric_limits<float>::quiet_NaN();
+  asked[13] = -std::numeric_limits<float>::infinity();
+  const DatasetView data(values.data(), Dtype::f32, 2000, 6, 6);
+  const DatasetView queries(asked.data(), Dtype::f32, 60, 6, 6);
+  for (const Metric metric : vamana_metrics) {
+    const Vamana index = Vamana::build(data, {.metric = metric, .max_degree = 8, .build_list_size = 16});
+    for (const std::int64_t list : {30, 90}) compare(index, queries, 30, {.list_size = list}, "equal rows");
+  }
+  const Vamana none = Vamana::build(DatasetView(values.data(), Dtype::f32, 0, 6, 6));
+  compare(none, queries, 3, {.list_size = 3}, "no rows");
+}
+
+TEST_F(CudaVamana, FindsAmongAllowedRows) {
+  const Dataset data = rows_of(6000);
+  const Dataset queries = rows_of(50, 6000);
+  for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product}) {
+    const Vamana index = Vamana::build(data, {.metric = metric});
+    for (const std::int64_t step : {1, 2, 3, 7, 40, 900}) {
+      RowSet allowed(6000);
+      for (std::int64_t row = 0; row < 6000; row += step) allowed.insert(row);
+      for (const std::int64_t list : {20, 200}) {
+        const SearchOptions options{.list_size = list, .allowed = &allowed};
+        const Neighbors wanted = index.search(queries, 10, {}, options);
+        const Neighbors found = index.search(queries, 10, on_gpu(), options);
+        expect_same(found, wanted, "every " + std::to_string(step));
+        EXPECT_EQ(found.statistics.fallbacks, wanted.statistics.fallbacks);
+      }
+    }
+    // All on one side: far from most queries.
+    RowSet side(6000);
+    for (std::int64_t row = 0; row < 3000; ++row) side.insert(row);
+    const SearchOptions options{.list_size = 30, .allowed = &side};
+    expect_same(index.search(queries, 10, on_gpu(), options), index.search(queries, 10, {}, options), "side");
+  }
+}
+
+TEST_F(CudaVamana, BuildsTheGraphOfTheCpu) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
+    for (const Metric metric : vamana_metrics) {
+      const Dataset data = rows_of(4000, 0, dtype);
+      for (const VamanaParameters& chosen :
+           {VamanaParameters{}, VamanaParameters{.max_degree = 12, .build_list_size = 40, .alpha = 1.2},
+            VamanaParameters{.max_degree = 33, .build_list_size = 50, .seed = 7, .code_bits = 4}}) {
+        VamanaParameters parameters = chosen;
+        parameters.metric = metric;
+        const Vamana wanted = Vamana::build(data, parameters);
+        const Vamana built = Vamana::build(data, parameters, on_gpu());
+        EXPECT_EQ(built.graph_hash(), wanted.graph_hash())
+            << name(dtype) << " " << name(metric) << " " << parameters.max_degree;
+        ASSERT_EQ(built.recall_curve().points.size(), wanted.recall_curve().points.size());
+        for (std::size_t i = 0; i < wanted.recall_curve().points.size(); ++i) {
+          EXPECT_EQ(built.recall_curve().points[i].recall.lower,
+                    wanted.recall_curve().points[i].recall.lower);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForCodesOfEveryKindAndForFewRows) {
+  for (const std::int64_t bits : {8, 4}) {
+    for (const std::int64_t dim : {32, 64, 96, 128}) {
+      const Dataset data = with_few_directions(3000, 0, Dtype::f32);
+      const VamanaParameters parameters{.code_bits = bits, .code_dim = dim};
+      EXPECT_EQ(Vamana::build(data, parameters, on_gpu()).graph_hash(),
+                Vamana::build(data, parameters).graph_hash())
+          << bits << " bits, " << dim;
+    }
+  }
+  for (const std::int64_t rows : {0, 1, 2, 3, 65, 500}) {
+    const Dataset data = rows_of(rows);
+    EXPECT_EQ(Vamana::build(data, {}, on_gpu()).graph_hash(), Vamana::build(data).graph_hash()) << rows;
+  }
+  // Lists that do not fit shared memory.
+  const Dataset data = rows_of(5000);
+  const VamanaParameters longer{.max_degree = 16, .build_list_size = 2500};
+  EXPECT_EQ(Vamana::build(data, longer, on_gpu()).graph_hash(), Vamana::build(data, longer).graph_hash());
+}
+
+// Hubs, whose edges overflow again and again, and rows that nothing leads to.
+TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForRowsThatAreHardToConnect) {
+  std::vector<float> values(static_cast<std::size_t>(3000) * 4);
+  for (std::size_t i = 0; i < 3000; ++i) {
+    const bool far = i % 50 == 0;
+    for (std::size_t j = 0; j < 4; ++j) {
+      values[4 * i + j] = far ? 1000.0F * static_cast<float>(i) : static_cast<float>((i * (j + 3)) % 97) / 97;
+    }
+  }
+  const DatasetView data(values.data(), Dtype::f32, 3000, 4, 4);
+  for (const Metric metric : vamana_metrics) {
+    const VamanaParameters parameters{.metric = metric, .max_degree = 5, .build_list_size = 10};
+    EXPECT_EQ(Vamana::build(data, parameters, on_gpu()).graph_hash(),
+              Vamana::build(data, parameters).graph_hash())
+        << name(metric);
+  }
+}
+
+TEST_F(CudaVamana, InsertsAsTheCpuDoes) {
+  const Dataset data = rows_of(3000);
+  const Dataset more = rows_of(700, 3000);
+  const Vamana one = Vamana::build(data);
+  EXPECT_EQ(one.insert(more, on_gpu()).graph_hash(), one.insert(more).graph_hash());
+}
+
+TEST_F(CudaVamana, GraphAndRowsMayLieOnTheHost) {
+  const Dataset data = rows_of(60'000, 0, Dtype::f32, 96);
+  const Dataset queries = rows_of(40, 60'000, Dtype::f32, 96);
+  const VamanaParameters parameters{.max_degree = 64, .build_list_size = 64, .code_dim = 96};
+  const Vamana index = Vamana::build(data, parameters);
+  const SearchOptions options{.list_size = 30};
+  const Neighbors wanted = index.search(queries, 10, {}, options);
+  constexpr std::uint64_t mib = std::uint64_t{1} << 20U;
+  const std::uint64_t codes = 60'000 * 96;
+  const std::uint64_t edges = 60'000 * 64 * 4;
+  const auto placed = [&](std::uint64_t limit) {
+    const Neighbors found = index.search(queries, 10, on_gpu(limit), options);
+    expect_same(found, wanted, std::to_string(limit));
+    return found.statistics.instruction_set;
+  };
+  EXPECT_EQ(placed(0), "cuda resident");
+  EXPECT_EQ(placed(codes + edges + 66 * mib), "cuda host rows");
+  EXPECT_EQ(placed(codes + 66 * mib), "cuda host graph");
+  EXPECT_EQ(placed(0), "cuda host graph") << "it stays where it is";
+  EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { (void)placed(codes); }), "device memory limit"));
+  EXPECT_TRUE(
+      contains(message_of<OutOfMemory>([&] { (void)Vamana::build(data, parameters, on_gpu(2 * mib)); }),
+               "GPU memory"));
+  // From a file, mapped.
+  const test::TemporaryFolder folder;
+  index.save(folder / "graph.kith");
+  const Vamana loaded = Vamana::load(folder / "graph.kith");
+  expect_same(loaded.search(queries, 10, on_gpu(codes + 66 * mib), options), wanted, "mapped");
+  expect_same(Vamana::load(folder / "graph.kith").search(queries, 10, on_gpu(), options), wanted, "loaded");
+}
+
+TEST_F(CudaVamana, QueriesAndAnswersMayLieOnTheDevice) {
+  const Dataset data = rows_of(4000);
+  const Dataset queries = rows_of(300, 4000);
+  const Vamana index = Vamana::build(data);
+  const SearchOptions options{.list_size = 25};
+  const Neighbors wanted = index.search(queries, 7, {}, options);
+  const DeviceMemory asked(queries.view().data, 300 * 24 * sizeof(float));
+  const DeviceMemory indices(300 * 7 * sizeof(std::int64_t));
+  const DeviceMemory distances(300 * 7 * sizeof(float));
+  DatasetView view(asked.data(), Dtype::f32, 300, 24, 24);
+  view.space = MemorySpace::cuda;
+  expect_same(index.search(view, 7, on_gpu(), options), wanted, "queries on the device");
+  NeighborsView out{.indices = static_cast<std::int64_t*>(indices.data()),
+                    .distances = distances.data(),
+                    .queries = 300,
+                    .k = 7,
+                    .space = MemorySpace::cuda};
+  (void)index.search_into(view, out, on_gpu(), options);
+  EXPECT_EQ(indices.read<std::int64_t>(), wanted.indices);
+  EXPECT_EQ(distances.read<float>(), std::get<std::vector<float>>(wanted.distances));
+  // Also those that the exact engine answers.
+  RowSet allowed(4000);
+  for (std::int64_t row = 0; row < 4000; row += 2) allowed.insert(row);
+  const SearchOptions among{.list_size = 25, .allowed = &allowed};
+  const Neighbors some = index.search(queries, 7, {}, among);
+  (void)index.search_into(view, out, on_gpu(), among);
+  EXPECT_EQ(indices.read<std::int64_t>(), some.indices);
+  EXPECT_THROW((void)index.search(view, 7, {}, options), InvalidArgument);
+  EXPECT_THROW((void)index.search_into(queries, out, {}, options), InvalidArgument);
+}
+
+TEST_F(CudaVamana, ManyThreadsSearchOneIndex) {
+  const Dataset data = rows_of(5000);
+  const Dataset queries = rows_of(200, 5000);
+  const Vamana index = Vamana::build(data);
+  std::vector<Neighbors> wanted;
+  for (std::int64_t k = 1; k <= 8; ++k) wanted.push_back(index.search(queries, k, {}, {.list_size = 10 * k}));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::int64_t k = 1; k <= 8; ++k) {
+    threads.emplace_back([&, k] {
+      for (int i = 0; i < 20; ++i) {
+        const Neighbors found = index.search(queries, k, on_gpu(), {.list_size = 10 * k});
+        const Neighbors& its = wanted[static_cast<std::size_t>(k - 1)];
+        if (found.indices != its.indices || found.distances != its.distances) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(CudaVamana, StatesRecallAndStops) {
+  const Dataset data = rows_of(20'000);
+  const Dataset queries = rows_of(500, 20'000);
+  const Vamana index = Vamana::build(data, {}, on_gpu());
+  const Neighbors exact = knn(data, queries, 10);
+  const Neighbors found = index.search(queries, 10, on_gpu(), {.recall = 0.95});
+  EXPECT_GE(evaluate(found, exact).recall, 0.94);
+  EXPECT_GE(found.statistics.recall, 0.95);
+  expect_same(found, index.search(queries, 10, {}, {.recall = 0.95}), "recall");
+  expect_same(index.search(queries, 10, on_gpu(), {.recall = 1.0}), exact, "exactly");
+  Execution stopped = on_gpu();
+  stopped.cancelled = [] { return true; };
+  EXPECT_THROW((void)Vamana::build(data, {}, stopped), Cancelled);
+  EXPECT_THROW((void)index.search(queries, 10, stopped, {.list_size = 20}), Cancelled);
+}
+
+}  // namespace
+}  // namespace kith
+
+#endif  // KITH_CUDA_ENABLED
