@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._errors import InvalidArgument
+from . import _unpack
+from ._errors import InvalidArgument, IoError
 
 __all__ = ["TileAnswer", "TileStatistics"]
 
@@ -74,6 +77,26 @@ def gather(arrays: Iterator[Any], path: str) -> None:
         file.seek(0)
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", header_bytes - 10))
         file.write(text.ljust(header_bytes - 11).encode() + b"\n")
+
+
+@contextmanager
+def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> Iterator[list[str]]:
+    """The same files, with an npy beside ``folder`` in the place of each that is LAZ or E57, for as long."""
+    if not any(map(_unpack.is_packed, files)):
+        yield files
+        return
+    with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
+        plain = []
+        for number, file in enumerate(files):
+            if _unpack.is_packed(file):
+                output = os.path.join(beside, f"{number}.npy")
+                try:
+                    _unpack.unpack(file, output, threads)
+                except (_unpack.CannotUnpack, OSError) as error:
+                    raise IoError(str(error)) from None
+                file = output
+            plain.append(file)
+        yield plain
 
 
 def mapped(file: str | os.PathLike[str]) -> NDArray[Any]:

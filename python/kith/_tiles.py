@@ -20,7 +20,7 @@ from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._point_tree import neighborhood, number
 from ._progress import Progress, reporting
-from ._tile_files import TileAnswer, TileStatistics, gather, mapped
+from ._tile_files import TileAnswer, TileStatistics, gather, mapped, unpacked
 
 __all__ = ["PointTiles", "TileAnswer", "TileStatistics"]
 
@@ -75,7 +75,9 @@ class PointTiles:
             folder: where the tiles go. An older folder of tiles is replaced, another one refused.
             clouds: a file; a list of files, which are one cloud whose row numbers run through them; an array ``[n, d]``;
                 or an iterator of such arrays, which are written to a file beside ``folder`` first. Files are read in
-                blocks; only HDF5 and compressed PCD files are held whole, one at a time.
+                blocks; only HDF5 and compressed PCD files are held whole, one at a time. LAZ and COPC (``.laz``,
+                laspy with lazrs) and E57 (pye57) need ``pip install 'kith[clouds]'``; worker processes, of some 100 MB
+                each beside the limit, unpack them beside ``folder`` first.
             tile_points: about how many points a tile has; no tile has more than twice as many. 0: a million, fewer
                 where the memory limit is small.
             threads, memory_limit, progress: as for :class:`KdTree`.
@@ -91,7 +93,8 @@ class PointTiles:
                 clouds = [clouds]
             if isinstance(clouds, Sequence) and all(isinstance(cloud, (str, os.PathLike)) for cloud in clouds):
                 files = [os.fspath(cloud) for cloud in clouds]
-                return cls._wrap(_kith.build_tiles(os.fspath(folder), files, points, limits, report))
+                with unpacked(files, folder, limits[0]) as plain:
+                    return cls._wrap(_kith.build_tiles(os.fspath(folder), plain, points, limits, report))
             if isinstance(clouds, Iterator):
                 with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
                     path = os.path.join(beside, "cloud.npy")
