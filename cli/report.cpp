@@ -2,7 +2,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -10,9 +9,6 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -21,6 +17,7 @@
 #include "commands.hpp"
 #include "core/stream.hpp"
 #include "interrupt.hpp"
+#include "python.hpp"
 #include "stream.hpp"
 #include "units.hpp"
 
@@ -38,73 +35,6 @@ struct Options {
   std::string python;
 };
 
-/// What a child left: its status as a shell counts it, and its standard output.
-struct Ended {
-  int status = 0;
-  std::string out;
-};
-
-/// Where the page goes that is for a stream: the program finds it there, its standard output is taken.
-constexpr int page_descriptor = 3;
-
-/// What a program gets of ours.
-struct Given {
-  bool input = false;  ///< standard input, else nothing
-  int page = -1;       ///< becomes page_descriptor
-};
-
-/// Runs a program to its end; stderr stays ours. A signal ends it first. @throws IoError, Cancelled
-Ended run_program(std::vector<std::string> arguments, const Given& given = {}) {
-  std::vector<char*> pointers;
-  for (auto& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw IoError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  if (given.page >= 0) posix_spawn_file_actions_adddup2(&actions, given.page, page_descriptor);
-  if (!given.input) posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  pid_t child = -1;
-  const int failed =
-      ::posix_spawnp(&child, arguments[0].c_str(), &actions, nullptr, pointers.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  if (failed != 0) {
-    ::close(ends[0]);
-    throw IoError(fmt::format("cannot start '{}': {}", arguments[0], std::strerror(failed)));
-  }
-  Ended ended;
-  bool told = false;
-  // Woken every 50 ms: reads are restarted after a signal, and the flag must be seen.
-  for (bool open = true; open;) {
-    if (interrupted() && !told) {
-      ::kill(child, SIGTERM);
-      told = true;
-    }
-    pollfd watched{ends[0], POLLIN, 0};
-    if (::poll(&watched, 1, 50) <= 0) continue;
-    std::array<char, 1 << 14> buffer;
-    const ssize_t n = ::read(ends[0], buffer.data(), buffer.size());
-    if (n > 0) ended.out.append(buffer.data(), static_cast<std::size_t>(n));
-    open = n > 0 || (n < 0 && errno == EINTR);
-  }
-  ::close(ends[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (interrupted()) throw Cancelled("interrupted");
-  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ended;
-}
-
-fs::path program_folder() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
-}
-
 /// The Python program: beside an installed kith, in the source tree around a built one, else the installed
 /// package.
 std::vector<std::string> program() {
@@ -116,48 +46,6 @@ std::vector<std::string> program() {
     if (fs::exists(folder / "__main__.py", error)) return {folder.string()};
   }
   return {"-m", "kith.report"};
-}
-
-/// Why a Python cannot draw; empty where it can.
-std::string objection(const std::string& python) {
-  const char* const probe =
-      "import sys, importlib.util as u; sys.exit(3 if sys.version_info < (3, 10) else 4 if "
-      "u.find_spec('matplotlib') is None else 0)";
-  std::error_code ignored;
-  if (python.find('/') != std::string::npos && !fs::exists(python, ignored)) return "does not exist";
-  try {
-    const Ended ended = run_program({python, "-c", probe});
-    if (ended.status == 0) return {};
-    if (ended.status == 3) return "is older than Python 3.10";
-    if (ended.status == 4) return "has no matplotlib";
-    return fmt::format("is no Python: it ended with status {}", ended.status);
-  } catch (const IoError& failure) {
-    return failure.what();
-  }
-}
-
-/// The Python that was named, or the first that can draw: the build's own, then python3.
-std::string find_python(const std::string& named) {
-  std::vector<std::string> candidates;
-  if (!named.empty()) {
-    candidates = {named};
-  } else {
-    const fs::path built = program_folder().parent_path() / "venv/bin/python";
-    std::error_code ignored;
-    if (fs::exists(built, ignored)) candidates.push_back(built.string());
-    candidates.emplace_back("python3");
-  }
-  std::string found;
-  for (const std::string& python : candidates) {
-    const std::string why = objection(python);
-    if (why.empty()) return python;
-    found += fmt::format("{}'{}' {}", found.empty() ? "" : ", ", python, why);
-  }
-  throw IoError(fmt::format(
-      "the report is drawn by Python 3.10 or newer with matplotlib, but {}; install it (python3 -m pip "
-      "install matplotlib, on Debian apt-get install python3-matplotlib), or name a Python that has it with "
-      "--python or KITH_PYTHON",
-      found));
 }
 
 [[noreturn]] void fail(const json& error) {
@@ -189,7 +77,11 @@ void run(Options& options, const Common& common) {
   if (standard > 1) {
     throw InvalidArgument("standard input ('-') can be read only once; name files for the other results");
   }
-  std::vector<std::string> call = {find_python(options.python), "-B"};  // no byte code beside the files
+  std::vector<std::string> call = {find_python(options.python, {"matplotlib"}, "the report is drawn by",
+                                               "install it (python3 -m pip install matplotlib, on Debian "
+                                               "apt-get install python3-matplotlib), or name a "
+                                               "Python that has it with --python or KITH_PYTHON"),
+                                   "-B"};  // no byte code beside the files
   for (const std::string& word : program()) call.push_back(word);
   call.insert(call.end(),
               {"--json", "--output=" + (page.descriptor >= 0 ? fmt::format("/dev/fd/{}", page_descriptor)

@@ -11,6 +11,7 @@
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -192,8 +193,9 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
     throw InvalidArgument("point tiles are a folder and cannot go to standard output; name one with -o");
   }
   open_clouds(common, clouds, input_format);
-  const std::vector<fs::path> paths = paths_of(clouds);
   note_resumption(common, folder);
+  const UnpackedClouds unpacked(common, paths_of(clouds), folder);
+  const std::vector<fs::path>& paths = unpacked.paths();
   const PatientScope patient;
   const PointTiles tiles = run_cancellable(
       common, limited_execution(common),

@@ -7,6 +7,7 @@ Needs numpy, and laspy with lazrs or pye57; imports nothing of Kith, so that wor
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -71,7 +72,8 @@ def _shares(path: str, workers: int) -> list[Share]:
     except CannotUnpack:
         raise
     except Exception as error:
-        raise CannotUnpack(f"cannot read '{path}': {str(error).strip() or type(error).__name__}") from None
+        reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        raise CannotUnpack(f"cannot read '{path}': {reason}") from None
     parts = max(1, min(workers, rows // _LEAST_SHARE))
     ends = [rows * part // parts for part in range(parts + 1)]
     return [(begin, begin, end - begin, 0) for begin, end in zip(ends, ends[1:], strict=False)]
@@ -178,6 +180,14 @@ def _work(path: str, output: str, row: int, first: int, count: int, scan: int) -
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "unpack":  # unpack FILE OUT WORKERS, for the command line; says on stdout why not
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without the workers
+        try:
+            unpack(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        except (CannotUnpack, OSError) as error:
+            print(error)
+            sys.exit(1)
+        sys.exit(0)
     try:
         _work(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7]))
     except Exception as error:
