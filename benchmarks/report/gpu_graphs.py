@@ -11,12 +11,13 @@ def rate(library, target):
 
 
 def render_gpu_graphs(result):
+    sizes = " and ".join(f"{case['rows']:,} x {case['dim']} {case['dtype']}" for case in result["cases"])
     parts = [
-        "## Graphs on a GPU\n",
+        f"## Graphs on a GPU: {sizes}\n",
         f"Queries a second of {result['cases'][0]['queries']:,} at once, k = {result['k']}, at a recall, by interpolation between "
         f"the settings measured; queries and answers stay on the GPU. {result['machine']['gpu']} (driver); Kith at "
-        f"{result['commit']}, {result['date']}. *One* is the time of one query by the first list that finds 0.95. CAGRA searches "
-        "with search_width 1. The mixtures are those of [benchmarks/vamana/gpu.py](../benchmarks/vamana/gpu.py); Kith's answers "
+        f"{result['commit']}, {result['date']}. *One* is the time of one query by the first list that finds 0.95. CAGRA of cuVS "
+        "searches with search_width 1. The mixtures are those of [benchmarks/vamana/gpu.py](../benchmarks/vamana/gpu.py); Kith's answers "
         "were compared with the CPU's, bit for bit.\n",
     ]
     for case in result["cases"]:
@@ -27,6 +28,6 @@ def render_gpu_graphs(result):
                 library["name"], f"{library['build_seconds']:.1f}", *(rate(library, target) for target in TARGETS),
                 "-" if alone is None else f"{1e6 * alone:,.0f} us", library.get("placement", "cuda resident"),
             ])  # fmt: skip
-        parts.append(f"### {case['case']}: {case['rows']:,} x {case['dim']} {case['dtype']}\n\n{table(rows)}\n")
+        parts.append(f"{case['case']}:\n\n{table(rows)}\n")
     parts.append(f"Measured with:\n\n```sh\n{result['command']}\n```\n")
     return "\n".join(parts)
