@@ -26,7 +26,7 @@ all: ## build the library and build/bin/kith
 	cmake --build $(BUILD) -j $(JOBS)
 
 .PHONY: demo
-demo: ## find the nearest coast of 300 cities and 660,000 places, the normals of a scan, the same detail in other pictures: tables and pictures
+demo: ## find the nearest coast of 300 cities and 660,000 places, the normals of a scan, the same detail in other pictures, a terrain larger than memory in relief: tables and pictures
 	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build demo
 	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
 	cmake --build $(BUILD) -j $(JOBS)

@@ -31,17 +31,8 @@ TileSearchOptions tile_search(const Options& options, Metric metric) {
   return {metric, options.tiles.inside, options.include_self, options.index.radius_or_all()};
 }
 
-// What an index in memory takes, and tiles would ignore.
-void refuse_index_options(const Options& options) {
-  if (options.index.index != "auto" || options.index.leaf_size) {
-    throw InvalidArgument(
-        fmt::format("{} is for an index in memory, point tiles would ignore it; use --inside",
-                    options.index.leaf_size ? "--leaf-size" : "--index"));
-  }
-}
-
 void through_tiles(const Common& common, const Options& options, Metric metric, const std::string& why) {
-  refuse_index_options(options);
+  refuse_tree_options(options.index);
   std::vector<Source> clouds;
   for (const std::string& path : options.clouds) {
     clouds.push_back(options.points);
@@ -55,20 +46,11 @@ void run(const Common& common, Options& options) {
   check_result_options(common, options.result, options.clouds);
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
-  const bool asked_for_tiles = given_tile_option(options.tiles) != nullptr || options.tile_points;
-  if (options.clouds.size() == 1 && is_tiles(options.clouds.front())) {
-    refuse_index_options(options);
-    if (options.tile_points) {
-      throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
-    }
+  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+    if (!is_tiles(options.clouds.front())) return through_tiles(common, options, metric, why);
+    refuse_tree_options(options.index);
     join_tiles(common, PointTiles::open(options.clouds.front()), options.result, tile_search(options, metric),
                options.tiles);
-    return;
-  }
-  if (options.clouds.size() > 1 || asked_for_tiles) {
-    through_tiles(common, options, metric,
-                  options.clouds.size() > 1 ? fmt::format("{} files are one cloud", options.clouds.size())
-                                            : "an option of point tiles was given");
     return;
   }
   options.points.path = options.clouds.front();
@@ -84,9 +66,7 @@ void run(const Common& common, Options& options) {
     check_with_tree(estimate, size);
   } catch (const OutOfMemory&) {
     // Tiles leave the answer on disk: where it is to go there, no memory is too small.
-    const bool may = common.device == "cpu" && options.index.index == "auto" && !options.index.leaf_size &&
-                     takes_tile_answer(options.result);
-    if (!may) throw;
+    if (!may_take_tiles(common, options.index) || !takes_tile_answer(options.result)) throw;
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     through_tiles(common, options, metric, "the cloud, its tree and the answer do not fit in memory");
@@ -116,14 +96,7 @@ void add_all_knn(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
                   [options, &common] { run(common, *options); });
-  common.file(
-      command
-          .add_option(
-              "POINTS", options->clouds,
-              "The rows: a file of points or vectors, several of them, which are one cloud, or a folder of "
-              "point tiles")
-          ->type_name("FILE")
-          ->required());
+  add_clouds_argument(command, common, options->clouds, "The rows: a file of points or vectors");
   add_result_options(command, common, options->result, false);
   add_tree_metric_option(command, common, options->metric);
   command

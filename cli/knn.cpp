@@ -1,11 +1,13 @@
 // kith knn: one-shot search, nothing is saved.
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tree.hpp"
 #include "tune.hpp"
 
@@ -21,22 +23,79 @@ struct Options {
   IndexOptions index;
   ResultOptions result;
   std::string allowed;
+  TileOptions tiles;
 };
+
+bool asks_for_more(const Options& options) {
+  const SearchOptions& asked = options.index.approximate;
+  return asked.recall || asked.list_size || asked.beam_width || asked.rerank ||
+         !options.index.tuning.empty() || !options.allowed.empty() || options.filter != "auto";
+}
+
+TileSearchOptions tile_search(const Options& options, Metric metric) {
+  TileSearchOptions how;
+  how.metric = metric;
+  how.inside = options.tiles.inside;
+  how.radius = options.index.radius_or_all();
+  return how;
+}
+
+void run_on_tiles(const Common& common, Options& options) {
+  refuse_tree_options(options.index);
+  if (asks_for_more(options)) {
+    throw InvalidArgument(
+        "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
+        "--rerank, --tune, --allowed and --filter");
+  }
+  search_folder(common, options.base.path, options.queries, options.input_format, options.result,
+                tile_search(options, parse_tree_metric(options.metric)), options.tiles);
+}
+
+// What does not fit in memory goes through tiles, where nothing is asked for that they lack.
+bool may_go_through_tiles(const Common& common, const Options& options) {
+  return may_take_tiles(common, options.index) && !asks_for_more(options) && options.result.max_queries < 0 &&
+         is_tree_metric(parse_metric(options.metric)) && takes_tile_answer(options.result) &&
+         inspect(options.base.path, options.base.format).element_type ==
+             inspect(options.queries.path, options.queries.format).element_type;
+}
+
+// Trees are of no use among many dimensions.
+std::string inside_for(const Options& options) {
+  constexpr std::int64_t few = 8;
+  const bool tree = inspect(options.base.path, options.base.format).dim <= few || options.index.radius;
+  return std::string(tree ? KdTree::index_type.name : BruteForce::index_type.name);
+}
 
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.base.path, options.queries.path, options.allowed, options.index.tuning});
   check_index_options(options.index);
+  if (is_tiles(options.base.path)) return run_on_tiles(common, options);
+  refuse_tile_options(options.tiles, "an index in memory");
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base, &options.queries}, options.input_format);
   options.queries.max_rows = options.result.max_queries;
   const auto k = static_cast<double>(options.result.k);
-  BaseAndQueries data = load_base_and_queries(common, options.base, options.queries, 12 * k);
-
-  MemoryPlan with_answer = data.plan;
-  with_answer.add("answer", static_cast<double>(data.view.rows) * k *
-                                static_cast<double>(8 + size_of(distance_dtype(data.base.dtype()))));
-  with_answer.check();
+  const auto load_all = [&] {
+    BaseAndQueries loaded = load_base_and_queries(common, options.base, options.queries, 12 * k);
+    MemoryPlan with_answer = loaded.plan;
+    with_answer.add("answer", static_cast<double>(loaded.view.rows) * k *
+                                  static_cast<double>(8 + size_of(distance_dtype(loaded.base.dtype()))));
+    with_answer.check();
+    return loaded;
+  };
+  std::optional<BaseAndQueries> fits;
+  try {
+    fits.emplace(load_all());
+  } catch (const OutOfMemory&) {
+    if (!may_go_through_tiles(common, options)) throw;
+    options.tiles.inside = inside_for(options);
+    search_through_tiles(common, options.base, options.queries, options.result,
+                         tile_search(options, parse_metric(options.metric)),
+                         "the base, the queries and the answer do not fit in memory");
+    return;
+  }
+  BaseAndQueries& data = *fits;
   execution.memory_limit = data.plan.left();
 
   const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
@@ -73,7 +132,7 @@ void add_knn(CLI::App& app, Common& common) {
       add_command(app, common, "knn", "Find the nearest rows of BASE for every row of QUERIES",
                   [options, &common] { run(common, *options); });
   add_file_argument(command, common, "BASE", options->base.path,
-                    "The rows to search in: a file of vectors or points");
+                    "The rows to search in: a file of vectors or points, or a folder of point tiles");
   add_file_argument(command, common, "QUERIES", options->queries.path,
                     "The rows to search for; may be the same file: every row then finds itself first");
   add_result_options(command, common, options->result);
@@ -87,6 +146,8 @@ void add_knn(CLI::App& app, Common& common) {
   add_allowed_option(command, common, options->allowed);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
+  add_inside_option(command, common, options->tiles);
+  add_tile_answer_options(command, common, options->tiles);
   add_member_option(command, "--base-member", options->base, "with the base");
   add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"BASE", "QUERIES"}, dataset_formats());
@@ -106,6 +167,10 @@ void add_knn(CLI::App& app, Common& common) {
       "build.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
+  about.details.emplace_back(
+      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
+      "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
+      "as kith search does. The answer is the same, and is written to files.");
   about.examples = {
       {"kith knn base.fvecs queries.fvecs -k 5", "Shows the 5 nearest rows of the first queries."},
       {"kith knn base.fvecs queries.fvecs -k 100 -o answer",

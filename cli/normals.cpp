@@ -11,6 +11,7 @@
 #include "input.hpp"
 #include "run.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -18,6 +19,7 @@ namespace kith::cli {
 namespace {
 
 struct Options {
+  std::vector<std::string> clouds;
   Source points;
   std::string input_format;
   IndexOptions index;
@@ -25,6 +27,8 @@ struct Options {
   std::string viewpoint;
   std::string output;
   std::string format;
+  TileOptions tiles;
+  std::optional<std::int64_t> tile_points;
 };
 
 std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
@@ -101,13 +105,51 @@ void write(const Common& common, const Options& options, FileFormat format, cons
   write_points(options.output, as_floats(common, points), columns, how);
 }
 
+using Viewpoint = std::optional<std::vector<double>>;
+
+// From tiles, in a folder or made of files for the while; `why` is then the reason.
+void run_on_tiles(const Common& common, Options& options, FileFormat format, const Neighborhood& near,
+                  const Viewpoint& viewpoint, const std::string& why) {
+  refuse_tree_options(options.index);
+  if (format != FileFormat::npy || is_standard_output(options.output)) {
+    throw InvalidArgument(
+        fmt::format("from tiles normals are written as npy, not to '{}'; give -o a name that ends in .npy",
+                    shown_output(options.output)));
+  }
+  TileSearchOptions search;
+  search.metric = Metric::euclidean;
+  search.inside = options.tiles.inside;
+  const auto find = [&](const PointTiles& tiles, const Execution& execution) {
+    return tiles.normals(options.output, near, viewpoint, search, answer_options(options.tiles), execution);
+  };
+  const TileAnswer answer =
+      answer_from_tiles(common, options.clouds, options.points, options.input_format, options.output,
+                        tile_parameters(options.tile_points), why, find);
+  if (common.json) {
+    nlohmann::json files = nlohmann::json::array();
+    for (const auto& file : answer.files) files.push_back(file.string());
+    print_json({{"files", files},
+                {"rows", answer.statistics.queries},
+                {"index", {{"name", PointTiles::type_name}, {"inside", options.tiles.inside}}},
+                {"statistics", to_json(answer.statistics)}});
+    return;
+  }
+  note(common, fmt::format("wrote {}: normals and curvature of {} in {:.2f} s", answer.files.front().string(),
+                           plural(answer.statistics.queries, "point"), answer.statistics.seconds));
+  note_tiles(common, answer.statistics);
+}
+
 void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const Neighborhood near = neighborhood(options.index, options.k);
   const auto viewpoint = parse_viewpoint(options.viewpoint);
   options.output = output_path(common, options.output);
   const FileFormat format = check_format(options.output, options.format);
-  refuse_overwriting({options.output}, {options.points.path});
+  refuse_overwriting({options.output}, {options.clouds.begin(), options.clouds.end()});
+  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+    return run_on_tiles(common, options, format, near, viewpoint, why);
+  }
+  options.points.path = options.clouds.front();
   const Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
@@ -115,10 +157,18 @@ void run(const Common& common, Options& options) {
   MemoryPlan plan(common, remedy);
   plan.add("points", size.bytes, size.mapped);
   plan.add("normals", size.rows * 4 * 8);
-  check_with_tree(plan, size);
-  MemoryPlan writing = plan;  // without the tree, but with a table of them
-  writing.add("table", size.rows * 4 * 8);
-  writing.check();
+  try {
+    check_with_tree(plan, size);
+    MemoryPlan writing = plan;  // without the tree, but with a table of them
+    writing.add("table", size.rows * 4 * 8);
+    writing.check();
+  } catch (const OutOfMemory&) {
+    if (!may_take_tiles(common, options.index) || format != FileFormat::npy || writes_to_stream()) throw;
+    options.clouds = {options.points.path};  // what has been opened, its format found
+    options.input_format.clear();
+    return run_on_tiles(common, options, format, near, viewpoint,
+                        "the cloud, its tree and the normals do not fit in memory");
+  }
 
   const Dataset points = load(common, options.points);
   check_dim(options, format, points.dim());
@@ -161,7 +211,7 @@ void add_normals(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
                   [options, &common] { run(common, *options); });
-  add_file_argument(command, common, "POINTS", options->points.path, "The points, of 2 or 3 dimensions");
+  add_clouds_argument(command, common, options->clouds, "The points, of 2 or 3 dimensions");
   common.file(
       command
           .add_option("-o,--output", options->output,
@@ -184,9 +234,13 @@ void add_normals(CLI::App& app, Common& common) {
       ->type_name("X,Y,Z")
       ->group("Search");
   add_tree_index_options(command, common, options->index);
+  add_inside_option(command, common, options->tiles);
+  add_tile_answer_options(command, common, options->tiles);
+  add_tile_points_option(command, options->tile_points);
   add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
+  add_statistics_option(command, common);
   About& about = common.about(command);
   about.details = {
       "A normal is the direction in which a point's neighbours, itself included, spread the least (Hoppe et "
@@ -195,11 +249,16 @@ void add_normals(CLI::App& app, Common& common) {
       "PLY files get the properties nx, ny, nz and curvature, PCD files the fields normal_x, normal_y, "
       "normal_z and curvature, as float, after x, y and z in their own precision. npy files hold the normals "
       "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
-      "order; a normal that does not exist is NaN."};
+      "order; a normal that does not exist is NaN.",
+      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
+      "as npy."};
   about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
                     {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
                      "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},
-                    {"kith normals scan.ply -k 16 -o normals.npy", "An array [points, 4] for NumPy."}};
+                    {"kith normals scan.ply -k 16 -o normals.npy", "An array [points, 4] for NumPy."},
+                    {"kith normals county.tiles -k 16 -o normals.npy --memory-limit 2GiB",
+                     "Of point tiles, within 2 GiB."}};
 }
 
 }  // namespace kith::cli

@@ -13,6 +13,7 @@
 #include "json_arrays.hpp"
 #include "run.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -20,6 +21,7 @@ namespace kith::cli {
 namespace {
 
 struct Options {
+  std::vector<std::string> clouds;
   Source points;
   std::string input_format;
   IndexOptions index;
@@ -29,6 +31,8 @@ struct Options {
   bool mark = false;
   std::string output;
   std::string format;
+  TileOptions tiles;
+  std::optional<std::int64_t> tile_points;
 };
 
 FileFormat output_format(const Options& options) {
@@ -47,7 +51,7 @@ void check(const Common& common, Options& options) {
         "-o (--output) is missing: name the file for the remaining points (--mark --json needs none)");
   }
   options.output = output_path(common, options.output);
-  refuse_overwriting({options.output}, {options.points.path});
+  refuse_overwriting({options.output}, {options.clouds.begin(), options.clouds.end()});
   if (options.mark) {
     if (!options.format.empty() && options.format != "npy") {
       throw InvalidArgument(
@@ -120,33 +124,92 @@ void write_kept(const Common& common, const Options& options, const Dataset& poi
   note_what_is_lost(common, options.points, options.output);
 }
 
-// How many points were outliers, and why: for being far from their neighbours, or for having none.
-void note_reasons(const Common& common, const Options& options, const Outliers& found, std::int64_t removed) {
-  std::int64_t alone = 0;
+// What was found, wherever the flags lie.
+struct Summary {
+  std::int64_t points = 0;
+  std::int64_t removed = 0;
+  std::int64_t alone = 0;  ///< of them, without neighbours or with a NaN
+  double mean = 0, deviation = 0, threshold = 0;
+};
+
+Summary summary_of(const Outliers& found) {
+  Summary summary{
+      static_cast<std::int64_t>(found.outlier.size()), 0, 0, found.mean, found.deviation, found.threshold};
   for (std::size_t i = 0; i < found.outlier.size(); ++i) {
-    alone += found.outlier[i] && std::isnan(found.mean_distance[i]) ? 1 : 0;
+    summary.removed += found.outlier[i] ? 1 : 0;
+    summary.alone += found.outlier[i] && std::isnan(found.mean_distance[i]) ? 1 : 0;
   }
-  const auto points = static_cast<std::int64_t>(found.outlier.size());
+  return summary;
+}
+
+// How many points were outliers, and why: for being far from their neighbours, or for having none.
+void note_reasons(const Common& common, const Options& options, const Summary& found) {
   std::string reasons;
-  if (removed > alone) {
+  if (found.removed > found.alone) {
     reasons = fmt::format(
         "{} whose neighbours are farther than {} on average (mean of all points {}, standard "
         "deviation {}, ratio {})",
-        format_count(removed - alone), format_number(found.threshold), format_number(found.mean),
+        format_count(found.removed - found.alone), format_number(found.threshold), format_number(found.mean),
         format_number(found.deviation), format_number(options.ratio));
   }
-  if (alone > 0) {
+  if (found.alone > 0) {
     reasons += fmt::format("{}{} without neighbours or with a NaN", reasons.empty() ? "" : ", ",
-                           format_count(alone));
+                           format_count(found.alone));
   }
-  note(common, fmt::format("{} {} of {}{}{}", options.mark ? "marked" : "removed", format_count(removed),
-                           plural(points, "point"), reasons.empty() ? "" : ": ", reasons));
+  note(common,
+       fmt::format("{} {} of {}{}{}", options.mark ? "marked" : "removed", format_count(found.removed),
+                   plural(found.points, "point"), reasons.empty() ? "" : ": ", reasons));
+  note(common, fmt::format("wrote {}: {}", shown_output(options.output),
+                           plural(options.mark ? found.points : found.points - found.removed,
+                                  options.mark ? "flag" : "point")));
+}
+
+nlohmann::json to_json(const Options& options, const Summary& found, Metric metric) {
+  return {{"rows", found.points},        {"outliers", found.removed},    {"metric", name(metric)},
+          {"mean", found.mean},          {"deviation", found.deviation}, {"ratio", options.ratio},
+          {"threshold", found.threshold}};
+}
+
+// From tiles, in a folder or made of files for the while; `why` is then the reason.
+void run_on_tiles(const Common& common, Options& options, const Neighborhood& near, Metric metric,
+                  const std::string& why) {
+  refuse_tree_options(options.index);
+  if (options.output.empty() || output_format(options) != FileFormat::npy ||
+      is_standard_output(options.output)) {
+    throw InvalidArgument("from tiles flags and points are written as npy; give -o a name that ends in .npy");
+  }
+  TileSearchOptions search;
+  search.metric = metric;
+  search.inside = options.tiles.inside;
+  TileOutlierFiles files;
+  (options.mark ? files.outlier : files.kept) = options.output;
+  const TileOutliers answer = answer_from_tiles(
+      common, options.clouds, options.points, options.input_format, options.output,
+      tile_parameters(options.tile_points), why, [&](const PointTiles& tiles, const Execution& execution) {
+        return tiles.outliers(files, near, options.ratio, search, execution);
+      });
+  const Summary found{answer.statistics.queries, answer.outliers, answer.alone, answer.mean,
+                      answer.deviation,          answer.threshold};
+  if (common.json) {
+    nlohmann::json object = to_json(options, found, metric);
+    object["index"] = {{"name", PointTiles::type_name}, {"inside", options.tiles.inside}};
+    object["statistics"] = kith::cli::to_json(answer.statistics);
+    object["file"] = options.output;
+    print_json(object);
+    return;
+  }
+  note_reasons(common, options, found);
+  note_tiles(common, answer.statistics);
 }
 
 void run(const Common& common, Options& options) {
   check(common, options);
   const Neighborhood near = neighborhood(options.index, options.k);
   const Metric metric = parse_tree_metric(options.metric);
+  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+    return run_on_tiles(common, options, near, metric, why);
+  }
+  options.points.path = options.clouds.front();
   const Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
@@ -156,7 +219,16 @@ void run(const Common& common, Options& options) {
   plan.add("mean distances", size.rows * 8);
   // Of those that are left a copy, and their numbers.
   if (!options.mark) plan.add("points left", size.bytes + size.rows * 8);
-  check_with_tree(plan, size);
+  try {
+    check_with_tree(plan, size);
+  } catch (const OutOfMemory&) {
+    const bool npy =
+        !options.output.empty() && output_format(options) == FileFormat::npy && !writes_to_stream();
+    if (!may_take_tiles(common, options.index) || !npy) throw;
+    options.clouds = {options.points.path};  // what has been opened, its format found
+    options.input_format.clear();
+    return run_on_tiles(common, options, near, metric, "the cloud and its tree do not fit in memory");
+  }
 
   const Dataset points = load(common, options.points);
   if (!options.output.empty()) check_dim(options, points.dim());
@@ -167,8 +239,7 @@ void run(const Common& common, Options& options) {
     index = used(tree);
     return tree.point_tree()->outliers(near, options.ratio, left);
   });
-  const auto removed =
-      static_cast<std::int64_t>(std::count(found.outlier.begin(), found.outlier.end(), true));
+  const Summary summary = summary_of(found);
   if (!options.mark) {
     write_kept(common, options, points, found);
   } else if (!options.output.empty()) {
@@ -176,10 +247,8 @@ void run(const Common& common, Options& options) {
     write_array(options.output, found.outlier, {FileFormat::npy, must_stop});
   }
   if (common.json) {
-    nlohmann::json object = {{"rows", points.rows()},        {"outliers", removed},
-                             {"metric", name(metric)},       {"mean", found.mean},
-                             {"deviation", found.deviation}, {"ratio", options.ratio},
-                             {"threshold", found.threshold}, {"index", to_json(index)}};
+    nlohmann::json object = to_json(options, summary, metric);
+    object["index"] = kith::cli::to_json(index);
     if (!options.output.empty()) object["file"] = options.output;
     std::vector<JsonMember> flags;
     if (options.mark && options.output.empty()) {
@@ -190,10 +259,7 @@ void run(const Common& common, Options& options) {
     print_json(object, flags);
     return;
   }
-  note_reasons(common, options, found, removed);
-  note(common, fmt::format("wrote {}: {}", shown_output(options.output),
-                           plural(options.mark ? points.rows() : points.rows() - removed,
-                                  options.mark ? "flag" : "point")));
+  note_reasons(common, options, summary);
 }
 
 }  // namespace
@@ -204,7 +270,7 @@ void add_outliers(CLI::App& app, Common& common) {
   CLI::App& command = add_command(app, common, "outliers",
                                   "Remove the points that are far from their neighbours, or mark them",
                                   [options, &common] { run(common, *options); });
-  add_file_argument(command, common, "POINTS", options->points.path, "A file of points or vectors");
+  add_clouds_argument(command, common, options->clouds, "A file of points or vectors");
   common.file(command
                   .add_option("-o,--output", options->output,
                               "The file for the remaining points, written whole or not at all; the extension "
@@ -233,16 +299,22 @@ void add_outliers(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
+  add_inside_option(command, common, options->tiles);
+  add_tile_points_option(command, options->tile_points);
   add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
   add_execution_options(command, common);
+  add_statistics_option(command, common);
   About& about = common.about(command);
   about.details = {
       "Statistical outlier removal (Rusu et al. 2008): a point is an outlier if its mean distance to its "
       "neighbours, itself excluded, is more than RATIO standard deviations above the mean of all points. So "
       "are points without a neighbour within the radius, and points with a NaN.",
       "From LAS to LAS the remaining points keep all their attributes, and the file its version, scale, "
-      "offset and records. Other formats keep coordinates only; a note says what is lost."};
+      "offset and records. Other formats keep coordinates only; a note says what is lost.",
+      "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
+      "as npy."};
   about.examples = {
       {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},
       {"kith outliers scan.ply -k 8 --ratio 3 -o clean.ply", "Milder."},

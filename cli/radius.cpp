@@ -8,12 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "index_file.hpp"
 #include "input.hpp"
 #include "io/format.hpp"
 #include "json_arrays.hpp"
 #include "result.hpp"
 #include "run.hpp"
 #include "stream.hpp"
+#include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
 
@@ -31,7 +33,10 @@ struct Options {
   bool unsorted = false;
   bool count = false;
   std::string output;
+  TileOptions tiles;
 };
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t shown_queries = 10;
 constexpr std::int64_t shown_ranks = 10;
@@ -174,10 +179,107 @@ void deliver_rows(const Common& common, const Options& options, const RadiusNeig
   note_nan(common, answer.statistics);
 }
 
+// Queries in tiles: an answer in files.
+void run_into_files(const Common& common, const Options& options, const PointTiles& tiles,
+                    const PointTiles& queries, const TileSearchOptions& search,
+                    const RadiusOptions& how_many) {
+  if (options.output.empty() || options.max_queries >= 0 || writes_to_stream()) {
+    throw InvalidArgument(
+        "of queries in tiles all are answered, into files; name them with -o, and leave out --max-queries");
+  }
+  const double radius = options.index.radius.value_or(0);
+  const fs::path output = options.count ? fs::path(counts_file(options.output)) : fs::path(options.output);
+  note_resumption(common, options.count ? output.string() : io::radius_files(output).front().string());
+  const TileAnswer answer = run_with_tiles(common, {}, [&](const Execution& execution) {
+    const TileAnswerOptions how = answer_options(options.tiles);
+    return options.count ? tiles.count_within(output, queries, radius, search, how, execution)
+                         : tiles.radius_search(output, queries, radius, how_many, search, how, execution);
+  });
+  nlohmann::json files = nlohmann::json::array();
+  std::string list;
+  for (const fs::path& file : answer.files) {
+    files.push_back(file.string());
+    list += (list.empty() ? "" : ", ") + file.string();
+  }
+  if (common.json) {
+    nlohmann::json object = {{"queries", answer.statistics.queries},
+                             {"radius", radius},
+                             {"metric", name(search.metric)},
+                             {"index", {{"name", PointTiles::type_name}, {"inside", search.inside}}},
+                             {"statistics", to_json(answer.statistics)},
+                             {"files", files}};
+    if (!options.count) object["neighbors"] = answer.neighbors;
+    print_json(object);
+    return;
+  }
+  note(common, fmt::format("wrote {}: {}{}", list, plural(answer.statistics.queries, "query", "queries"),
+                           options.count ? "" : ", " + plural(answer.neighbors, "neighbour")));
+  note_tiles(common, answer.statistics);
+}
+
+// Among point tiles: queries in a file are answered in memory, those in a folder into files.
+void run_on_tiles(const Common& common, Options& options, Metric metric) {
+  refuse_tree_options(options.index);
+  const PointTiles tiles = PointTiles::open(options.points.path);
+  TileSearchOptions search;
+  search.metric = metric;
+  search.inside = options.tiles.inside;
+  const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
+  if (is_tiles(options.queries.path)) {
+    std::error_code ignored;
+    const bool own = fs::equivalent(options.points.path, options.queries.path, ignored);
+    run_into_files(common, options, tiles, own ? tiles : PointTiles::open(options.queries.path), search,
+                   how_many);
+    return;
+  }
+  if (const char* given = given_answer_option(options.tiles)) {
+    throw InvalidArgument(fmt::format(
+        "{} is for queries in tiles, whose answer goes to files; leave it out, or build tiles of the "
+        "queries (kith build --index point_tiles)",
+        given));
+  }
+  open_inputs(common, {&options.queries}, options.input_format);
+  options.queries.max_rows = options.max_queries;
+  const Size size = peek(options.queries);
+  MemoryPlan plan(common);
+  plan.add("queries", size.bytes, size.mapped);
+  plan.check();
+  Dataset queries = load(common, options.queries);
+  if (queries.dtype() != tiles.dtype()) {
+    plan.add("queries as " + std::string(name(tiles.dtype())),
+             size.rows * size.row_elements * static_cast<double>(size_of(tiles.dtype())));
+    plan.check();
+    queries = as_the_index(common, queries, tiles.dtype(), "queries", "searched");
+  }
+  const double radius = options.index.radius.value_or(0);
+  IndexUsed index;
+  index.name = PointTiles::type_name;
+  const auto search_with = [&](const auto& call) {
+    return run_cancellable(common, tile_execution(common), [&](const Execution& given) {
+      Execution left = given;
+      left.memory_limit = plan.left();
+      return call(left);
+    });
+  };
+  if (options.count) {
+    deliver_counts(common, options, search_with([&](const Execution& left) {
+                     return tiles.count_within(queries, radius, search, left);
+                   }),
+                   metric, index);
+    return;
+  }
+  deliver_rows(common, options, search_with([&](const Execution& left) {
+                 return tiles.radius_search(queries, radius, how_many, search, left);
+               }),
+               metric, index);
+}
+
 void run(const Common& common, Options& options) {
   check(options);
   check_output_files(common, options);
   const Metric metric = parse_tree_metric(options.metric);
+  if (is_tiles(options.points.path)) return run_on_tiles(common, options, metric);
+  refuse_tile_options(options.tiles, "an index in memory");
   const Execution execution = make_execution(common);
   open_inputs(common, {&options.points, &options.queries}, options.input_format);
   options.queries.max_rows = options.max_queries;
@@ -217,9 +319,10 @@ void add_radius(CLI::App& app, Common& common) {
       add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
                   [options, &common] { run(common, *options); });
   add_file_argument(command, common, "POINTS", options->points.path,
-                    "The rows to search in: a file of points or vectors");
-  add_file_argument(command, common, "QUERIES", options->queries.path,
-                    "The rows to search for; may be the same file: every row then finds itself, too");
+                    "The rows to search in: a file of points or vectors, or a folder of point tiles");
+  add_file_argument(
+      command, common, "QUERIES", options->queries.path,
+      "The rows to search for; may be the same file or folder: every row then finds itself, too");
   command
       .add_option(
           "-r,--radius", options->index.radius,
@@ -244,6 +347,8 @@ void add_radius(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
+  add_inside_option(command, common, options->tiles);
+  add_tile_answer_options(command, common, options->tiles);
   common.file(command
                   .add_option("-o,--output", options->output,
                               "Write OUT.offsets.npy, OUT.indices.npy and OUT.distances.npy, all or none, "
@@ -255,12 +360,15 @@ void add_radius(CLI::App& app, Common& common) {
   add_member_option(command, "--query-member", options->queries, "with the queries");
   add_input_format_option(command, common, options->input_format, {"POINTS", "QUERIES"}, dataset_formats());
   add_execution_options(command, common);
+  add_statistics_option(command, common);
   About& about = common.about(command);
   about.details = {
       "The answer is compressed sparse rows: the neighbours of query i are entries offsets[i] to "
       "offsets[i + 1] - 1 of indices and distances, nearest first, ties to the lower row. The metric is "
       "euclidean unless another is named: for kith knn it is sqeuclidean, and a radius would be squared.",
-      "Rows and queries with a NaN neither have neighbours nor are any."};
+      "Rows and queries with a NaN neither have neighbours nor are any.",
+      "In point tiles (kith build --index point_tiles) the search keeps to --memory-limit. Queries in a file "
+      "are answered in memory, queries in tiles, the same folder among them, into files."};
   about.examples = {
       {"kith radius scan.las scan.las -r 0.5 -o near", "All points within half a metre of every point."},
       {"kith radius scan.ply seeds.ply -r 2 --max-neighbors 100 -o near",

@@ -30,7 +30,7 @@ struct Options {
 };
 
 // A folder of tiles keeps no metric, takes no options of graphs, and none of its tiles is held for long.
-void search_folder(const Common& common, Options& options) {
+void search_tiles_of(const Common& common, Options& options) {
   const SearchOptions& asked = options.asked.approximate;
   if (asked.recall || asked.list_size || asked.beam_width || asked.rerank || !options.asked.tuning.empty() ||
       !options.allowed.empty()) {
@@ -38,58 +38,17 @@ void search_folder(const Common& common, Options& options) {
         "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
         "--rerank, --tune and --allowed");
   }
-  const Metric metric = parse_tree_metric(options.metric);
-  const PointTiles tiles = PointTiles::open(options.index);
-  const TileSearchOptions how{metric, options.tiles.inside};
-  const auto through_tiles = [&](const std::string& why) {
-    if (options.result.max_queries >= 0) {
-      throw InvalidArgument(
-          "--max-queries is for queries in memory; leave it out, or take some of them first (kith convert "
-          "--rows)");
-    }
-    search_tiles(common, tiles, options.queries, options.input_format, options.result, how, options.tiles,
-                 why);
-  };
-  if (is_tiles(options.queries.path)) return through_tiles("");
-  if (options.tiles.order_given->count() > 0 || options.tiles.dtype_given->count() > 0) {
-    return through_tiles("an option of answers from tiles was given");
-  }
-  open_inputs(common, {&options.queries}, options.input_format);
-  options.queries.max_rows = options.result.max_queries;
-  const Size query_size = peek(options.queries);
-  MemoryPlan plan(common);
-  plan.add("queries", query_size.bytes, query_size.mapped);
-  MemoryPlan with_answer = plan;
-  with_answer.add("answer", query_size.rows * (static_cast<double>(options.result.k) * 16 + 12));
-  try {
-    with_answer.check();
-  } catch (const OutOfMemory&) {
-    if (!takes_tile_answer(options.result) || options.result.max_queries >= 0) throw;
-    options.input_format.clear();  // found by now
-    return through_tiles("the queries and their answers do not fit in memory");
-  }
-  Dataset queries = load(common, options.queries);
-  if (queries.dtype() != tiles.dtype()) {
-    plan.add("queries as " + std::string(name(tiles.dtype())),
-             query_size.rows * query_size.row_elements * static_cast<double>(size_of(tiles.dtype())));
-    queries = as_the_index(common, queries, tiles.dtype(), "queries", "searched");
-  }
-  TileStatistics statistics;
-  const Neighbors answer = run_search(common, tile_execution(common), [&](const Execution& given) {
-    Execution left = given;
-    left.memory_limit = plan.left();
-    auto [found, what] = tiles.search_with_statistics(queries, options.result.k, how, left);
-    statistics = what;
-    return std::move(found);
-  });
-  deliver(common, options.result, answer, metric);
-  if (common.statistics && !common.json) fmt::print(stderr, "tiles:\n{}", describe(statistics));
+  TileSearchOptions how;
+  how.metric = parse_tree_metric(options.metric);
+  how.inside = options.tiles.inside;
+  search_folder(common, options.index, options.queries, options.input_format, options.result, how,
+                options.tiles);
 }
 
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.index, options.queries.path, options.allowed, options.asked.tuning});
-  if (is_tiles(options.index)) return search_folder(common, options);
+  if (is_tiles(options.index)) return search_tiles_of(common, options);
   refuse_tile_options(options.tiles, "an index in a file");
   if (options.metric_given->count() > 0) {
     throw InvalidArgument(

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <nlohmann/json.hpp>
 
-#include "core/positioned_file.hpp"
 #include "interrupt.hpp"
 #include "run.hpp"
 #include "stream.hpp"
@@ -16,6 +16,53 @@ namespace kith::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string range(const std::vector<std::int64_t>& sizes) {
+  if (sizes.empty()) return "none";
+  const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+  return fmt::format("{} to {} points each", format_count(*least), format_count(*most));
+}
+
+// glibc maps large blocks, and unmaps them when they are freed; but what counts as large it raises to the
+// largest that was freed, and those below leave holes. Tiles of many sizes come and go: at a limit of 128 MiB
+// that was a peak of 189 MiB instead of 129, for the same time.
+void give_memory_back() {
+#ifdef M_MMAP_THRESHOLD
+  constexpr int large = 256 << 10;
+  (void)::mallopt(M_MMAP_THRESHOLD, large);
+#endif
+}
+
+}  // namespace
+
+void add_clouds_argument(CLI::App& command, Common& common, std::vector<std::string>& clouds,
+                         const std::string& text) {
+  common.file(
+      command
+          .add_option("POINTS", clouds, text + "; several files are one cloud; or a folder of point tiles")
+          ->type_name("FILE")
+          ->required());
+}
+
+std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions& options,
+                      const std::optional<std::int64_t>& tile_points) {
+  if (clouds.size() == 1 && is_tiles(clouds.front())) {
+    if (!tile_points) return "tiles";
+    throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
+  }
+  if (clouds.size() > 1) return fmt::format("{} files are one cloud", clouds.size());
+  return given_tile_option(options) != nullptr || tile_points ? "an option of point tiles was given" : "";
+}
+
+bool may_take_tiles(const Common& common, const IndexOptions& options) {
+  return common.device == "cpu" && options.index == "auto" && !options.leaf_size;
+}
+
+void refuse_tree_options(const IndexOptions& options) {
+  if (options.index == "auto" && !options.leaf_size) return;
+  throw InvalidArgument(fmt::format("{} is for an index in memory, point tiles would ignore it; use --inside",
+                                    options.leaf_size ? "--leaf-size" : "--index"));
+}
 
 TileAnswerOptions answer_options(const TileOptions& options) {
   TileAnswerOptions answer;
@@ -28,55 +75,6 @@ Execution limited_execution(const Common& common) {
   Execution execution = tile_execution(common);
   execution.memory_limit = MemoryPlan(common).left();
   return execution;
-}
-
-std::string range(const std::vector<std::int64_t>& sizes) {
-  if (sizes.empty()) return "none";
-  const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
-  return fmt::format("{} to {} points each", format_count(*least), format_count(*most));
-}
-
-void check_answer(const ResultOptions& result) {
-  if (result.output.empty()) {
-    throw InvalidArgument("the answer of tiles goes to files; name one with -o");
-  }
-  const auto format =
-      parse_format(result.format).value_or(format_of_extension(result.output).value_or(FileFormat::npy));
-  if (format != FileFormat::npy) {
-    throw InvalidArgument(fmt::format(
-        "the answer of tiles is written as npy, not {}; give -o a name without extension", name(format)));
-  }
-  if (is_standard_output(result.output)) {
-    throw InvalidArgument(
-        "the answer of tiles is more than one file and cannot go to standard output; name one with -o");
-  }
-}
-
-void deliver_tiles(const Common& common, const ResultOptions& result, const TileSearchOptions& options,
-                   const TileAnswer& answer) {
-  const TileStatistics& statistics = answer.statistics;
-  std::vector<std::string> files;
-  std::string list;
-  for (const fs::path& file : answer.files) {
-    files.push_back(file.string());
-    list += (list.empty() ? "" : ", ") + file.string();
-  }
-  if (common.json) {
-    print_json({{"queries", statistics.queries},
-                {"k", result.k},
-                {"metric", name(options.metric)},
-                {"index", {{"name", PointTiles::type_name}, {"inside", options.inside}}},
-                {"statistics", to_json(statistics)},
-                {"files", files}});
-  } else {
-    note(common,
-         fmt::format("wrote {}: {} x {} in {:.2f} s", list, plural(statistics.queries, "query", "queries"),
-                     plural(result.k, "neighbour"), statistics.seconds));
-    if (common.statistics) fmt::print(stderr, "statistics:\n{}", describe(statistics));
-  }
-  if (statistics.nan_rows > 0 && !common.statistics) {
-    note(common, fmt::format("{} with NaN can never be a neighbour", plural(statistics.nan_rows, "row")));
-  }
 }
 
 std::vector<fs::path> paths_of(const std::vector<Source>& clouds) {
@@ -103,9 +101,8 @@ void open_clouds(const Common& common, std::vector<Source>& clouds, const std::s
   }
 }
 
-}  // namespace
-
 Execution tile_execution(const Common& common) {
+  give_memory_back();
   Execution execution = make_execution(common);
   if (common.device == "auto") {  // tiles are searched on the CPU, whatever there is
     execution.devices = {Device{}};
@@ -164,11 +161,15 @@ void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& opt
   options.dtype_given = dtype;
 }
 
-const char* given_tile_option(const TileOptions& options) {
+const char* given_answer_option(const TileOptions& options) {
   const auto given = [](const CLI::Option* option) { return option != nullptr && option->count() > 0; };
-  if (given(options.inside_given)) return "--inside";
   if (given(options.order_given)) return "--order";
   return given(options.dtype_given) ? "--index-dtype" : nullptr;
+}
+
+const char* given_tile_option(const TileOptions& options) {
+  if (options.inside_given != nullptr && options.inside_given->count() > 0) return "--inside";
+  return given_answer_option(options);
 }
 
 void refuse_tile_options(const TileOptions& options, const std::string& index) {
@@ -192,6 +193,7 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   }
   open_clouds(common, clouds, input_format);
   const std::vector<fs::path> paths = paths_of(clouds);
+  note_resumption(common, folder);
   const PatientScope patient;
   const PointTiles tiles = run_cancellable(
       common, limited_execution(common),
@@ -210,81 +212,6 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   note(common, fmt::format("wrote {}: {} of {} x {} {}, {}, {}", folder, PointTiles::type_name,
                            plural(tiles.rows(), "row"), tiles.dim(), name(tiles.dtype()),
                            plural(tiles.tiles(), "tile"), format_bytes(static_cast<double>(tiles.bytes()))));
-}
-
-void join_tiles(const Common& common, const PointTiles& tiles, const ResultOptions& result,
-                const TileSearchOptions& options, const TileOptions& how) {
-  check_answer(result);
-  const PatientScope patient;
-  const TileAnswer answer =
-      run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
-        return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);
-      });
-  deliver_tiles(common, result, options, answer);
-}
-
-// The library knows a limit, but not the option that sets it.
-template <class Call>
-static auto named_limit(const Call& call) {
-  try {
-    return call();
-  } catch (const OutOfMemory& error) {
-    std::string text = error.what();
-    constexpr std::string_view remedy = "raise the limit";
-    if (const auto at = text.find(remedy); at != std::string::npos) {
-      text.insert(at + remedy.size(), " (--memory-limit)");
-    }
-    throw OutOfMemory(text);
-  }
-}
-
-void join_through_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
-                        const PointTilesParameters& parameters, const ResultOptions& result,
-                        const TileSearchOptions& options, const TileOptions& how, const std::string& why) {
-  check_answer(result);
-  open_clouds(common, clouds, input_format);
-  const std::vector<fs::path> paths = paths_of(clouds);
-  // Removed with everything in it, however this ends.
-  const AtomicFolder work(result.output + ".tiles");
-  const PatientScope patient;
-  const TileAnswer answer =
-      run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
-        const PointTiles tiles = named_limit(
-            [&] { return PointTiles::build(work.temporary() / "tiles", paths, parameters, execution); });
-        // Only now: a limit that not even tiles fit into is told by the error alone.
-        note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
-        return tiles.all_knn(result.output, result.k, options, answer_options(how), execution);
-      });
-  deliver_tiles(common, result, options, answer);
-}
-
-void search_tiles(const Common& common, const PointTiles& tiles, Source queries,
-                  const std::string& input_format, const ResultOptions& result,
-                  const TileSearchOptions& options, const TileOptions& how, const std::string& why) {
-  check_answer(result);
-  const auto search = [&](const std::function<PointTiles(const Execution&)>& asked) {
-    const PatientScope patient;
-    const TileAnswer answer =
-        run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
-          return tiles.search_tiles(result.output, asked(execution), result.k, options, answer_options(how),
-                                    execution);
-        });
-    deliver_tiles(common, result, options, answer);
-  };
-  if (is_tiles(queries.path)) {
-    search([&](const Execution&) { return PointTiles::open(queries.path); });
-    return;
-  }
-  std::vector<Source> clouds = {std::move(queries)};
-  open_clouds(common, clouds, input_format);
-  const std::vector<fs::path> paths = paths_of(clouds);
-  // Removed with everything in it, however this ends.
-  const AtomicFolder work(result.output + ".tiles");
-  search([&](const Execution& execution) {
-    PointTiles made = PointTiles::build(work.temporary() / "tiles", paths, {}, execution);
-    note(common, fmt::format("{}: through tiles in {}", why, work.temporary().string()));
-    return made;
-  });
 }
 
 bool takes_tile_answer(const ResultOptions& result) {
@@ -322,7 +249,8 @@ nlohmann::json to_json(const TileStatistics& s) {
           {"tiles", s.tiles},           {"tile_bytes", s.tile_bytes},
           {"bytes_read", s.bytes_read}, {"tiles_read_again", s.tiles_read_again},
           {"crossed", s.crossed},       {"visits", s.visits},
-          {"postponed", s.postponed},   {"seconds", s.seconds}};
+          {"postponed", s.postponed},   {"resumed_tiles", s.resumed_tiles},
+          {"seconds", s.seconds}};
 }
 
 std::string describe(const TileStatistics& s) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +10,13 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "common.hpp"
+#include "core/temporary_files.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "kith/point_tiles.hpp"
 #include "result.hpp"
+#include "run.hpp"
+#include "tree.hpp"
 
 namespace kith::cli {
 
@@ -32,6 +37,8 @@ void add_inside_option(CLI::App& command, Common& common, TileOptions& options);
 void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& options);
 /// The first of them that was given, as it is written; null for none.
 const char* given_tile_option(const TileOptions& options);
+/// The same of --order and --index-dtype alone.
+const char* given_answer_option(const TileOptions& options);
 /// @throws InvalidArgument where one was given for an index that is no tiles
 void refuse_tile_options(const TileOptions& options, const std::string& index);
 
@@ -41,15 +48,105 @@ bool is_tiles(const std::string& path);
 /// make_execution() for what runs on the CPU.
 Execution tile_execution(const Common& common);
 
+/// Opens what is a stream; @throws InvalidArgument for what tiles cannot be made of.
+void open_clouds(const Common& common, std::vector<Source>& clouds, const std::string& input_format);
+std::vector<std::filesystem::path> paths_of(const std::vector<Source>& clouds);
+
 /// Builds a folder from files, a line on stderr or JSON on stdout included.
 void build_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
                  const std::string& folder, const PointTilesParameters& parameters);
 
+/// POINTS of commands that also work on a folder of tiles, or on several files as one cloud.
+void add_clouds_argument(CLI::App& command, Common& common, std::vector<std::string>& clouds,
+                         const std::string& text);
+/// Why these go through tiles: an option asks for it, they are several, or a folder of them; empty where they
+/// need not. @throws InvalidArgument
+std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions& options,
+                      const std::optional<std::int64_t>& tile_points);
+/// Whether what does not fit in memory may go through tiles: nothing was asked for that they lack.
+bool may_take_tiles(const Common& common, const IndexOptions& options);
+/// @throws InvalidArgument for what an index in memory takes and tiles would ignore
+void refuse_tree_options(const IndexOptions& options);
+
+/// Options of an answer in files.
+TileAnswerOptions answer_options(const TileOptions& options);
+/// tile_execution() with what the limit on memory leaves.
+Execution limited_execution(const Common& common);
+
+/// The note that an interrupted run has left something to go on with.
+void note_resumption(const Common& common, const std::string& output);
+
+/// Tiles of files, in a folder beside an answer that goes away with it, unless what has failed is to be gone
+/// on with.
+class TilesBeside {
+ public:
+  /// @param suffix of the folder's name, after the answer's
+  TilesBeside(const Common& common, const std::string& output, std::string suffix,
+              std::vector<Source>& clouds, const std::string& input_format,
+              const PointTilesParameters& parameters);
+  TilesBeside(const TilesBeside&) = delete;
+  TilesBeside& operator=(const TilesBeside&) = delete;
+  ~TilesBeside();
+
+  /// The tiles, those of an interrupted run where they are there. `why` ends the note that says so.
+  PointTiles build(const Execution& execution, const std::string& why);
+  /// The folder stays. @return what to tell the user, to end a message with
+  std::string keep();
+
+ private:
+  const Common& common_;
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> paths_;
+  PointTilesParameters parameters_;
+  std::vector<TemporaryFileNote> notes_;
+  bool built_ = false;
+  bool keep_ = false;
+};
+
+/// Runs work(execution) under a progress bar; a failure that can be gone on with keeps the tiles beside.
+template <class Work>
+auto run_with_tiles(const Common& common, const std::vector<TilesBeside*>& beside, const Work& work) {
+  const PatientScope patient;
+  try {
+    return run_cancellable(common, limited_execution(common), work);
+  } catch (const IoError& error) {
+    std::string text = error.what();
+    for (TilesBeside* tiles : beside) text += tiles->keep();
+    throw IoError(text);
+  }
+}
+
+/// What find(tiles, execution) answers of a folder of tiles, or of files through tiles beside `output`.
+template <class Find>
+auto answer_from_tiles(const Common& common, const std::vector<std::string>& clouds, const Source& like,
+                       const std::string& input_format, const std::string& output,
+                       const PointTilesParameters& parameters, const std::string& why, const Find& find) {
+  if (is_tiles(clouds.front())) {
+    const PointTiles tiles = PointTiles::open(clouds.front());
+    note_resumption(common, output);
+    return run_with_tiles(common, {}, [&](const Execution& execution) { return find(tiles, execution); });
+  }
+  std::vector<Source> sources;
+  for (const std::string& path : clouds) {
+    sources.push_back(like);
+    sources.back().path = path;
+  }
+  TilesBeside beside(common, output, ".kith-tiles", sources, input_format, parameters);
+  return run_with_tiles(common, {&beside}, [&](const Execution& execution) {
+    return find(beside.build(execution, why), execution);
+  });
+}
+
+/// What a command has to say of neighbours in files.
+void deliver_tiles(const Common& common, const ResultOptions& result, const TileSearchOptions& options,
+                   const TileAnswer& answer);
+/// Notes of any answer from tiles: rows with NaN, tiles that an interrupted run had done, --statistics.
+void note_tiles(const Common& common, const TileStatistics& statistics);
+
 /// All nearest neighbours of tiles, into files.
 void join_tiles(const Common& common, const PointTiles& tiles, const ResultOptions& result,
                 const TileSearchOptions& options, const TileOptions& how);
-/// The same of files, through a folder beside the answer that goes away with it. `why` ends the note that
-/// says so.
+/// The same of files, through tiles beside the answer. `why` ends the note that says so.
 void join_through_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
                         const PointTilesParameters& parameters, const ResultOptions& result,
                         const TileSearchOptions& options, const TileOptions& how, const std::string& why);
@@ -59,6 +156,12 @@ void join_through_tiles(const Common& common, std::vector<Source>& clouds, const
 void search_tiles(const Common& common, const PointTiles& tiles, Source queries,
                   const std::string& input_format, const ResultOptions& result,
                   const TileSearchOptions& options, const TileOptions& how, const std::string& why);
+/// Both in files that do not fit in memory, through tiles beside the answer.
+void search_through_tiles(const Common& common, Source base, Source queries, const ResultOptions& result,
+                          const TileSearchOptions& options, const std::string& why);
+/// Queries of any kind that `kith search` and `kith knn` ask a folder; see search.cpp.
+void search_folder(const Common& common, const std::string& folder, Source queries, std::string input_format,
+                   const ResultOptions& result, const TileSearchOptions& options, const TileOptions& how);
 /// Whether an answer may be that of tiles: npy files.
 bool takes_tile_answer(const ResultOptions& result);
 

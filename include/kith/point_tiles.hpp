@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "kith/index_type.hpp"
 #include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
+#include "kith/point_tree.hpp"
 
 namespace kith {
 
@@ -70,6 +72,7 @@ struct TileStatistics {
   std::int64_t crossed = 0;           ///< queries that needed another tile than their own
   std::int64_t visits = 0;            ///< searches of a query in another tile
   std::int64_t postponed = 0;         ///< queries that waited for the last sweep
+  std::int64_t resumed_tiles = 0;     ///< tiles that an interrupted run had done before this one
   double seconds = 0;
 };
 
@@ -77,6 +80,25 @@ struct TileStatistics {
 struct TileAnswer {
   std::vector<std::filesystem::path> files;
   TileStatistics statistics;
+  std::int64_t neighbors = 0;  ///< radius_search: of all queries together
+};
+
+/// Where the outliers of a cloud go; what has no name is not written.
+struct TileOutlierFiles {
+  std::filesystem::path outlier;        ///< npy of bool, [rows]
+  std::filesystem::path mean_distance;  ///< npy of f64, [rows]: NaN without neighbours
+  std::filesystem::path kept;           ///< npy of the rows that are none, in their order
+};
+
+/// See Outliers.
+struct TileOutliers {
+  std::vector<std::filesystem::path> files;
+  TileStatistics statistics;
+  std::int64_t outliers = 0;
+  std::int64_t alone = 0;  ///< of them, those without neighbours or with a NaN
+  double mean = 0;
+  double deviation = 0;
+  double threshold = 0;
 };
 
 /// A cloud in tiles: a folder that is built in one read and one write of the cloud and searched within a
@@ -85,6 +107,11 @@ struct TileAnswer {
 /// Every call keeps to Execution::memory_limit (without one, to half of the machine's free memory), and
 /// refuses at the start a limit that two tiles and the answers of one do not fit into. On the CPU only.
 /// Thread-safe; copies share the open folder.
+///
+/// Whatever goes to files is done in a folder "<answer>.kith-work" beside the answer. A process that is
+/// killed there, or finds the disk full, leaves it, with a journal of what is done: the same call goes on
+/// from it and gives the same bytes. Another call with the same answer refuses it by name. A call that is
+/// cancelled leaves nothing.
 class PointTiles {
  public:
   using Parameters = PointTilesParameters;
@@ -105,6 +132,12 @@ class PointTiles {
   /// Opens a folder; no tile is read.
   /// @throws IoError when it is missing, truncated, corrupt or foreign
   static PointTiles open(const std::filesystem::path& folder);
+
+  /// Whether there are tiles at `folder`, of these files as they are now, with these parameters (0: whatever
+  /// tile size).
+  static bool is_built_from(const std::filesystem::path& folder,
+                            std::span<const std::filesystem::path> clouds,
+                            const PointTilesParameters& parameters = {});
 
   /// Reads every tile and checks it against its checksum, its box and the row numbers.
   /// @throws IoError naming the file, Cancelled
@@ -131,6 +164,39 @@ class PointTiles {
   /// r.indices.npy and r.distances.npy, [queries, k], and with AnswerOrder::tiles r.rows.npy. All files
   /// appear, or none.
   TileAnswer search_tiles(const std::filesystem::path& output, const PointTiles& queries, std::int64_t k,
+                          const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
+                          const Execution& execution = {}) const;
+
+  /// The normal and the curvature of every row, as PointTree::normals() finds them, in a file: "r" or "r.npy"
+  /// gives r.npy, f64 [rows, dim + 1], the curvature last, and with AnswerOrder::tiles r.rows.npy. Of the
+  /// options the metric and what is inside count; the radius is the neighbourhood's.
+  TileAnswer normals(const std::filesystem::path& output, const Neighborhood& neighborhood,
+                     const std::optional<std::vector<double>>& viewpoint = {},
+                     const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
+                     const Execution& execution = {}) const;
+
+  /// The rows that are far from their neighbours, as PointTree::outliers() finds them, in files.
+  TileOutliers outliers(const TileOutlierFiles& files, const Neighborhood& neighborhood, double ratio = 2,
+                        const TileSearchOptions& options = {}, const Execution& execution = {}) const;
+
+  /// All rows within `radius` (inclusive) of each query, in memory.
+  /// @param queries [q, dim] of the rows' dtype, in host memory
+  RadiusNeighbors radius_search(const DatasetView& queries, double radius, const RadiusOptions& how_many = {},
+                                const TileSearchOptions& options = {}, const Execution& execution = {}) const;
+  /// The same of queries in tiles, the rows themselves among them (copies of this object: every row then
+  /// finds itself), into r.offsets.npy, r.indices.npy and r.distances.npy; all files appear, or none. One
+  /// list must fit in memory.
+  TileAnswer radius_search(const std::filesystem::path& output, const PointTiles& queries, double radius,
+                           const RadiusOptions& how_many = {}, const TileSearchOptions& options = {},
+                           const TileAnswerOptions& answer = {}, const Execution& execution = {}) const;
+
+  /// How many rows are within `radius` (inclusive) of each query.
+  std::vector<std::int64_t> count_within(const DatasetView& queries, double radius,
+                                         const TileSearchOptions& options = {},
+                                         const Execution& execution = {}) const;
+  /// The same into a file: "r" or "r.npy" gives r.npy, int64 [queries], and with AnswerOrder::tiles
+  /// r.rows.npy.
+  TileAnswer count_within(const std::filesystem::path& output, const PointTiles& queries, double radius,
                           const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
                           const Execution& execution = {}) const;
 

@@ -33,6 +33,14 @@ def _radius(value: Any) -> float:
     return math.inf if value is None else number(value, "radius")
 
 
+def neighborhood(k: Any, radius: Any) -> tuple[int, float]:
+    """k, 0 for none, and a radius, inf for none."""
+    count = 0 if k is None else _integer(k, "k")
+    if k is not None and count < 1:
+        raise InvalidArgument(f"k is {count}; use 1 or more, or None with a radius")
+    return count, _radius(radius)
+
+
 class PointTree(Index):
     """What :class:`KdTree` and :class:`Octree` share.
 
@@ -277,7 +285,7 @@ class PointTree(Index):
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a viewpoint of another dimension,
                 points of another dimension than 2 or 3, a manhattan tree.
         """
-        count, limit = self._neighborhood(k, radius)
+        count, limit = neighborhood(k, radius)
         towards = None
         if viewpoint is not None:
             towards = np.asarray(viewpoint, dtype=np.float64)
@@ -317,7 +325,7 @@ class PointTree(Index):
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius or ratio below 0.
         """
-        count, limit = self._neighborhood(k, radius)
+        count, limit = neighborhood(k, radius)
         share = number(ratio, "ratio")
         run = self._run(threads, memory_limit, device_memory_limit, device)
         with reporting(progress) as report:
@@ -345,15 +353,8 @@ class PointTree(Index):
         Raises:
             InvalidArgument: neither k nor radius, k below 1, a radius below 0, a manhattan tree.
         """
-        count, limit = self._neighborhood(k, radius)
+        count, limit = neighborhood(k, radius)
         run = self._run(threads, memory_limit, device_memory_limit, device)
         with reporting(progress) as report:
             values: Any = self._index.density(count, limit, run, report)
         return np.asarray(values)
-
-    @staticmethod
-    def _neighborhood(k: Any, radius: Any) -> tuple[int, float]:
-        count = 0 if k is None else _integer(k, "k")
-        if k is not None and count < 1:
-            raise InvalidArgument(f"k is {count}; use 1 or more, or None with a radius")
-        return count, _radius(radius)

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -59,6 +60,7 @@ nb::dict statistics_of(const TileStatistics& s) {
   dict["crossed"] = s.crossed;
   dict["visits"] = s.visits;
   dict["postponed"] = s.postponed;
+  dict["resumed_tiles"] = s.resumed_tiles;
   dict["seconds"] = s.seconds;
   return dict;
 }
@@ -101,6 +103,88 @@ nb::tuple search(const PointTiles& tiles, const Rows& queries, std::int64_t k, c
   return to_python(std::move(found));
 }
 
+// The rest of an answer in files: order, index_dtype.
+using Written = std::pair<std::string, std::string>;
+
+nb::tuple search_files(const PointTiles& tiles, const std::filesystem::path& output,
+                       const PointTiles& queries, std::int64_t k, const Search& how, const Written& written,
+                       const CallLimits& limits, const nb::object& report) {
+  TileAnswer answer;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    answer = tiles.search_tiles(output, queries, k, search_options(how),
+                                answer_options(written.first, written.second), execution);
+  });
+  return nb::make_tuple(answer.files, statistics_of(answer.statistics));
+}
+
+nb::tuple normals(const PointTiles& tiles, const std::filesystem::path& output, std::int64_t k, double radius,
+                  const std::optional<std::vector<double>>& viewpoint, const Search& how,
+                  const Written& written, const CallLimits& limits, const nb::object& report) {
+  TileAnswer answer;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    answer = tiles.normals(output, {k, radius}, viewpoint, search_options(how),
+                           answer_options(written.first, written.second), execution);
+  });
+  return nb::make_tuple(answer.files, statistics_of(answer.statistics));
+}
+
+nb::tuple outliers(const PointTiles& tiles, const std::filesystem::path& outlier,
+                   const std::filesystem::path& mean_distance, std::int64_t k, double radius, double ratio,
+                   const Search& how, const CallLimits& limits, const nb::object& report) {
+  TileOutliers found;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    found = tiles.outliers({outlier, mean_distance, {}}, {k, radius}, ratio, search_options(how), execution);
+  });
+  return nb::make_tuple(found.mean, found.deviation, found.threshold);
+}
+
+nb::tuple radius_search(const PointTiles& tiles, const Rows& queries, double radius,
+                        std::int64_t max_neighbors, const Search& how, const CallLimits& limits,
+                        const nb::object& report) {
+  RadiusNeighbors found;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    found = tiles.radius_search(queries.dataset.view(), radius, {.max_neighbors = max_neighbors},
+                                search_options(how), execution);
+  });
+  const std::size_t total = found.indices.size();
+  nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
+  nb::object distances =
+      std::visit([&](auto& held) { return own(std::move(held), {total}); }, found.distances);
+  nb::object indices = own(std::move(found.indices), {total});
+  return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
+}
+
+nb::object radius_files(const PointTiles& tiles, const std::filesystem::path& output,
+                        const PointTiles& queries, double radius, std::int64_t max_neighbors,
+                        const Search& how, const CallLimits& limits, const nb::object& report) {
+  TileAnswer answer;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    answer = tiles.radius_search(output, queries, radius, {.max_neighbors = max_neighbors},
+                                 search_options(how), {}, execution);
+  });
+  return nb::cast(answer.files);
+}
+
+nb::object count_within(const PointTiles& tiles, const Rows& queries, double radius, const Search& how,
+                        const CallLimits& limits, const nb::object& report) {
+  std::vector<std::int64_t> counts;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    counts = tiles.count_within(queries.dataset.view(), radius, search_options(how), execution);
+  });
+  const std::size_t size = counts.size();
+  return own(std::move(counts), {size});
+}
+
+nb::object count_files(const PointTiles& tiles, const std::filesystem::path& output,
+                       const PointTiles& queries, double radius, const Search& how, const CallLimits& limits,
+                       const nb::object& report) {
+  TileAnswer answer;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    answer = tiles.count_within(output, queries, radius, search_options(how), {}, execution);
+  });
+  return nb::cast(answer.files);
+}
+
 void verify(const PointTiles& tiles, const CallLimits& limits, const nb::object& report) {
   run(make_execution(limits), report, false, [&](const Execution& execution) { tiles.verify(execution); });
 }
@@ -131,6 +215,27 @@ void bind_tiles(nb::module_& module) {
              "(files, statistics) of the nearest others of every row.");
   module.def("tiles_search", &search, nb::arg("tiles"), nb::arg("queries"), nb::arg("k"), nb::arg("search"),
              nb::arg("limits"), nb::arg("report").none(), "(distances, indices, statistics)");
+  module.def("tiles_search_files", &search_files, nb::arg("tiles"), nb::arg("output"), nb::arg("queries"),
+             nb::arg("k"), nb::arg("search"), nb::arg("written"), nb::arg("limits"), nb::arg("report").none(),
+             "(files, statistics) of the nearest rows of queries in tiles.");
+  module.def("tiles_normals", &normals, nb::arg("tiles"), nb::arg("output"), nb::arg("k"), nb::arg("radius"),
+             nb::arg("viewpoint").none(), nb::arg("search"), nb::arg("written"), nb::arg("limits"),
+             nb::arg("report").none(), "(files, statistics) of the normals of every row.");
+  module.def("tiles_outliers", &outliers, nb::arg("tiles"), nb::arg("outlier"), nb::arg("mean_distance"),
+             nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("search"), nb::arg("limits"),
+             nb::arg("report").none(), "(mean, deviation, threshold); the rest is in the files.");
+  module.def("tiles_radius_search", &radius_search, nb::arg("tiles"), nb::arg("queries"), nb::arg("radius"),
+             nb::arg("max_neighbors"), nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
+             "(offsets, indices, distances, statistics) of the rows within a radius.");
+  module.def("tiles_radius_files", &radius_files, nb::arg("tiles"), nb::arg("output"), nb::arg("queries"),
+             nb::arg("radius"), nb::arg("max_neighbors"), nb::arg("search"), nb::arg("limits"),
+             nb::arg("report").none(), "The files of the same, of queries in tiles.");
+  module.def("tiles_count_within", &count_within, nb::arg("tiles"), nb::arg("queries"), nb::arg("radius"),
+             nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
+             "Numbers of rows within a radius.");
+  module.def("tiles_count_files", &count_files, nb::arg("tiles"), nb::arg("output"), nb::arg("queries"),
+             nb::arg("radius"), nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
+             "The file of the same, of queries in tiles.");
   module.def("verify_tiles", &verify, nb::arg("tiles"), nb::arg("limits"), nb::arg("report").none(),
              "Raises where a tile is damaged.");
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +16,16 @@ from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
 from ._index import _execution, _integer, name_of
-from ._neighbors import Neighbors, from_parts
+from ._neighborhoods import Normals, Outliers, RadiusNeighbors
+from ._neighbors import Neighbors, SearchStatistics, from_parts
+from ._point_tree import neighborhood, number
 from ._progress import Progress, reporting
+from ._tile_files import TileAnswer, TileStatistics, gather, mapped
 
 __all__ = ["PointTiles", "TileAnswer", "TileStatistics"]
 
 _METRICS = "'sqeuclidean', 'euclidean' or 'manhattan'"
 _INSIDE = "'kd_tree', 'octree' or 'brute_force'"
-
-
-@dataclass(frozen=True)
-class TileStatistics:
-    """What a search of tiles did."""
-
-    queries: int = 0  #: rows that were answered
-    nan_rows: int = 0  #: rows with a NaN: never found, and without neighbours
-    nan_queries: int = 0  #: queries with a NaN
-    tiles: int = 0  #: there are
-    tile_bytes: int = 0  #: of all tiles
-    bytes_read: int = 0  #: of tiles, each time that one was read
-    tiles_read_again: int = 0  #: reads of a tile after its first
-    crossed: int = 0  #: queries that needed another tile than their own
-    visits: int = 0  #: searches of a query in another tile
-    postponed: int = 0  #: queries that waited for the last sweep
-    seconds: float = 0.0  #: wall time
-
-
-@dataclass(frozen=True)
-class TileAnswer:
-    """Nearest neighbours in files, as memory-mapped arrays; unpacks as ``distances, indices = answer``."""
-
-    distances: NDArray[Any]  #: ``[rows, k]``, float64 for float64 data, else float32
-    indices: NDArray[Any]  #: ``[rows, k]``, int64 with -1 for none, or uint32 with 2**32 - 1 for none
-    rows: NDArray[Any] | None  #: with ``order="tiles"`` the rows that the answers are of, else None
-    files: tuple[Path, ...]
-    statistics: TileStatistics
-
-    def __iter__(self) -> Any:
-        return iter((self.distances, self.indices))
 
 
 def _limits(threads: Any, memory_limit: Any) -> tuple[int, int, int, str]:
@@ -125,7 +95,7 @@ class PointTiles:
             if isinstance(clouds, Iterator):
                 with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
                     path = os.path.join(beside, "cloud.npy")
-                    _gather(clouds, path)
+                    gather(clouds, path)
                     return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], points, limits, report))
             rows = to_rows(clouds, "clouds")
             return cls._wrap(_kith.build_tiles_of_rows(os.fspath(folder), rows, points, limits, report))
@@ -174,16 +144,13 @@ class PointTiles:
             OutOfMemory: two tiles and the answers of one do not fit into ``memory_limit``.
             IoError: a tile is damaged, or the answer cannot be written.
         """
-        names = (
-            name_of(order, "order", "'input' or 'tiles'"),
-            name_of(index_dtype, "index_dtype", "'int64' or 'uint32'"),
-        )
+        names = _written(order, index_dtype)
         search, limits = _search(metric, inside, include_self, radius), _limits(threads, memory_limit)
         with reporting(progress) as report:
             files, statistics = _kith.tiles_all_knn(
                 self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
             )
-        indices, distances, *rows = (_mapped(file) for file in files)
+        indices, distances, *rows = (mapped(file) for file in files)
         return TileAnswer(
             distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
         )
@@ -215,6 +182,203 @@ class PointTiles:
         with reporting(progress) as report:
             parts = _kith.tiles_search(self._tiles, queries, _integer(k, "k"), search, limits, report)
         return from_parts(parts)
+
+    def search_tiles(
+        self,
+        output: str | os.PathLike[str],
+        queries: PointTiles,
+        k: int = 10,
+        *,
+        metric: str = "sqeuclidean",
+        radius: float | None = None,
+        inside: str = "kd_tree",
+        order: str = "input",
+        index_dtype: str = "int64",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> TileAnswer:
+        """The k nearest rows of each query of another cloud, however large, in npy files.
+
+        Args:
+            queries: the other cloud, in tiles of its own, of the same element type and dimension.
+            output, k, metric, radius, inside, order, index_dtype, threads, memory_limit, progress: as for
+                :meth:`all_knn`.
+
+        Raises:
+            InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`; queries of another type or dimension.
+        """
+        search, limits = _search(metric, inside, False, radius), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            files, statistics = _kith.tiles_search_files(
+                self._tiles,
+                os.fspath(output),
+                _tiles_of(queries),
+                _integer(k, "k"),
+                search,
+                _written(order, index_dtype),
+                limits,
+                report,
+            )
+        indices, distances, *rows = (mapped(file) for file in files)
+        return TileAnswer(
+            distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
+        )
+
+    def normals(
+        self,
+        output: str | os.PathLike[str],
+        k: int | None = None,
+        radius: float | None = None,
+        viewpoint: Any = None,
+        *,
+        metric: str = "sqeuclidean",
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> Normals:
+        """Normals and curvature of every row, as :meth:`KdTree.normals` finds them, in an npy file.
+
+        Args:
+            output: ``"r"`` or ``"r.npy"`` writes ``r.npy``, float64 ``[rows, dim + 1]``, the curvature last.
+            k, radius, viewpoint: as for :meth:`KdTree.normals`; the radius is in units of ``metric``.
+            metric: ``"sqeuclidean"`` or ``"euclidean"``.
+            inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+
+        Returns:
+            :class:`Normals`, views of the memory-mapped file.
+
+        Raises:
+            InvalidArgument: neither k nor radius, a viewpoint of another dimension, points of another dimension than
+                2 or 3.
+            OutOfMemory, IoError: as for :meth:`all_knn`.
+        """
+        count, limit = neighborhood(k, radius)
+        point = None if viewpoint is None else np.asarray(viewpoint, dtype=np.float64).ravel().tolist()
+        search, limits = _search(metric, inside, False, None), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            files, _ = _kith.tiles_normals(
+                self._tiles, os.fspath(output), count, limit, point, search, ("input", "int64"), limits, report
+            )
+        table = mapped(files[0])
+        return Normals(table[:, :-1], table[:, -1])
+
+    def outliers(
+        self,
+        output: str | os.PathLike[str],
+        k: int | None = None,
+        radius: float | None = None,
+        ratio: float = 2.0,
+        *,
+        metric: str = "sqeuclidean",
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> Outliers:
+        """Points that are far from their neighbours, as :meth:`KdTree.outliers` finds them, in npy files.
+
+        Args:
+            output: ``"r"`` writes ``r.outlier.npy`` and ``r.mean_distance.npy``.
+            k, radius, ratio: as for :meth:`KdTree.outliers`.
+            metric, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+
+        Returns:
+            :class:`Outliers`, whose arrays are memory-mapped.
+
+        Raises:
+            InvalidArgument: neither k nor radius, a ratio below 0.
+            OutOfMemory, IoError: as for :meth:`all_knn`.
+        """
+        count, limit = neighborhood(k, radius)
+        flags, means = f"{os.fspath(output)}.outlier.npy", f"{os.fspath(output)}.mean_distance.npy"
+        search, limits = _search(metric, inside, False, None), _limits(threads, memory_limit)
+        with reporting(progress) as report:
+            rest = _kith.tiles_outliers(
+                self._tiles, flags, means, count, limit, number(ratio, "ratio"), search, limits, report
+            )
+        return Outliers(mapped(flags), mapped(means), *rest)
+
+    def radius_search(
+        self,
+        Q: Any,
+        radius: float,
+        max_neighbors: int = 0,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        metric: str = "sqeuclidean",
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> RadiusNeighbors:
+        """All rows within ``radius`` (inclusive) of each query, nearest first.
+
+        Args:
+            Q: queries ``[q, d]``, answered in memory; or :class:`PointTiles`, this one among them, whose answer goes to
+                files.
+            radius: in units of the metric, 0 or more.
+            max_neighbors: only this many of the nearest rows a query; 0 for all.
+            output: of queries in tiles: ``"r"`` writes ``r.offsets.npy``, ``r.indices.npy``, ``r.distances.npy``.
+            metric, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+
+        Returns:
+            :class:`RadiusNeighbors`; of queries in tiles its arrays are memory-mapped.
+
+        Raises:
+            InvalidArgument: a radius or max_neighbors below 0; an output for queries in memory, or none for tiles.
+            OutOfMemory: the answer, or in files one list, does not fit into ``memory_limit``.
+        """
+        limit, most = number(radius, "radius"), _integer(max_neighbors, "max_neighbors")
+        search, limits = _search(metric, inside, False, None), _limits(threads, memory_limit)
+        name = _output_of(Q, output)
+        with reporting(progress) as report:
+            if name is not None:
+                asked = _tiles_of(Q)
+                files: Any = _kith.tiles_radius_files(self._tiles, name, asked, limit, most, search, limits, report)
+                offsets, indices, distances = (mapped(file) for file in files)
+                return RadiusNeighbors(offsets, indices, distances)
+            queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+            found: Any = _kith.tiles_radius_search(self._tiles, queries, limit, most, search, limits, report)
+        offsets, indices, distances, statistics = found
+        return RadiusNeighbors(offsets, indices, distances, SearchStatistics(**statistics))
+
+    def count_within(
+        self,
+        Q: Any,
+        radius: float,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        metric: str = "sqeuclidean",
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> NDArray[np.int64]:
+        """How many rows are within ``radius`` (inclusive) of each query.
+
+        Args:
+            Q: as for :meth:`radius_search`.
+            output: of queries in tiles: ``"r"`` or ``"r.npy"`` writes ``r.npy``.
+            radius, metric, inside, threads, memory_limit, progress: as for :meth:`radius_search`.
+
+        Returns:
+            int64 ``[queries]``; of queries in tiles memory-mapped.
+
+        Raises:
+            InvalidArgument, OutOfMemory, IoError: as for :meth:`radius_search`.
+        """
+        limit = number(radius, "radius")
+        search, limits = _search(metric, inside, False, None), _limits(threads, memory_limit)
+        name = _output_of(Q, output)
+        with reporting(progress) as report:
+            if name is not None:
+                files: Any = _kith.tiles_count_files(self._tiles, name, _tiles_of(Q), limit, search, limits, report)
+                return mapped(files[0])
+            queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+            counts: Any = _kith.tiles_count_within(self._tiles, queries, limit, search, limits, report)
+        return np.asarray(counts)
 
     def verify(self, *, progress: Progress = False) -> None:
         """Reads every tile and checks it.
@@ -269,36 +433,25 @@ def _search(metric: Any, inside: Any, include_self: Any, radius: Any) -> tuple[s
     return name_of(metric, "metric", _METRICS), name_of(inside, "inside", _INSIDE), bool(include_self), reach
 
 
-def _gather(arrays: Iterator[Any], path: str) -> None:
-    """One npy of arrays that come one after the other."""
-    header_bytes, rows, dim = 128, 0, 0
-    dtype: np.dtype[Any] | None = None
-    with open(path, "wb") as file:
-        file.write(bytes(header_bytes))
-        for array in arrays:
-            block = np.ascontiguousarray(array)
-            if block.ndim != 2:
-                raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")
-            if dtype is None:
-                dim, dtype = block.shape[1], block.dtype
-            elif (dim, dtype) != (block.shape[1], block.dtype):
-                raise InvalidArgument(
-                    f"clouds: rows of {block.shape[1]} {block.dtype} after rows of {dim} {dtype}; they must be the same"
-                )
-            file.write(block.tobytes())
-            rows += len(block)
-        if dtype is None:
-            raise InvalidArgument("clouds: an iterator without arrays; give one array at least")
-        descr = "<V2" if dtype.name == "bfloat16" else dtype.str
-        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {dim}), }}"
-        file.seek(0)
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", header_bytes - 10))
-        file.write(text.ljust(header_bytes - 11).encode() + b"\n")
+def _written(order: Any, index_dtype: Any) -> tuple[str, str]:
+    return (
+        name_of(order, "order", "'input' or 'tiles'"),
+        name_of(index_dtype, "index_dtype", "'int64' or 'uint32'"),
+    )
 
 
-def _mapped(file: str | os.PathLike[str]) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(file, mmap_mode="r")
-    except ValueError:  # an array without elements cannot be mapped
-        array = np.load(file)
-    return array
+def _tiles_of(queries: Any) -> _kith.PointTiles:
+    if not isinstance(queries, PointTiles):
+        raise TypeError(f"queries: a {type(queries).__name__} is no PointTiles; use search for arrays")
+    return queries._tiles
+
+
+def _output_of(queries: Any, output: Any) -> str | None:
+    """Where the answer of queries in tiles goes; None where it comes in memory."""
+    if isinstance(queries, PointTiles):
+        if output is None:
+            raise InvalidArgument("output is None; queries in tiles are answered into files: name them")
+        return str(os.fspath(output))
+    if output is not None:
+        raise InvalidArgument(f"output is {output!r}, the queries are an array, answered in memory; leave output out")
+    return None

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const char* what, const std::string& name, int reason) {
-  throw IoError(fmt::format("cannot {} '{}': {}", what, name, std::strerror(reason)));
+  std::string remedy;
+  rlimit limit{};
+  if (reason == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    remedy = fmt::format("; files may have {} bytes here (ulimit -f), raise that", limit.rlim_cur);
+  }
+  throw IoError(fmt::format("cannot {} '{}': {}{}", what, name, std::strerror(reason), remedy));
 }
 
 void read_all(int fd, const std::string& name, std::uint64_t offset, void* to, std::size_t bytes) {
@@ -40,15 +46,14 @@ void read_all(int fd, const std::string& name, std::uint64_t offset, void* to, s
   }
 }
 
-// The entry of a file in its folder reaches the disk with the folder.
-void sync_folder(const fs::path& folder) {
+}  // namespace
+
+void sync_folder(const fs::path& folder) noexcept {
   const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   (void)::fsync(fd);  // some file systems cannot; their entries are safe or never are
   ::close(fd);
 }
-
-}  // namespace
 
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> serial{0};
@@ -102,13 +107,24 @@ OutputFile::OutputFile(fs::path path) : path_(std::move(path)), note_(path_) {
   }
 }
 
+OutputFile OutputFile::lasting(fs::path path) {
+  OutputFile file;
+  file.lasting_ = true;
+  file.path_ = std::move(path);
+  file.fd_ = ::open(file.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file.fd_ < 0) fail("write", file.path_.string(), errno);
+  return file;
+}
+
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::exchange(other.path_, {})),
+      lasting_(other.lasting_),
       note_(std::move(other.note_)),
       fd_(std::exchange(other.fd_, -1)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lasting_, other.lasting_);
   std::swap(note_, other.note_);
   std::swap(fd_, other.fd_);
   return *this;
@@ -116,7 +132,7 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (!path_.empty() && !lasting_) ::unlink(path_.c_str());
 }
 
 void OutputFile::write(std::uint64_t offset, const void* from, std::size_t bytes) {
@@ -141,46 +157,30 @@ void OutputFile::sync() {
   if (::fsync(fd_) != 0) fail("write", path_.string(), errno);
 }
 
+void OutputFile::start_writing(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+#ifdef SYNC_FILE_RANGE_WRITE
+  (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
+#else
+  (void)offset;
+  (void)bytes;
+#endif
+}
+
+std::uint64_t OutputFile::size() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) fail("read", path_.string(), errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void OutputFile::truncate(std::uint64_t bytes) {
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) fail("write", path_.string(), errno);
+}
+
 void OutputFile::rename_to(const fs::path& path) {
   if (::close(std::exchange(fd_, -1)) != 0) fail("write", path_.string(), errno);
   if (::rename(path_.c_str(), path.c_str()) != 0) fail("write", path.string(), errno);
   path_.clear();
   note_ = {};
-}
-
-AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
-  // "cloud/" is the folder "cloud".
-  if (!path_.has_filename()) path_ = path_.parent_path();
-  temporary_ = temporary_name(path_);
-  note_ = TemporaryFileNote(temporary_);
-  if (::mkdir(temporary_.c_str(), 0777) != 0) {
-    temporary_.clear();
-    fail("write", path_.string(), errno);
-  }
-}
-
-AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-}
-
-void AtomicFolder::commit(bool replace) {
-  sync_folder(temporary_);
-  fs::path old;
-  if (replace && fs::exists(path_)) {
-    old = temporary_name(path_);
-    if (::rename(path_.c_str(), old.c_str()) != 0) fail("write", path_.string(), errno);
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    if (!old.empty()) (void)::rename(old.c_str(), path_.c_str());
-    fail("write", path_.string(), reason);
-  }
-  temporary_.clear();
-  note_ = {};
-  sync_folder(path_.parent_path());
-  std::error_code ignored;
-  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 }  // namespace kith

@@ -36,12 +36,18 @@ class InputFile {
   int fd_ = -1;
 };
 
-/// A file to write at any offset, which is removed with the object unless it was kept. Move-only.
+/// The entries of a folder reach the disk.
+void sync_folder(const std::filesystem::path& folder) noexcept;
+
+/// A file to write at any offset, which is removed with the object unless it was renamed. Move-only.
 class OutputFile {
  public:
   OutputFile() = default;
   /// Makes the file, which must not be there yet. @throws IoError
   explicit OutputFile(std::filesystem::path path);
+  /// Opens a file that stays when the object goes, and makes it where there is none: its folder's owner
+  /// decides what becomes of it. @throws IoError
+  static OutputFile lasting(std::filesystem::path path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
   ~OutputFile();
@@ -53,36 +59,19 @@ class OutputFile {
   /// Syncs, and gives it its name. @throws IoError
   void rename_to(const std::filesystem::path& path);
   void sync();
+  /// The disk begins to take what lies there, so that sync() has little left to wait for. Only a hint.
+  void start_writing(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  std::uint64_t size() const;
+  /// Cuts what is behind `bytes`. @throws IoError
+  void truncate(std::uint64_t bytes);
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
   std::filesystem::path path_;
+  bool lasting_ = false;
   TemporaryFileNote note_;
   int fd_ = -1;
-};
-
-/// A folder that appears whole or not at all: "<path>.<pid>.<number>.work.tmp" until commit() puts it in
-/// place; destruction without commit removes it and what is in it.
-class AtomicFolder {
- public:
-  /// @throws IoError when the folder around it is missing or not writable
-  explicit AtomicFolder(std::filesystem::path path);
-  AtomicFolder(const AtomicFolder&) = delete;
-  AtomicFolder& operator=(const AtomicFolder&) = delete;
-  ~AtomicFolder();
-
-  /// Where its files are to be written until then.
-  const std::filesystem::path& temporary() const noexcept { return temporary_; }
-
-  /// Takes the place of `path`: nothing, an empty folder, or, where `replace` says so, the folder there is.
-  /// @throws IoError
-  void commit(bool replace);
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  TemporaryFileNote note_;
 };
 
 }  // namespace kith

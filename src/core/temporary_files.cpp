@@ -57,9 +57,11 @@ bool remove_temporary_files() noexcept {
     // A file that has just been renamed is still listed: its temporary name is then nobody's.
     if (slot.state.load() == listed && slot.owner == self) ::unlink(slot.name.data());
   }
-  // Folders, once they are empty.
-  for (Slot& slot : table) {
-    if (slot.state.load() == listed && slot.owner == self) ::rmdir(slot.name.data());
+  // Folders, once they are empty; one may lie in another.
+  for (int depth = 0; depth < 2; ++depth) {
+    for (Slot& slot : table) {
+      if (slot.state.load() == listed && slot.owner == self) ::rmdir(slot.name.data());
+    }
   }
   return true;
 }

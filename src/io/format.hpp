@@ -160,6 +160,8 @@ Neighbors read_neighbors_npy(const Source&);
 void write_indices_npy(AtomicFile&, const Neighbors&);
 /// The header of an array of one dimension; its elements follow.
 void write_npy_header(AtomicFile&, std::string_view descr, std::int64_t count);
+/// How npy names an element type.
+std::string_view npy_descr(Dtype dtype);
 /// The header of an array of any shape, "(3, 2)".
 std::string npy_header(std::string_view descr, const std::string& shape);
 

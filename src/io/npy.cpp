@@ -348,17 +348,20 @@ Dataset read_npy(const Source& source, const ReadOptions& options) {
   return result;
 }
 
-void write_npy(AtomicFile& out, const DatasetView& data) {
-  std::string_view descr;
-  switch (data.dtype) {
-    case Dtype::f32: descr = "<f4"; break;
-    case Dtype::f16: descr = "<f2"; break;
-    case Dtype::bf16: descr = "<V2"; break;
-    case Dtype::i8: descr = "|i1"; break;
-    case Dtype::u8: descr = "|u1"; break;
-    case Dtype::f64: descr = "<f8"; break;
+std::string_view npy_descr(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return "<f4";
+    case Dtype::f16: return "<f2";
+    case Dtype::bf16: return "<V2";
+    case Dtype::i8: return "|i1";
+    case Dtype::u8: return "|u1";
+    case Dtype::f64: break;
   }
-  write_header(out, descr, fmt::format("({}, {})", data.rows, data.dim));
+  return "<f8";
+}
+
+void write_npy(AtomicFile& out, const DatasetView& data) {
+  write_header(out, npy_descr(data.dtype), fmt::format("({}, {})", data.rows, data.dim));
   write_rows(out, data);
 }
 

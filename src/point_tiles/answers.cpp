@@ -3,180 +3,159 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <type_traits>
-#include <utility>
 
-#include <fmt/format.h>
-
-#include "core/atomic_file.hpp"
 #include "core/parallel.hpp"
-#include "io/format.hpp"
-#include "kith/error.hpp"
-#include "point_tiles/tuning.hpp"
+#include "core/visit_dtype.hpp"
+#include "point_tree/neighborhoods.hpp"
 
 namespace kith::point_tiles {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::uint32_t no_row = std::numeric_limits<std::uint32_t>::max();
-
-// The suffix stands where that of the indices does.
-fs::path rows_file(const fs::path& indices) {
-  constexpr std::string_view suffix = ".indices.npy";
-  const std::string text = indices.string();
-  return text.substr(0, text.size() - suffix.size()) + ".rows.npy";
+// List i, and the padding behind it.
+template <class T>
+void copy_padded(const Lists<T>& lists, std::int64_t i, std::int64_t k, std::int64_t* rows, T* distances) {
+  const std::int64_t count = lists.size(i);
+  std::copy_n(lists.rows + lists.begin(i), count, rows);
+  std::copy_n(lists.distances + lists.begin(i), count, distances);
+  std::fill(rows + count, rows + k, -1);
+  std::fill(distances + count, distances + k, std::numeric_limits<T>::infinity());
 }
 
 }  // namespace
 
 template <class T>
-void AnswersInMemory<T>::put(std::int64_t first, std::int64_t count, const std::int64_t* rows,
-                             const T* distances) {
-  std::copy_n(rows, count * k_, rows_.begin() + first * k_);
-  std::copy_n(distances, count * k_, distances_.begin() + first * k_);
+void NearestInMemory<T>::put(std::int64_t first, const Block<T>& block) {
+  for (std::int64_t i = 0; i < block.lists.queries; ++i) {
+    copy_padded(block.lists, i, k_, rows_.data() + (first + i) * k_, distances_.data() + (first + i) * k_);
+  }
 }
 
 template <class T>
-AnswersInFiles<T>::AnswersInFiles(const fs::path& output, std::int64_t k,
-                                  std::span<const std::int64_t> tile_rows, const TileAnswerOptions& options,
-                                  std::int64_t bucket_rows)
-    : files_(io::neighbor_files(output, FileFormat::npy)),
-      k_(k),
-      width_(options.index_width == IndexWidth::u32 ? 4 : 8),
-      in_order_of_tiles_(options.order == AnswerOrder::tiles) {
-  places_.push_back(0);
-  for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
-  const std::int64_t all = places_.back();
-  bucket_rows_ = std::clamp<std::int64_t>(bucket_rows, 1, std::max<std::int64_t>(all, 1));
-  buckets_ = (all + bucket_rows_ - 1) / bucket_rows_;
-  if (!in_order_of_tiles_) starts_.resize(tile_rows.size() * static_cast<std::size_t>(buckets_ + 1));
-  files_.push_back(rows_file(files_[0]));
-  // Headers first, so that what stands in the order of tiles needs only its name.
-  const auto open = [&](OutputFile& file, const fs::path& path, const char* descr, const std::string& shape) {
-    file = OutputFile(temporary_name(path));
-    const std::string header = io::npy_header(descr, shape);
-    file.write(0, header.data(), header.size());
-    return static_cast<std::uint64_t>(header.size());
-  };
-  const std::string lists = fmt::format("({}, {})", all, k);
-  const char* number = width_ == 4 ? "<u4" : "<i8";
-  indices_header_ = open(indices_, files_[0], number, lists);
-  distances_header_ = open(distances_, files_[1], std::is_same_v<T, float> ? "<f4" : "<f8", lists);
-  rows_header_ = open(rows_, files_[2], number, fmt::format("({},)", all));
+std::vector<Column> NearestInColumns<T>::columns(std::int64_t k, std::int64_t width) {
+  return {
+      {"indices", width == 4 ? "<u4" : "<i8", k, k * width},
+      {"distances", std::is_same_v<T, float> ? "<f4" : "<f8", k, k * static_cast<std::int64_t>(sizeof(T))}};
 }
 
 template <class T>
-void AnswersInFiles<T>::write_numbers(OutputFile& file, std::uint64_t header, std::int64_t at,
-                                      const std::int64_t* from, std::int64_t count) {
-  const std::uint64_t offset = header + static_cast<std::uint64_t>(at) * static_cast<std::uint64_t>(width_);
-  if (width_ == 8) {
-    file.write(offset, from, static_cast<std::size_t>(count) * sizeof(std::int64_t));
+void NearestInColumns<T>::put(std::int64_t first, const Block<T>& block) {
+  const Lists<T>& lists = block.lists;
+  if (lists.offsets == nullptr) {  // padded already
+    columns_.put_numbers(0, first, lists.queries, lists.rows);
+    columns_.put(1, first, lists.queries, lists.distances);
     return;
   }
-  constexpr std::int64_t piece = 1 << 18;
-  for (std::int64_t done = 0; done < count; done += piece) {
-    narrow_.clear();
-    for (std::int64_t i = done; i < std::min(count, done + piece); ++i) {
-      narrow_.push_back(from[i] < 0 ? no_row : static_cast<std::uint32_t>(from[i]));
+  rows_.resize(static_cast<std::size_t>(lists.queries * k_));
+  distances_.resize(rows_.size());
+  for (std::int64_t i = 0; i < lists.queries; ++i) {
+    copy_padded(lists, i, k_, rows_.data() + i * k_, distances_.data() + i * k_);
+  }
+  columns_.put_numbers(0, first, lists.queries, rows_.data());
+  columns_.put(1, first, lists.queries, distances_.data());
+}
+
+template <class T>
+std::vector<Column> Counts<T>::columns() {
+  return {{"counts", "<i8", 1, sizeof(std::int64_t), false}};
+}
+
+template <class T>
+void Counts<T>::put(std::int64_t first, const Block<T>& block) {
+  if (columns_ != nullptr) {
+    columns_->put(0, first, block.lists.queries, block.lists.counts);
+  } else {
+    std::copy_n(block.lists.counts, block.lists.queries, counts_->begin() + first);
+  }
+}
+
+template <class T>
+NormalsInColumns<T>::NormalsInColumns(const Manifest& manifest, std::optional<std::vector<double>> viewpoint,
+                                      Columns& columns, const Execution& execution)
+    : manifest_(manifest), viewpoint_(std::move(viewpoint)), columns_(columns), execution_(execution) {
+  execution_.progress = nullptr;
+}
+
+template <class T>
+std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim) {
+  return {{"normals", "<f8", dim + 1, (dim + 1) * static_cast<std::int64_t>(sizeof(double))}};
+}
+
+// The operations of a tree in memory, on coordinates as doubles: its own are as wide or narrower.
+template <class T>
+template <class Value, int dim>
+void NormalsInColumns<T>::fit(const Block<T>& block) {
+  const auto load = [](const std::byte* from, double(&to)[dim]) {
+    for (int j = 0; j < dim; ++j) {
+      Value value;
+      std::memcpy(&value, from + static_cast<std::size_t>(j) * sizeof(Value), sizeof(Value));
+      to[j] = to_double(value);
     }
-    file.write(offset + static_cast<std::uint64_t>(done) * 4, narrow_.data(), narrow_.size() * 4);
-  }
-}
-
-template <class T>
-void AnswersInFiles<T>::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {
-  write_numbers(rows_, rows_header_, place(tile), rows.data(), static_cast<std::int64_t>(rows.size()));
-  if (in_order_of_tiles_) return;
-  std::int64_t* starts = starts_.data() + tile * (buckets_ + 1);
-  for (std::int64_t b = 0; b <= buckets_; ++b) {
-    starts[b] = std::ranges::lower_bound(rows, b * bucket_rows_) - rows.begin();
-  }
-}
-
-template <class T>
-void AnswersInFiles<T>::put(std::int64_t first, std::int64_t count, const std::int64_t* rows,
-                            const T* distances) {
-  write_numbers(indices_, indices_header_, first * k_, rows, count * k_);
-  distances_.write(distances_header_ + static_cast<std::uint64_t>(first * k_) * sizeof(T), distances,
-                   static_cast<std::size_t>(count * k_) * sizeof(T));
-}
-
-template <class T>
-std::vector<fs::path> AnswersInFiles<T>::finish(const Execution& execution) {
-  if (!in_order_of_tiles_) return write_in_order_of_input(execution);
-  // Everything that can fail for want of space comes before the first rename.
-  for (OutputFile* file : {&indices_, &distances_, &rows_}) file->sync();
-  const RenamingTogether together;
-  indices_.rename_to(files_[0]);
-  distances_.rename_to(files_[1]);
-  rows_.rename_to(files_[2]);
-  return files_;
-}
-
-// A bucket of consecutive rows at a time: in every tile those are one run, since a tile's rows ascend.
-template <class T>
-std::vector<fs::path> AnswersInFiles<T>::write_in_order_of_input(const Execution& execution) {
-  const std::int64_t all = places_.back();
-  const auto tiles = static_cast<std::int64_t>(places_.size()) - 1;
-  std::vector<fs::path> names(files_.begin(), files_.begin() + 2);
-  std::vector<AtomicFile> out;
-  out.reserve(2);
-  for (const fs::path& name : names) out.emplace_back(name, execution.cancelled);
-  const std::string lists = fmt::format("({}, {})", all, k_);
-  out[0].write(io::npy_header(width_ == 4 ? "<u4" : "<i8", lists));
-  out[1].write(io::npy_header(std::is_same_v<T, float> ? "<f4" : "<f8", lists));
-
-  const auto list_numbers = static_cast<std::size_t>(k_ * width_);
-  const auto list_distances = static_cast<std::size_t>(k_) * sizeof(T);
-  const std::int64_t piece = std::max<std::int64_t>(
-      1, tuning::block_bytes / static_cast<std::int64_t>(list_numbers + list_distances));
-  const auto held = static_cast<std::size_t>(bucket_rows_);
-  std::vector<std::byte> numbers(held * list_numbers);
-  std::vector<std::byte> distances(held * list_distances);
-  std::vector<std::byte> some_rows(static_cast<std::size_t>(piece * width_));
-  std::vector<std::byte> some_numbers(static_cast<std::size_t>(piece) * list_numbers);
-  std::vector<std::byte> some_distances(static_cast<std::size_t>(piece) * list_distances);
-  ProgressCounter progress(execution, "answer", all);
-  for (std::int64_t bucket = 0; bucket < buckets_; ++bucket) {
-    const std::int64_t first = bucket * bucket_rows_;
-    const std::int64_t count = std::min(bucket_rows_, all - first);
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      const std::int64_t* starts = starts_.data() + tile * (buckets_ + 1) + bucket;
-      for (std::int64_t at = starts[0]; at < starts[1]; at += piece) {
-        const std::int64_t here = std::min(piece, starts[1] - at);
-        const auto from = static_cast<std::uint64_t>(place(tile) + at);
-        const auto size = static_cast<std::size_t>(here);
-        rows_.read(rows_header_ + from * static_cast<std::uint64_t>(width_), some_rows.data(),
-                   size * static_cast<std::size_t>(width_));
-        indices_.read(indices_header_ + from * list_numbers, some_numbers.data(), size * list_numbers);
-        distances_.read(distances_header_ + from * list_distances, some_distances.data(),
-                        size * list_distances);
-        for (std::size_t i = 0; i < size; ++i) {
-          std::int64_t row = 0;
-          std::memcpy(&row, some_rows.data() + i * static_cast<std::size_t>(width_),
-                      static_cast<std::size_t>(width_));
-          const auto to = static_cast<std::size_t>(row - first);
-          std::memcpy(numbers.data() + to * list_numbers, some_numbers.data() + i * list_numbers,
-                      list_numbers);
-          std::memcpy(distances.data() + to * list_distances, some_distances.data() + i * list_distances,
-                      list_distances);
-        }
-        progress.advance(here);
+  };
+  constexpr std::size_t row_bytes = dim * sizeof(Value);
+  constexpr std::int64_t part = 1 << 8;
+  const Lists<T>& lists = block.lists;
+  parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
+    for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
+      double* out = values_.data() + i * (dim + 1);
+      std::fill_n(out, dim + 1, std::numeric_limits<double>::quiet_NaN());
+      const std::int64_t count = lists.size(i);
+      if (count < dim) continue;
+      double center[dim];
+      load(block.queries + static_cast<std::size_t>(i) * row_bytes, center);
+      point_tree::PlaneFit<dim> plane;
+      const std::int64_t* rows = lists.rows + lists.begin(i);
+      for (std::int64_t j = 0; j < count; ++j) {
+        double point[dim];
+        load(block.points + static_cast<std::size_t>(block.in_order ? j : rows[j]) * row_bytes, point);
+        plane.add(point, center);
       }
+      double normal[dim];
+      double curvature = 0;
+      if (!plane.solve(normal, curvature)) continue;
+      point_tree::orient<dim>(normal, center, viewpoint_ ? viewpoint_->data() : nullptr);
+      std::copy_n(normal, dim, out);
+      out[dim] = curvature;
     }
-    out[0].write(numbers.data(), static_cast<std::size_t>(count) * list_numbers);
-    out[1].write(distances.data(), static_cast<std::size_t>(count) * list_distances);
-  }
-  commit_all(out);
-  progress.finish();
-  return names;
+  });
 }
 
-template class AnswersInMemory<float>;
-template class AnswersInMemory<double>;
-template class AnswersInFiles<float>;
-template class AnswersInFiles<double>;
+template <class T>
+void NormalsInColumns<T>::put(std::int64_t first, const Block<T>& block) {
+  values_.resize(static_cast<std::size_t>(block.lists.queries * (manifest_.dim + 1)));
+  visit_dtype(manifest_.dtype,
+              [&]<class Value>(Value) { manifest_.dim == 2 ? fit<Value, 2>(block) : fit<Value, 3>(block); });
+  columns_.put(0, first, block.lists.queries, values_.data());
+}
+
+template <class T>
+std::vector<Column> MeanDistances<T>::columns() {
+  return {{"mean_distance", "<f8", 1, sizeof(double), false}};
+}
+
+template <class T>
+void MeanDistances<T>::put(std::int64_t first, const Block<T>& block) {
+  values_.clear();
+  for (std::int64_t i = 0; i < block.lists.queries; ++i) {
+    const std::int64_t count = block.lists.size(i);
+    const T* distances = block.lists.distances + block.lists.begin(i);
+    double sum = 0;
+    for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
+    values_.push_back(count > 0 ? sum / static_cast<double>(count)
+                                : std::numeric_limits<double>::quiet_NaN());
+  }
+  columns_.put(0, first, block.lists.queries, values_.data());
+}
+
+template class NearestInMemory<float>;
+template class NearestInMemory<double>;
+template class NearestInColumns<float>;
+template class NearestInColumns<double>;
+template class Counts<float>;
+template class Counts<double>;
+template class NormalsInColumns<float>;
+template class NormalsInColumns<double>;
+template class MeanDistances<float>;
+template class MeanDistances<double>;
 
 }  // namespace kith::point_tiles

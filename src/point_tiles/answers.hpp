@@ -1,38 +1,25 @@
-// Where lists of neighbours go: into memory, or into files at fixed places, which a pass at the end may bring
-// into the order of the input.
+// What is made of lists of neighbours, and where it goes: k of them, their number, a plane, a mean distance;
+// into memory, or into columns on disk.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <span>
+#include <optional>
 #include <vector>
 
-#include "core/positioned_file.hpp"
 #include "kith/execution.hpp"
-#include "kith/neighbors.hpp"
-#include "kith/point_tiles.hpp"
+#include "point_tiles/columns.hpp"
+#include "point_tiles/folder.hpp"
+#include "point_tiles/lists.hpp"
 
 namespace kith::point_tiles {
 
-/// Takes lists of k rows by their place. T: the type of distances. Called by one thread at a time.
+/// Lists of k, padded with -1 and +inf, in the order of queries.
 template <class T>
-class Answers {
+class NearestInMemory final : public Answers<T> {
  public:
-  Answers() = default;
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-  virtual ~Answers() = default;
-  /// The lists of places [first, first + count), again where one has grown.
-  virtual void put(std::int64_t first, std::int64_t count, const std::int64_t* rows, const T* distances) = 0;
-};
-
-/// The order of queries in memory.
-template <class T>
-class AnswersInMemory final : public Answers<T> {
- public:
-  AnswersInMemory(std::int64_t k, std::vector<std::int64_t>& rows, std::vector<T>& distances)
+  NearestInMemory(std::int64_t k, std::vector<std::int64_t>& rows, std::vector<T>& distances)
       : k_(k), rows_(rows), distances_(distances) {}
-  void put(std::int64_t first, std::int64_t count, const std::int64_t* rows, const T* distances) override;
+  void put(std::int64_t first, const Block<T>& block) override;
 
  private:
   std::int64_t k_;
@@ -40,47 +27,66 @@ class AnswersInMemory final : public Answers<T> {
   std::vector<T>& distances_;
 };
 
-/// The lists of all rows: tile after tile, each tile's rows ascending, so that a list has its place before it
-/// is known.
+/// The same in two columns, rows and distances.
 template <class T>
-class AnswersInFiles final : public Answers<T> {
+class NearestInColumns final : public Answers<T> {
  public:
-  /// @param tile_rows rows of each tile
-  /// @param bucket_rows rows whose lists finish() may hold
-  AnswersInFiles(const std::filesystem::path& output, std::int64_t k, std::span<const std::int64_t> tile_rows,
-                 const TileAnswerOptions& options, std::int64_t bucket_rows);
-
-  /// The place of a tile's first row.
-  std::int64_t place(std::int64_t tile) const { return places_[static_cast<std::size_t>(tile)]; }
-  /// Which rows a tile has.
-  void put_rows(std::int64_t tile, std::span<const std::int64_t> rows);
-  void put(std::int64_t first, std::int64_t count, const std::int64_t* rows, const T* distances) override;
-
-  /// Puts the files in place, all or none. @throws IoError, Cancelled
-  std::vector<std::filesystem::path> finish(const Execution& execution);
-
-  /// Bytes of a list in the files.
-  static std::int64_t list_bytes(std::int64_t k, IndexWidth width) {
-    return k * static_cast<std::int64_t>((width == IndexWidth::u32 ? 4 : 8) + sizeof(T));
-  }
+  NearestInColumns(std::int64_t k, Columns& columns) : k_(k), columns_(columns) {}
+  static std::vector<Column> columns(std::int64_t k, std::int64_t width);
+  void put(std::int64_t first, const Block<T>& block) override;
 
  private:
-  void write_numbers(OutputFile& file, std::uint64_t header, std::int64_t at, const std::int64_t* from,
-                     std::int64_t count);
-  std::vector<std::filesystem::path> write_in_order_of_input(const Execution& execution);
-
-  std::vector<std::filesystem::path> files_;  // indices, distances, rows
   std::int64_t k_;
-  std::int64_t width_;  // bytes of a row number
-  bool in_order_of_tiles_;
-  std::int64_t bucket_rows_;
-  std::vector<std::int64_t> places_;  // of each tile, and the end
-  std::vector<std::int64_t>
-      starts_;  // [tile][bucket]: the tile's first row that is not before the bucket, and its end
-  std::int64_t buckets_ = 0;
-  OutputFile indices_, distances_, rows_;
-  std::uint64_t indices_header_ = 0, distances_header_ = 0, rows_header_ = 0;
-  std::vector<std::uint32_t> narrow_;
+  Columns& columns_;
+  std::vector<std::int64_t> rows_;
+  std::vector<T> distances_;
+};
+
+/// How many there are, a column or a vector.
+template <class T>
+class Counts final : public Answers<T> {
+ public:
+  explicit Counts(Columns& columns) : columns_(&columns) {}
+  explicit Counts(std::vector<std::int64_t>& counts) : counts_(&counts) {}
+  static std::vector<Column> columns();
+  void put(std::int64_t first, const Block<T>& block) override;
+
+ private:
+  Columns* columns_ = nullptr;
+  std::vector<std::int64_t>* counts_ = nullptr;
+};
+
+/// A column of normals, the curvature last: [rows, dim + 1].
+template <class T>
+class NormalsInColumns final : public Answers<T> {
+ public:
+  NormalsInColumns(const Manifest& manifest, std::optional<std::vector<double>> viewpoint, Columns& columns,
+                   const Execution& execution);
+  static std::vector<Column> columns(std::int64_t dim);
+  void put(std::int64_t first, const Block<T>& block) override;
+
+ private:
+  template <class Value, int dim>
+  void fit(const Block<T>& block);
+
+  const Manifest& manifest_;
+  std::optional<std::vector<double>> viewpoint_;
+  Columns& columns_;
+  Execution execution_;
+  std::vector<double> values_;
+};
+
+/// A column of mean distances, NaN without neighbours.
+template <class T>
+class MeanDistances final : public Answers<T> {
+ public:
+  explicit MeanDistances(Columns& columns) : columns_(columns) {}
+  static std::vector<Column> columns();
+  void put(std::int64_t first, const Block<T>& block) override;
+
+ private:
+  Columns& columns_;
+  std::vector<double> values_;
 };
 
 }  // namespace kith::point_tiles

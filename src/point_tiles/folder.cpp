@@ -96,7 +96,9 @@ Manifest parse_content(const nlohmann::json& content) {
           "the rows are none");
   require(manifest.tile_points > 0, "tile_points is not positive");
   for (const auto& object : content.at("sources")) {
-    manifest.sources.push_back({object.at("name").get<std::string>(), object.at("rows").get<std::int64_t>()});
+    manifest.sources.push_back({object.at("name").get<std::string>(), object.at("rows").get<std::int64_t>(),
+                                object.value("bytes", std::uint64_t{0}),
+                                object.value("modified", std::int64_t{0})});
   }
   for (const auto& object : content.at("segments")) {
     Segment segment{object.at("file").get<std::string>(), object.at("bytes").get<std::uint64_t>()};
@@ -140,7 +142,10 @@ std::string to_text(const Manifest& manifest) {
                             {"segments", nlohmann::json::array()},
                             {"tiles", nlohmann::json::array()}};
   for (const SourceCloud& source : manifest.sources) {
-    content["sources"].push_back({{"name", source.name}, {"rows", source.rows}});
+    content["sources"].push_back({{"name", source.name},
+                                  {"rows", source.rows},
+                                  {"bytes", source.bytes},
+                                  {"modified", source.modified}});
   }
   for (const Segment& segment : manifest.segments) {
     content["segments"].push_back({{"file", segment.file}, {"bytes", segment.bytes}});
@@ -220,7 +225,9 @@ Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
         "'{}' has no {}: it is no folder of point tiles; make one with kith build --index point_tiles",
         path_.string(), manifest_name));
   }
-  manifest_ = parse_manifest(read_text(file), file.string());
+  const std::string text = read_text(file);
+  manifest_ = parse_manifest(text, file.string());
+  fingerprint_ = hex(XXH3_64bits(text.data(), text.size()));
   for (const Segment& segment : manifest_.segments) {
     InputFile& opened = segments_.emplace_back(path_ / segment.file);
     opened.expect_jumps(true);  // extents are read by large requests
@@ -265,6 +272,26 @@ void Folder::read_tile(std::int64_t number, void* coordinates, std::int64_t* row
     throw IoError(
         fmt::format("'{}' is corrupt: tile {} has row {} of {} where it cannot be; build the tiles again",
                     path_.string(), number, *row, manifest_.rows));
+  }
+}
+
+void Folder::read_points(std::int64_t number, std::int64_t first, std::int64_t count,
+                         void* coordinates) const {
+  const std::uint64_t row_bytes = manifest_.row_bytes();
+  auto* to = static_cast<std::byte*>(coordinates);
+  for (const Extent& extent : manifest_.tiles[static_cast<std::size_t>(number)].extents) {
+    if (first >= extent.rows) {
+      first -= extent.rows;
+      continue;
+    }
+    const std::int64_t here = std::min(count, extent.rows - first);
+    if (here <= 0) return;
+    const std::uint64_t bytes = static_cast<std::uint64_t>(here) * row_bytes;
+    segments_[static_cast<std::size_t>(extent.segment)].read(
+        extent.offset + static_cast<std::uint64_t>(first) * row_bytes, to, bytes);
+    to += bytes;
+    count -= here;
+    first = 0;
   }
 }
 

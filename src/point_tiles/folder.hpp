@@ -51,6 +51,10 @@ struct Segment {
 struct SourceCloud {
   std::string name;
   std::int64_t rows = 0;
+  std::uint64_t bytes = 0;    ///< of the file
+  std::int64_t modified = 0;  ///< nanoseconds since 1970; 0: it was no file
+
+  bool operator==(const SourceCloud&) const = default;
 };
 
 struct Manifest {
@@ -91,6 +95,11 @@ class Folder {
   /// Coordinates (row_bytes a row) and row numbers of a tile, checked against their checksums.
   /// @throws IoError
   void read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const;
+  /// Coordinates of `count` rows of a tile that has been read before: extents are not checked again.
+  void read_points(std::int64_t tile, std::int64_t first, std::int64_t count, void* coordinates) const;
+
+  /// A checksum of the manifest, and so of all checksums in it: what tells one build from another.
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
 
   /// Bytes of all tiles.
   std::uint64_t bytes() const noexcept {
@@ -100,6 +109,7 @@ class Folder {
  private:
   std::filesystem::path path_;
   Manifest manifest_;
+  std::string fingerprint_;
   std::vector<InputFile> segments_;
 };
 

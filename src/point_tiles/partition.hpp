@@ -18,8 +18,10 @@ std::int64_t memory_of(const Execution& execution);
 /// The tile size that is taken where none is asked for.
 std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes);
 
-/// The folder appears whole or not at all, in the place of an older one of point tiles.
-/// @param tile_points about how many a tile has; at most twice as many, but for what no plane tells apart
+/// The folder appears whole or not at all, also where the process is killed and runs again, in the place of
+/// an older one of point tiles.
+/// @param tile_points about how many a tile has; at most twice as many, but for what no plane tells apart. 0:
+/// default_tile_points()
 /// @throws IoError, OutOfMemory, Cancelled
 void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const std::filesystem::path& folder,
                std::int64_t tile_points, const Execution& execution);

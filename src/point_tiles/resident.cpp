@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "point_tiles/shares.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -59,10 +60,11 @@ std::int64_t TileMemory::data(std::int64_t rows) const {
 
 std::int64_t TileMemory::resident(std::int64_t rows) const {
   const std::int64_t element = doubles ? 8 : 4;
+  const auto kept = static_cast<std::int64_t>(row_bytes);
   // Coordinates and places, nodes of half full leaves; brute force keeps the rows and a code of a byte or two
   // a value.
-  const std::int64_t index = tree ? dim * element + 4 + (dim * element) / 2 + 8
-                                  : static_cast<std::int64_t>(row_bytes) + dim * element + 32;
+  const std::int64_t index =
+      tree ? dim * element + 4 + (dim * element) / 2 + 8 + (points ? kept : 0) : kept + dim * element + 32;
   return rows * (index + static_cast<std::int64_t>(sizeof(std::int64_t)));
 }
 
@@ -72,12 +74,10 @@ std::int64_t TileMemory::build(std::int64_t rows) const {
   return resident(rows) + rows * std::max<std::int64_t>(2 * (dim * element + 8) + 1, 48);
 }
 
-ResidentTiles::ResidentTiles(const Folder& folder, Metric metric, std::string inside,
-                             const TileMemory& memory, std::int64_t budget)
+ResidentTiles::ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget)
     : folder_(folder),
-      metric_(metric),
-      inside_(std::move(inside)),
-      memory_(memory),
+      question_(question),
+      memory_(memory_of_tiles(folder.manifest(), question)),
       budget_(budget),
       was_read_(folder.manifest().tiles.size()),
       last_neighbor_(last_neighbors(folder.manifest())) {}
@@ -113,6 +113,12 @@ void ResidentTiles::count_read(std::int64_t tile) {
                  folder_.manifest().record_bytes();
 }
 
+void ResidentTiles::resume(std::int64_t tile, std::uint64_t bytes_read, std::int64_t reads_again) {
+  std::fill_n(was_read_.begin(), tile, true);
+  bytes_read_ = bytes_read;
+  reads_again_ = reads_again;
+}
+
 std::shared_ptr<const Resident> ResidentTiles::get(std::int64_t tile, const Execution& execution) {
   const auto at = std::ranges::find_if(tiles_, [&](const auto& held) { return held->tile == tile; });
   if (at != tiles_.end()) {
@@ -126,10 +132,11 @@ std::shared_ptr<const Resident> ResidentTiles::get(std::int64_t tile, const Exec
 std::shared_ptr<const Resident> ResidentTiles::add(const TileData& data, const Execution& execution) {
   const auto fit = [&](std::int64_t bytes) { shrink_to(std::max<std::int64_t>(0, budget_ - bytes)); };
   fit(memory_.resident(static_cast<std::int64_t>(data.rows.size())));
-  const IndexParameters parameters = Indexes::parameters(inside_, metric_);
+  const IndexParameters parameters = Indexes::parameters(question_.inside, question_.metric);
   AnyIndex index = AnyIndex::build(data.coordinates, parameters, execution);
-  auto made = std::make_shared<Resident>(Resident{data.tile, std::move(index), data.rows});
-  if (made->index.point_tree() == nullptr) {
+  auto made = std::make_shared<Resident>(Resident{data.tile, std::move(index), data.rows, {}});
+  if (question_.points) made->coordinates = data.coordinates;
+  if (question_.points || made->index.point_tree() == nullptr) {
     made->beside = static_cast<std::int64_t>(data.rows.size() * folder_.manifest().row_bytes());
   }
   fit(made->bytes());

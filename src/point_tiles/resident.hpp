@@ -13,6 +13,7 @@
 #include "kith/any_index.hpp"
 #include "kith/dataset.hpp"
 #include "point_tiles/folder.hpp"
+#include "point_tiles/question.hpp"
 
 namespace kith::point_tiles {
 
@@ -42,11 +43,12 @@ struct Resident {
   std::int64_t tile = -1;
   AnyIndex index;
   std::vector<std::int64_t> rows;
+  Dataset coordinates;  ///< as on disk, where neighbours' are asked for
 
   std::int64_t bytes() const {
     return static_cast<std::int64_t>(index.memory_bytes() + rows.capacity() * sizeof(std::int64_t)) + beside;
   }
-  std::int64_t beside = 0;  ///< rows that the index keeps alive and does not count
+  std::int64_t beside = 0;  ///< coordinates that it keeps alive, and the index does not count
 };
 
 /// Bytes by a tile's rows, before there are any.
@@ -55,6 +57,7 @@ struct TileMemory {
   std::int64_t dim = 0;
   bool doubles = false;
   bool tree = true;
+  bool points = false;  ///< the coordinates stay beside the index
 
   /// As it was read.
   std::int64_t data(std::int64_t rows) const;
@@ -72,8 +75,7 @@ std::vector<std::int64_t> last_neighbors(const Manifest& manifest);
 /// recently used ones.
 class ResidentTiles {
  public:
-  ResidentTiles(const Folder& folder, Metric metric, std::string inside, const TileMemory& memory,
-                std::int64_t budget);
+  ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget);
 
   /// The sweep has come to a tile.
   void reach(std::int64_t tile) { reached_ = tile; }
@@ -96,11 +98,12 @@ class ResidentTiles {
   std::int64_t reads_again() const noexcept { return reads_again_; }
   /// Counts a tile that was read for add().
   void count_read(std::int64_t tile);
+  /// Counts what a run before has read: the tiles before `tile`, and so many bytes and reads.
+  void resume(std::int64_t tile, std::uint64_t bytes_read, std::int64_t reads_again);
 
  private:
   const Folder& folder_;
-  Metric metric_;
-  std::string inside_;
+  Question question_;
   TileMemory memory_;
   std::int64_t budget_;
   std::int64_t held_ = 0;

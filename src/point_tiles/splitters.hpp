@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace kith::point_tiles {
@@ -18,6 +19,18 @@ class Splitters {
   /// @param sample `count` rows of `dim` finite values; reordered
   Splitters(std::vector<double> sample, std::int64_t count, std::int64_t dim, std::int64_t tiles);
 
+  /// Children are nodes, or -1 - tile.
+  struct Node {
+    std::int64_t axis = 0;
+    double value = 0;
+    std::int64_t below = 0;
+    std::int64_t above = 0;
+  };
+  /// As nodes() and tiles() were of others.
+  Splitters(std::vector<Node> nodes, std::int64_t tiles)
+      : tiles_(tiles), root_(nodes.empty() ? -1 : 0), nodes_(std::move(nodes)) {}
+  const std::vector<Node>& nodes() const noexcept { return nodes_; }
+
   std::int64_t tiles() const noexcept { return tiles_; }
 
   /// The tile of a point.
@@ -31,13 +44,6 @@ class Splitters {
   }
 
  private:
-  // Children are nodes, or -1 - tile.
-  struct Node {
-    std::int64_t axis = 0;
-    double value = 0;
-    std::int64_t below = 0;
-    std::int64_t above = 0;
-  };
   std::int64_t divide(std::int64_t* first, std::int64_t* last, std::int64_t tiles, const double* sample,
                       std::int64_t dim);
   std::int64_t tiles_ = 1;

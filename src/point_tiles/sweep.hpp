@@ -10,42 +10,43 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <string>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "core/aligned_buffer.hpp"
 #include "core/parallel.hpp"
 #include "kith/point_tiles.hpp"
-#include "point_tiles/answers.hpp"
-#include "point_tiles/box.hpp"
 #include "point_tiles/folder.hpp"
+#include "point_tiles/lists.hpp"
+#include "point_tiles/question.hpp"
+#include "point_tiles/reach.hpp"
 #include "point_tiles/resident.hpp"
+#include "point_tiles/shares.hpp"
+#include "point_tiles/tile_search.hpp"
 #include "point_tiles/waiting.hpp"
 
 namespace kith::point_tiles {
 
-/// How a limit on memory is shared out. What is held at once: the tile that was read, what its index takes
-/// while it is built or, after that, the lists of a block of its queries; the tiles in memory; queries that
-/// wait.
-struct MemoryShares {
-  std::int64_t block_rows = 0;  ///< queries that are answered together
-  std::int64_t resident = 0;    ///< bytes of tiles in memory, the one that is searched included
-  std::int64_t waiting = 0;     ///< bytes of queries that wait, in mailboxes and for the last sweep together
-
-  /// @param held bytes of the limit that are the caller's: queries and their answers
-  /// @throws OutOfMemory where two of the largest tiles do not fit beside them
-  MemoryShares(const Manifest& manifest, const TileMemory& memory, std::int64_t k, std::int64_t limit,
-               bool limited, std::int64_t held = 0);
+/// What a sweep leaves on disk so that another process can go on with it: the queries that wait, and what was
+/// counted.
+struct SavedSweep {
+  std::int64_t next = 0;            ///< tile that comes next
+  std::uint64_t waiting_bytes = 0;  ///< of the file of those that were in memory
+  std::uint64_t waiting_hash = 0;
+  std::uint64_t postponed_bytes = 0;  ///< of the file of those that were not
+  std::uint64_t postponed_hash = 0;
+  std::int64_t postponed = 0;
+  TileStatistics statistics;
 };
 
 /// T: the type of distances.
 template <class T>
 class Sweep {
  public:
-  /// @param file beside which files may be made
-  Sweep(const Folder& folder, const TileSearchOptions& options, std::int64_t k, const MemoryShares& shares,
-        std::filesystem::path file, Answers<T>& answers, const Execution& execution);
+  /// @param file where queries go that wait and do not fit. `lasting`: it stays, see save()
+  Sweep(const Folder& folder, const Question& question, const MemoryShares& shares,
+        std::filesystem::path file, bool lasting, Answers<T>& answers, const Execution& execution);
 
   /// Has every row of a tile find its nearest others, and serves the tile's mailbox. Tiles ascend from call
   /// to call.
@@ -54,71 +55,67 @@ class Sweep {
   void search(std::int64_t tile, const DatasetView& queries, std::span<const std::int64_t> places);
   /// Serves the mailbox of a tile that has no queries of its own.
   void serve(std::int64_t tile);
-  bool has_mail(std::int64_t tile) const { return !mail_[static_cast<std::size_t>(tile)].empty(); }
 
-  /// What was postponed.
-  void finish();
+  /// What was postponed, in a last sweep. @param from byte of the file of those that wait, where a run before
+  /// has come to @param after(byte) is called when all before it is done
+  void finish(std::uint64_t from, const std::function<void(std::uint64_t)>& after);
+
+  /// Puts what waits into files, synced: those in memory into `file`. @param next tile that comes next
+  SavedSweep save(const std::filesystem::path& file, std::int64_t next);
+  /// Before anything else: goes on from what save() has left. @param joined tiles that join() has had
+  /// @throws IoError where it is damaged
+  void resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined);
+  /// Before finish(): what is postponed shall be in the file.
+  void spill() { postponed_.spill(); }
+  std::int64_t postponed() const noexcept { return postponed_.count(); }
+  bool spilled() const noexcept { return postponed_.file_bytes() > 0; }
 
   /// Once a tile was read for join().
   void count_read(std::int64_t tile) { resident_.count_read(tile); }
+  /// Queries that have no tile to begin in.
+  void count_nan_queries(std::int64_t count) { statistics_.nan_queries += count; }
 
   TileStatistics statistics() const;
 
  private:
-  using Query = Waiting<T>;
-  struct Far {
-    T distance;
-    std::int32_t tile;
+  struct Crossing {
+    std::int64_t query;
+    std::vector<std::int32_t> tiles;
   };
-
-  const Tile& tile(std::int64_t number) const {
-    return folder_.manifest().tiles[static_cast<std::size_t>(number)];
-  }
-  BoxView box(std::int64_t number) const { return {tile(number).lower.data(), tile(number).upper.data()}; }
-  // Whether a list with this k-th distance needs a tile at that one.
-  bool needs(T kth, T distance) const {
-    return !(kth < distance) && !(static_cast<double>(distance) > options_.radius);
-  }
-  T kth(const std::int64_t* rows, const T* distances) const {
-    return rows[k_ - 1] < 0 ? std::numeric_limits<T>::infinity() : distances[k_ - 1];
-  }
-  // The point as doubles. @return whether it is finite; `nan` whether it has a NaN
-  bool load(const std::byte* from, double* to, bool& nan) const;
-  T distance(const double* point, bool finite, std::int64_t number) const;
 
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
               std::int64_t place, bool join);
-  std::vector<Far> tiles_around(std::int64_t number, const DatasetView& queries, bool join) const;
-  bool stands_apart(std::int64_t number) const;
-  T distance_to_side(const double* point, const BoxView& around) const;
-  void nearest(const Resident& where, const DatasetView& queries, std::int64_t k, std::int64_t* rows,
-               T* distances) const;
-  void visit(const Resident& where, std::vector<Query*>& queries);
-  void visit_some(const Resident& where, std::span<Query*> queries);
-  void merge(Query& query, const std::int64_t* rows, const T* distances) const;
-  void forget_tiles(Query& query, std::int64_t visited) const;
-  void visit_resident(std::vector<Query>& queries);
-  void pass_on(Query query, std::int64_t current);
+  std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries, const Lists<T>& lists,
+                                      bool apart, std::span<const typename Reach<T>::Far> around);
+  void put(const Block<T>& block, std::int64_t first, std::int64_t count, const std::int64_t* places,
+           std::int64_t place);
+  Waiting make_waiting(const Resident& here, const Lists<T>& lists, std::int64_t i, const std::byte* point,
+                       std::int64_t place, std::vector<std::int32_t> tiles) const;
+  void visit(const Resident& where, std::span<Waiting*> queries);
+  void merge(Waiting& query, const Resident& where, const Lists<T>& lists, std::int64_t i) const;
+  void forget_tiles(Waiting& query, std::int64_t visited) const;
+  void visit_resident(std::vector<Waiting>& queries);
+  void pass_on(Waiting query, std::int64_t current);
+  void put_finished(const Waiting& query);
   void serve(std::int64_t tile, const Resident& here);
+  T kth(std::int64_t found, const T* distances) const;
 
   const Folder& folder_;
-  TileSearchOptions options_;
-  std::int64_t k_;
+  Question question_;
   MemoryShares shares_;
   Answers<T>& answers_;
   Execution execution_;
   StopRequest stop_;
+  std::size_t row_bytes_;
+  Reach<T> reach_;
   WaitingLayout<T> layout_;
   ResidentTiles resident_;
+  TileSearch<T> search_, visits_;
   Postponed<T> postponed_;
-  std::vector<std::vector<Query>> mail_;
+  std::vector<std::vector<Waiting>> mail_;
   std::int64_t mail_bytes_ = 0;
   bool last_ = false;
   TileStatistics statistics_;
-  // Kept from block to block.
-  // Lists of a block: gigabytes where k is large, so nothing is written before it is known.
-  AlignedBuffer<std::int64_t> rows_;
-  AlignedBuffer<T> distances_;
 };
 
 }  // namespace kith::point_tiles

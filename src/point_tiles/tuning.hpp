@@ -1,6 +1,7 @@
 // Numbers that depend on machines, not on answers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace kith::point_tiles::tuning {
@@ -18,6 +19,8 @@ constexpr std::int64_t bytes_a_record = 8;
 constexpr std::int64_t extent_bytes = 256 << 10;
 constexpr std::int64_t largest_extent_rows = 1 << 17;
 constexpr std::int64_t fewest_buffers = 16;
+/// So often, counted in fillings of all buffers, even buffers that are not full are written.
+constexpr std::int64_t buffers_a_checkpoint = 2;
 /// Rows are read and dealt out by blocks.
 constexpr std::int64_t block_bytes = 4 << 20;
 /// Points that splitters are chosen from, in runs that lie side by side in the input.
@@ -31,12 +34,18 @@ constexpr std::int64_t least_block = 1 << 12;
 /// Lists of a block at the most: a tile's rows come in the order of its tree, so the first of them touch the
 /// whole of this memory, and nobody asks meanwhile whether to stop.
 constexpr std::int64_t largest_block_bytes = std::int64_t{1} << 30;
-/// Most queries that visit a tile together.
+/// Entries of a list of unknown length, for the share of memory that lists are given.
+constexpr std::int64_t usual_list = 64;
+/// Queries that visit a tile together.
 constexpr std::int64_t visiting_block = 1 << 14;
+constexpr std::int64_t least_visiting = 1 << 8;
 /// Tiles are kept while one lies beside them that is yet to come: closer than this share of their side. Not
 /// looked into for more tiles than this, whose pairs would take seconds.
 constexpr double near_side = 0.01;
 constexpr std::int64_t compared_tiles = 1 << 13;
+/// Work is made safe on the disk no more often than this, and at most a share of the time goes into it.
+constexpr std::chrono::milliseconds least_pause{200};
+constexpr int pauses_apart = 20;
 /// Bytes of queries that wait, at the least.
 constexpr std::int64_t least_waiting = 1 << 20;
 

@@ -133,3 +133,72 @@ def test_without_rows(tmp_path):
     empty = kith.PointTiles.build(tmp_path / "tiles", np.empty((0, 3)))
     answer = empty.all_knn(tmp_path / "r", 3)
     assert answer.indices.shape == answer.distances.shape == (0, 3)
+
+
+def test_queries_in_tiles(points, tiles, tmp_path):
+    queries = np.random.default_rng(6).random((300, 3)) * 20
+    asked = kith.PointTiles.build(tmp_path / "asked", queries, tile_points=40)
+    tree = kith.KdTree(points, metric="euclidean")
+    answer = tiles.search_tiles(tmp_path / "r", asked, 6, metric="euclidean", threads=2)
+    assert same(answer, tree.search(queries, 6)) and answer.statistics.queries == 300
+    answer = tiles.search_tiles(
+        tmp_path / "r", asked, 6, metric="euclidean", radius=1.0, inside="octree", order="tiles"
+    )
+    expected = tree.search(queries, 6, radius=1.0)
+    assert np.array_equal(answer.distances[np.argsort(answer.rows)], expected.distances)
+    assert tiles.search_tiles(tmp_path / "r", asked, 2, index_dtype="uint32").indices.dtype == np.uint32
+    with pytest.raises(TypeError, match="no PointTiles"):
+        tiles.search_tiles(tmp_path / "r", queries, 6)
+
+
+@pytest.mark.parametrize("how", [{"k": 9}, {"radius": 1.2}, {"k": 9, "radius": 0.7}])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+def test_normals_and_outliers(points, tiles, tmp_path, how, metric):
+    tree = kith.KdTree(points, metric=metric)
+    normals, curvature = tiles.normals(tmp_path / "n", **how, viewpoint=[1, 2, 30], metric=metric, threads=2)
+    expected = tree.normals(**how, viewpoint=[1, 2, 30])
+    assert np.array_equal(normals, expected.normals, equal_nan=True)
+    assert np.array_equal(curvature, expected.curvature, equal_nan=True)
+    found = tiles.outliers(tmp_path / "o", **how, ratio=1.5, metric=metric, inside="octree")
+    expected = tree.outliers(**how, ratio=1.5)
+    assert np.array_equal(found.outlier, expected.outlier)
+    assert np.array_equal(found.mean_distance, expected.mean_distance, equal_nan=True)
+    assert (found.mean, found.deviation, found.threshold) == (expected.mean, expected.deviation, expected.threshold)
+
+
+def test_radius(points, tiles, tmp_path):
+    queries = np.random.default_rng(7).random((80, 3)) * 20
+    asked = kith.PointTiles.build(tmp_path / "asked", queries, tile_points=20)
+    tree = kith.KdTree(points, metric="euclidean")
+    for most in [0, 3]:
+        expected = tree.radius_search(queries, 1.5, max_neighbors=most)
+        own = tree.radius_search(points, 1.5, max_neighbors=most)
+        in_files = {"output": tmp_path / "r", "metric": "euclidean"}
+        for found, right in [
+            (tiles.radius_search(queries, 1.5, most, metric="euclidean", inside="octree"), expected),
+            (tiles.radius_search(asked, 1.5, most, **in_files), expected),
+            (tiles.radius_search(tiles, 1.5, most, **in_files), own),
+        ]:
+            assert np.array_equal(found.offsets, right.offsets)
+            assert np.array_equal(found.indices, right.indices)
+            assert np.array_equal(found.distances, right.distances)
+    counts = tree.count_within(queries, 1.5)
+    assert np.array_equal(tiles.count_within(queries, 1.5, metric="euclidean"), counts)
+    assert np.array_equal(tiles.count_within(asked, 1.5, output=tmp_path / "c", metric="euclidean"), counts)
+    with pytest.raises(kith.InvalidArgument, match="output is None"):
+        tiles.radius_search(tiles, 1.5)
+    with pytest.raises(kith.InvalidArgument, match="leave output out"):
+        tiles.count_within(queries, 1.5, output="r")
+    with pytest.raises(kith.InvalidArgument, match="brute_force"):
+        tiles.count_within(queries, 1.5, inside="brute_force")
+    with pytest.raises(kith.OutOfMemory):
+        tiles.radius_search(queries, 30, memory_limit=1_000_000)
+
+
+def test_another_call_finds_work_that_is_not_its_own(tiles, tmp_path):
+    work = tmp_path / "r.indices.npy.kith-work"
+    work.mkdir()
+    (work / "letter.txt").write_text("dear")
+    with pytest.raises(kith.IoError, match="in the way"):
+        tiles.all_knn(tmp_path / "r", 4)
+    assert tiles.all_knn(tmp_path / "other", 4).statistics.resumed_tiles == 0

@@ -1,4 +1,4 @@
-// Files at offsets, and folders that appear whole or not at all.
+// Files that are read and written at offsets.
 #include "core/positioned_file.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/temporary_files.hpp"
 #include "kith/error.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
@@ -58,51 +59,29 @@ TEST(OutputFile, WritesAnywhereAndGoesUnlessItIsKept) {
   EXPECT_EQ(test::read_file(folder / "a"), "abcdef");
 }
 
-TEST(AtomicFolder, AppearsWithEverythingInIt) {
+TEST(OutputFile, OneThatLastsStaysAndIsTakenUpAgain) {
   const TemporaryFolder folder;
   {
-    AtomicFolder made(folder / "new");
-    test::write_file(made.temporary() / "file", "1");
-    EXPECT_FALSE(fs::exists(folder / "new"));
-    made.commit(false);
+    OutputFile file = OutputFile::lasting(folder / "a");
+    file.write(0, "abcdef", 6);
+    file.sync();
   }
-  EXPECT_EQ(test::read_file(folder / "new" / "file"), "1");
-  EXPECT_EQ(folder.entries(), 1);
-}
-
-TEST(AtomicFolder, GoesWithEverythingInIt) {
-  const TemporaryFolder folder;
-  {
-    const AtomicFolder made(folder / "new");
-    fs::create_directory(made.temporary() / "inner");
-    test::write_file(made.temporary() / "inner" / "file", "1");
-    EXPECT_EQ(folder.entries(), 1);
-  }
-  EXPECT_EQ(folder.entries(), 0);
-  EXPECT_THROW(AtomicFolder(folder / "none" / "new"), IoError);
-}
-
-TEST(AtomicFolder, ReplacesOnlyWhereItIsTold) {
-  const TemporaryFolder folder;
-  fs::create_directory(folder / "old");
-  test::write_file(folder / "old" / "file", "old");
-  {
-    AtomicFolder made(folder / "old");
-    test::write_file(made.temporary() / "file", "new");
-    EXPECT_THROW(made.commit(false), IoError);
-  }
-  EXPECT_EQ(test::read_file(folder / "old" / "file"), "old");
-  AtomicFolder made((folder / "old").string() + "/");
-  test::write_file(made.temporary() / "file", "new");
-  made.commit(true);
-  EXPECT_EQ(test::read_file(folder / "old" / "file"), "new");
-  EXPECT_EQ(folder.entries(), 1);
+  EXPECT_EQ(test::read_file(folder / "a"), "abcdef");
+  OutputFile file = OutputFile::lasting(folder / "a");
+  EXPECT_EQ(file.size(), 6U);
+  file.truncate(2);
+  file.write(3, "x", 1);
+  EXPECT_EQ(test::read_file(folder / "a"), std::string("ab\0x", 4));
+  EXPECT_TRUE(
+      contains(message_of<IoError>([&] { (void)OutputFile::lasting(folder / "none" / "a"); }), "none"));
 }
 
 TEST(TemporaryFiles, FoldersGoAfterTheirFiles) {
   const TemporaryFolder folder;
-  const AtomicFolder made(folder / "new");
-  const OutputFile file(made.temporary() / "segment");
+  const TemporaryFileNote outer(folder / "new");
+  const TemporaryFileNote inner(folder / "new" / "tiles");
+  fs::create_directories(folder / "new" / "tiles");
+  const OutputFile file(folder / "new" / "tiles" / "segment");
   EXPECT_TRUE(remove_temporary_files());
   EXPECT_EQ(folder.entries(), 0);
 }

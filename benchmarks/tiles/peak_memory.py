@@ -1,0 +1,70 @@
+"""python -m benchmarks.tiles.peak_memory [-n ROWS...]: the peak memory of point tiles beside the limit they are given.
+
+Generates terrain, builds tiles, asks for all nearest neighbours and for normals, each as a process of its own whose peak
+the kernel tells (ru_maxrss). Writes benchmarks/results/tiles-memory.json. Needs build/bin/kith.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.run import commit
+
+ROOT = Path(__file__).resolve().parents[2]
+KITH = os.environ.get("KITH", str(ROOT / "build" / "bin" / "kith"))
+MIB = 1 << 20
+
+
+def run(*arguments):
+    """Peak bytes, processor seconds and wall seconds of a command, measured in a child that only waits for it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        start = time.monotonic()
+        status = os.spawnv(os.P_WAIT, KITH, [KITH, *map(str, arguments)])
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took = [usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime, time.monotonic() - start]
+        os.write(write, json.dumps(took).encode())
+        os._exit(min(abs(status), 255))
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        sys.exit(f"kith {' '.join(map(str, arguments))} failed")
+    took = json.loads(os.read(read, 4096))
+    os.close(read)
+    os.close(write)
+    return took
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--rows", type=int, nargs="+", default=[4_000_000, 10_000_000])
+    parser.add_argument("--limits", type=int, nargs="+", default=[128, 256], help="MiB")
+    options = parser.parse_args()
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in options.rows:
+            cloud, tiles = f"{folder}/cloud.npy", f"{folder}/tiles"
+            run("generate", "terrain_scan", "-n", rows, "--utm", "-o", cloud, "-q")
+            for limit in options.limits:
+                within = ["--memory-limit", f"{limit}MiB", "-q"]
+                for name, call in [
+                    ("build", ["build", cloud, "--index", "point_tiles", "-o", tiles]),
+                    ("all_knn_8", ["all-knn", tiles, "-k", 8, "-o", f"{folder}/r"]),
+                    ("normals_16", ["normals", tiles, "-k", 16, "-o", f"{folder}/n.npy"]),
+                ]:
+                    peak, processor, wall = run(*call, *within)
+                    runs.append({"rows": rows, "limit": limit * MIB, "call": name, "peak": peak})
+                    runs[-1] |= {"processor_seconds": round(processor, 2), "seconds": round(wall, 2)}
+                    print(f"{rows:,} points, limit {limit} MiB, {name}: peak {peak / MIB:.1f} MiB, {processor:.1f} s")
+    report = {"date": datetime.date.today().isoformat(), "commit": commit(), "runs": runs}
+    (ROOT / "benchmarks" / "results" / "tiles-memory.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

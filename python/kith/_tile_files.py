@@ -1,0 +1,84 @@
+"""Files of point tiles: clouds that come as arrays one after the other, and answers that stay on disk."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import InvalidArgument
+
+__all__ = ["TileAnswer", "TileStatistics"]
+
+
+@dataclass(frozen=True)
+class TileStatistics:
+    """What a search of tiles did."""
+
+    queries: int = 0  #: rows that were answered
+    nan_rows: int = 0  #: rows with a NaN: never found, and without neighbours
+    nan_queries: int = 0  #: queries with a NaN
+    tiles: int = 0  #: there are
+    tile_bytes: int = 0  #: of all tiles
+    bytes_read: int = 0  #: of tiles, each time that one was read
+    tiles_read_again: int = 0  #: reads of a tile after its first
+    crossed: int = 0  #: queries that needed another tile than their own
+    visits: int = 0  #: searches of a query in another tile
+    postponed: int = 0  #: queries that waited for the last sweep
+    resumed_tiles: int = 0  #: tiles that an interrupted run had done before this one
+    seconds: float = 0.0  #: wall time
+
+
+@dataclass(frozen=True)
+class TileAnswer:
+    """Nearest neighbours in files, as memory-mapped arrays; unpacks as ``distances, indices = answer``."""
+
+    distances: NDArray[Any]  #: ``[rows, k]``, float64 for float64 data, else float32
+    indices: NDArray[Any]  #: ``[rows, k]``, int64 with -1 for none, or uint32 with 2**32 - 1 for none
+    rows: NDArray[Any] | None  #: with ``order="tiles"`` the rows that the answers are of, else None
+    files: tuple[Path, ...]
+    statistics: TileStatistics
+
+    def __iter__(self) -> Any:
+        return iter((self.distances, self.indices))
+
+
+def gather(arrays: Iterator[Any], path: str) -> None:
+    """One npy of arrays that come one after the other."""
+    header_bytes, rows, dim = 128, 0, 0
+    dtype: np.dtype[Any] | None = None
+    with open(path, "wb") as file:
+        file.write(bytes(header_bytes))
+        for array in arrays:
+            block = np.ascontiguousarray(array)
+            if block.ndim != 2:
+                raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")
+            if dtype is None:
+                dim, dtype = block.shape[1], block.dtype
+            elif (dim, dtype) != (block.shape[1], block.dtype):
+                raise InvalidArgument(
+                    f"clouds: rows of {block.shape[1]} {block.dtype} after rows of {dim} {dtype}; they must be the same"
+                )
+            file.write(block.tobytes())
+            rows += len(block)
+        if dtype is None:
+            raise InvalidArgument("clouds: an iterator without arrays; give one array at least")
+        descr = "<V2" if dtype.name == "bfloat16" else dtype.str
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {dim}), }}"
+        file.seek(0)
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", header_bytes - 10))
+        file.write(text.ljust(header_bytes - 11).encode() + b"\n")
+
+
+def mapped(file: str | os.PathLike[str]) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r")
+    except ValueError:  # an array without elements cannot be mapped
+        array = np.load(file)
+    return array

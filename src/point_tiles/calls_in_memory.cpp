@@ -1,0 +1,145 @@
+// PointTiles' answers in memory, of queries from outside.
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "core/large_vector.hpp"
+#include "core/plural.hpp"
+#include "core/search_checks.hpp"
+#include "kith/point_tiles.hpp"
+#include "point_tiles/answers.hpp"
+#include "point_tiles/asking.hpp"
+#include "point_tiles/checks.hpp"
+#include "point_tiles/partition.hpp"
+#include "point_tiles/radius_lists.hpp"
+
+namespace kith {
+namespace {
+
+namespace fs = std::filesystem;
+using point_tiles::Folder;
+using point_tiles::Manifest;
+using point_tiles::MemoryShares;
+using point_tiles::Question;
+
+// Of a query its order, and the tile it begins in.
+constexpr std::int64_t order_bytes = 4 + 8;
+
+template <class T>
+TileStatistics ask_all(const Folder& folder, const Question& question, const MemoryShares& shares,
+                       const DatasetView& queries, const char* stage, point_tiles::Answers<T>& answers,
+                       const Execution& execution) {
+  const auto start = std::chrono::steady_clock::now();
+  point_tiles::Sweep<T> sweep(folder, question, shares, fs::temp_directory_path() / "kith-search", false,
+                              answers, execution);
+  ProgressCounter progress(execution, stage, queries.rows);
+  const std::int64_t nans = point_tiles::ask(sweep, answers, folder.manifest(), question, queries, 0,
+                                             shares.block_rows, progress, execution);
+  sweep.finish(0, [](std::uint64_t) {});
+  progress.finish();
+  TileStatistics statistics = sweep.statistics();
+  statistics.queries = queries.rows;
+  statistics.nan_queries = nans;
+  statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return statistics;
+}
+
+MemoryShares shares_of(const Manifest& manifest, const Question& question, std::int64_t held,
+                       const Execution& execution) {
+  return {manifest,
+          point_tiles::memory_of_tiles(manifest, question),
+          question,
+          point_tiles::memory_of(execution),
+          execution.memory_limit > 0,
+          held};
+}
+
+SearchStatistics as_search(const TileStatistics& statistics) {
+  SearchStatistics out;
+  out.index = PointTiles::type_name;
+  out.nan_rows = statistics.nan_rows;
+  out.nan_queries = statistics.nan_queries;
+  out.seconds = statistics.seconds;
+  return out;
+}
+
+}  // namespace
+
+std::pair<Neighbors, TileStatistics> PointTiles::search_with_statistics(const DatasetView& queries,
+                                                                        std::int64_t k,
+                                                                        const TileSearchOptions& options,
+                                                                        const Execution& execution) const {
+  point_tiles::check_execution(execution);
+  point_tiles::check_options(options);
+  point_tiles::check_no_self(options);
+  const Question question = point_tiles::nearest_of(k, options);
+  const Manifest& manifest = folder_->manifest();
+  point_tiles::check_queries(manifest, queries);
+  const std::size_t cell = sizeof(std::int64_t) + size_of(distance_dtype(manifest.dtype));
+  check_answer_memory(static_cast<int128>(queries.rows) * k, cell, plural(queries.rows, "query", "queries"),
+                      "the answer", execution);
+  const std::int64_t held = queries.rows * (k * static_cast<std::int64_t>(cell) + order_bytes);
+  const MemoryShares shares = shares_of(manifest, question, held, execution);
+  return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
+    Neighbors out;
+    out.queries = queries.rows;
+    out.k = k;
+    out.indices = large_vector<std::int64_t>(queries.rows * k, execution, -1);
+    auto distances = large_vector<T>(queries.rows * k, execution, std::numeric_limits<T>::infinity());
+    point_tiles::NearestInMemory<T> answers(k, out.indices, distances);
+    const TileStatistics statistics =
+        ask_all<T>(*folder_, question, shares, queries, "search", answers, execution);
+    out.distances = std::move(distances);
+    out.statistics = as_search(statistics);
+    return std::pair(std::move(out), statistics);
+  });
+}
+
+Neighbors PointTiles::search(const DatasetView& queries, std::int64_t k, const TileSearchOptions& options,
+                             const Execution& execution) const {
+  return search_with_statistics(queries, k, options, execution).first;
+}
+
+RadiusNeighbors PointTiles::radius_search(const DatasetView& queries, double radius,
+                                          const RadiusOptions& how_many, const TileSearchOptions& options,
+                                          const Execution& execution) const {
+  point_tiles::check_execution(execution);
+  point_tiles::check_options(options);
+  const Question question = point_tiles::within_of(radius, how_many.max_neighbors, rows(), options);
+  point_tiles::check_sorted(how_many, {});
+  const Manifest& manifest = folder_->manifest();
+  point_tiles::check_queries(manifest, queries);
+  // Half of what is left is for the answer, whose size nobody knows.
+  constexpr std::int64_t a_list = 64;
+  const std::int64_t offsets = queries.rows * (order_bytes + a_list);
+  const std::int64_t budget = (point_tiles::memory_of(execution) - offsets) / 2;
+  const MemoryShares shares =
+      shares_of(manifest, question, std::max<std::int64_t>(0, budget) + offsets, execution);
+  return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
+    point_tiles::RadiusInMemory<T> answers(queries.rows, budget);
+    const TileStatistics statistics =
+        ask_all<T>(*folder_, question, shares, queries, "radius search", answers, execution);
+    RadiusNeighbors out = answers.take();
+    out.statistics = as_search(statistics);
+    return out;
+  });
+}
+
+std::vector<std::int64_t> PointTiles::count_within(const DatasetView& queries, double radius,
+                                                   const TileSearchOptions& options,
+                                                   const Execution& execution) const {
+  point_tiles::check_execution(execution);
+  point_tiles::check_options(options);
+  const Question question = point_tiles::count_of(radius, options);
+  const Manifest& manifest = folder_->manifest();
+  point_tiles::check_queries(manifest, queries);
+  const MemoryShares shares = shares_of(manifest, question, queries.rows * (order_bytes + 8), execution);
+  auto counts = large_vector<std::int64_t>(queries.rows, execution);
+  point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
+    point_tiles::Counts<T> answers(counts);
+    (void)ask_all<T>(*folder_, question, shares, queries, "count", answers, execution);
+  });
+  return counts;
+}
+
+}  // namespace kith

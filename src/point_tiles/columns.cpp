@@ -1,0 +1,183 @@
+#include "point_tiles/columns.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "io/format.hpp"
+#include "point_tiles/pacer.hpp"
+#include "point_tiles/tuning.hpp"
+
+namespace kith::point_tiles {
+namespace {
+
+constexpr std::uint32_t no_row = std::numeric_limits<std::uint32_t>::max();
+
+const char* number_type(std::int64_t width) {
+  return width == 4 ? "<u4" : "<i8";
+}
+
+}  // namespace
+
+std::string Column::header(std::int64_t rows) const {
+  return io::npy_header(descr, matrix ? fmt::format("({}, {})", rows, per_row) : fmt::format("({},)", rows));
+}
+
+Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
+                 std::int64_t width)
+    : work_(work), columns_(std::move(columns)), width_(width) {
+  places_.push_back(0);
+  for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
+  for (const Column& column : columns_) open_.push_back(open(column.name, column.header(rows())));
+  rows_ = open(rows_file, io::npy_header(number_type(width_), fmt::format("({},)", rows())));
+}
+
+// Headers first, so that what stands in the order of tiles needs only its name.
+Columns::Open Columns::open(const std::string& name, const std::string& header) const {
+  Open opened{OutputFile::lasting(work_.file(name)), header.size()};
+  opened.file.write(0, header.data(), header.size());
+  return opened;
+}
+
+void Columns::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {
+  const auto at = static_cast<std::uint64_t>(place(tile)) * static_cast<std::uint64_t>(width_);
+  put_narrow(rows_.file, rows_.header + at, static_cast<std::int64_t>(rows.size()), rows.data());
+}
+
+void Columns::put(std::size_t column, std::int64_t first, std::int64_t count, const void* from) {
+  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
+  open_[column].file.write(open_[column].header + static_cast<std::uint64_t>(first) * bytes, from,
+                           static_cast<std::size_t>(count) * bytes);
+}
+
+void Columns::read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const {
+  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
+  open_[column].file.read(open_[column].header + static_cast<std::uint64_t>(first) * bytes, to,
+                          static_cast<std::size_t>(count) * bytes);
+}
+
+void Columns::put_numbers(std::size_t column, std::int64_t first, std::int64_t count,
+                          const std::int64_t* from) {
+  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
+  put_narrow(open_[column].file, open_[column].header + static_cast<std::uint64_t>(first) * bytes,
+             count * columns_[column].per_row, from);
+}
+
+void Columns::put_narrow(OutputFile& file, std::uint64_t offset, std::int64_t count,
+                         const std::int64_t* from) {
+  if (width_ == 8) {
+    file.write(offset, from, static_cast<std::size_t>(count) * sizeof(std::int64_t));
+    return;
+  }
+  constexpr std::int64_t piece = 1 << 18;
+  for (std::int64_t done = 0; done < count; done += piece) {
+    narrow_.clear();
+    for (std::int64_t i = done; i < std::min(count, done + piece); ++i) {
+      narrow_.push_back(from[i] < 0 ? no_row : static_cast<std::uint32_t>(from[i]));
+    }
+    file.write(offset + static_cast<std::uint64_t>(done) * 4, narrow_.data(), narrow_.size() * 4);
+  }
+}
+
+void Columns::sync() {
+  for (Open& column : open_) column.file.sync();
+  rows_.file.sync();
+}
+
+void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const {
+  const auto width = static_cast<std::size_t>(width_);
+  auto* bytes = reinterpret_cast<std::byte*>(to);
+  // Narrow numbers to the end of the memory, and from there widened front to back: none is overwritten early.
+  std::byte* at = bytes + static_cast<std::size_t>(count) * (sizeof(std::int64_t) - width);
+  rows_.file.read(rows_.header + static_cast<std::uint64_t>(first) * width, at,
+                  static_cast<std::size_t>(count) * width);
+  if (width == sizeof(std::int64_t)) return;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, at + static_cast<std::size_t>(i) * width, width);
+    to[i] = number;
+  }
+}
+
+void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>& runs) const {
+  const auto lower_bound = [&](std::int64_t from, std::int64_t to, std::int64_t row) {
+    while (from < to) {
+      const std::int64_t middle = from + (to - from) / 2;
+      std::int64_t its = 0;
+      read_rows(middle, 1, &its);
+      its < row ? from = middle + 1 : to = middle;
+    }
+    return from;
+  };
+  const bool follows = !runs.empty();
+  runs.resize(static_cast<std::size_t>(tiles()));
+  for (std::int64_t tile = 0; tile < tiles(); ++tile) {
+    Run& run = runs[static_cast<std::size_t>(tile)];
+    run.begin = follows ? run.end : lower_bound(place(tile), place(tile + 1), first);
+    run.end = lower_bound(run.begin, place(tile + 1), last);
+  }
+}
+
+// A bucket of consecutive rows at a time: in every tile those are one run.
+void Columns::write_in_order_of_input(std::int64_t memory, const Execution& execution) {
+  std::int64_t row_bytes = 0;
+  for (const Column& column : columns_) row_bytes += std::max<std::int64_t>(1, column.bytes);
+  const std::int64_t all = rows();
+  const std::int64_t bucket_rows =
+      std::clamp<std::int64_t>(memory / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(all, 1));
+  const std::int64_t piece = std::max<std::int64_t>(1, tuning::block_bytes / (row_bytes + 8));
+
+  std::vector<Open> out;
+  std::vector<std::vector<std::byte>> buckets, some;
+  for (const Column& column : columns_) {
+    out.push_back(open(ordered(column.name), column.header(all)));
+    buckets.emplace_back(static_cast<std::size_t>(std::min(bucket_rows, all) * column.bytes));
+    some.emplace_back(static_cast<std::size_t>(std::min(piece, all) * column.bytes));
+  }
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(piece, all)));
+  const nlohmann::json* before = work_.last("ordered");
+  std::int64_t first = before == nullptr ? 0 : before->get<std::int64_t>();
+  ProgressCounter progress(execution, "answer", all);
+  progress.advance(first);
+  Pacer pacer;
+  std::vector<Run> runs;
+  for (; first < all; first += bucket_rows) {
+    const std::int64_t last = std::min(first + bucket_rows, all);
+    find_runs(first, last, runs);
+    for (const Run& run : runs) {
+      for (std::int64_t at = run.begin; at < run.end; at += piece) {
+        const std::int64_t here = std::min(piece, run.end - at);
+        read_rows(at, here, numbers.data());
+        for (std::size_t c = 0; c < columns_.size(); ++c) {
+          const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
+          read(c, at, here, some[c].data());
+          for (std::int64_t i = 0; i < here; ++i) {
+            const auto to = static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)] - first);
+            std::memcpy(buckets[c].data() + to * bytes, some[c].data() + static_cast<std::size_t>(i) * bytes,
+                        bytes);
+          }
+        }
+        progress.advance(here);
+      }
+    }
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const auto bytes = static_cast<std::uint64_t>(columns_[c].bytes);
+      const std::uint64_t at = out[c].header + static_cast<std::uint64_t>(first) * bytes;
+      const std::uint64_t count = static_cast<std::uint64_t>(last - first) * bytes;
+      out[c].file.write(at, buckets[c].data(), count);
+      out[c].file.start_writing(at, count);
+    }
+    if (pacer.due()) {
+      const Pacer::Pause pause(pacer);
+      for (Open& column : out) column.file.sync();
+      work_.note({{"ordered", last}});
+    }
+  }
+  for (Open& column : out) column.file.sync();
+  progress.finish();
+}
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,89 @@
+// Answers of fixed size, a row each, in files: columns at known places, tile after tile and each tile's rows
+// ascending, so that a row has its place before its answer is known; and the pass that brings them into the
+// order of the input.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/positioned_file.hpp"
+#include "kith/execution.hpp"
+#include "kith/point_tiles.hpp"
+#include "point_tiles/work_folder.hpp"
+
+namespace kith::point_tiles {
+
+/// An array with a row for each query.
+struct Column {
+  std::string name;          ///< of its file in the work folder: "indices"
+  std::string descr;         ///< of its elements, as npy names them
+  std::int64_t per_row = 1;  ///< elements
+  std::int64_t bytes = 0;    ///< of a row
+  bool matrix = true;        ///< [rows, per_row]; false: [rows]
+
+  std::string header(std::int64_t rows) const;
+};
+
+class Columns {
+ public:
+  /// Opens what a run before has left of them, or makes them.
+  /// @param width bytes of a row number
+  Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
+          std::int64_t width);
+
+  std::int64_t rows() const { return places_.back(); }
+  std::int64_t tiles() const { return static_cast<std::int64_t>(places_.size()) - 1; }
+  /// The place of a tile's first row.
+  std::int64_t place(std::int64_t tile) const { return places_[static_cast<std::size_t>(tile)]; }
+
+  /// Which rows a tile has.
+  void put_rows(std::int64_t tile, std::span<const std::int64_t> rows);
+  /// Rows of a column at places [first, first + count).
+  void put(std::size_t column, std::int64_t first, std::int64_t count, const void* from);
+  void read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const;
+  /// The same of row numbers; a column of row numbers has the width of all of them.
+  void put_numbers(std::size_t column, std::int64_t first, std::int64_t count, const std::int64_t* from);
+
+  /// All of it is on the disk.
+  void sync();
+
+  /// The file of a column in the order of tiles, and that of the rows' numbers.
+  const std::string& file(std::size_t column) const { return columns_[column].name; }
+  static constexpr const char* rows_file = "rows";
+
+  /// For each tile the run of places whose rows are [first, last): those of a tile ascend. Buckets follow
+  /// each other.
+  struct Run {
+    std::int64_t begin = 0, end = 0;
+  };
+  void find_runs(std::int64_t first, std::int64_t last, std::vector<Run>& runs) const;
+  /// Row numbers of places.
+  void read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const;
+
+  /// Writes the columns again, in the order of the input, to files named "<column>.input"; goes on where a
+  /// run before was. @param memory that a bucket of rows may take
+  void write_in_order_of_input(std::int64_t memory, const Execution& execution);
+  static std::string ordered(const std::string& column) { return column + ".input"; }
+
+ private:
+  struct Open {
+    OutputFile file;
+    std::uint64_t header = 0;
+  };
+  Open open(const std::string& name, const std::string& header) const;
+  void put_narrow(OutputFile& file, std::uint64_t offset, std::int64_t count, const std::int64_t* from);
+
+  WorkFolder& work_;
+  std::vector<Column> columns_;
+  std::int64_t width_;
+  std::vector<std::int64_t> places_;  // of each tile, and the end
+  std::vector<Open> open_;
+  Open rows_;
+  std::vector<std::uint32_t> narrow_;
+};
+
+}  // namespace kith::point_tiles

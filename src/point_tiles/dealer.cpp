@@ -1,0 +1,287 @@
+#include "point_tiles/dealer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/plural.hpp"
+#include "core/visit_dtype.hpp"
+#include "kith/error.hpp"
+#include "point_tiles/partition.hpp"
+#include "point_tiles/tuning.hpp"
+
+namespace kith::point_tiles {
+namespace {
+
+nlohmann::json to_json(std::size_t tile, const Extent& extent, const Bounds& bounds) {
+  return {tile, extent.offset, extent.rows, extent.hash, bounds.lower, bounds.upper};
+}
+
+nlohmann::json to_json(const Splitters& splitters) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Splitters::Node& node : splitters.nodes()) {
+    list.push_back({node.axis, node.value, node.below, node.above});
+  }
+  return list;
+}
+
+Splitters splitters_from(const nlohmann::json& list, std::int64_t tiles) {
+  std::vector<Splitters::Node> nodes;
+  for (const auto& node : list) {
+    nodes.push_back({node.at(0).get<std::int64_t>(), node.at(1).get<double>(), node.at(2).get<std::int64_t>(),
+                     node.at(3).get<std::int64_t>()});
+  }
+  return {std::move(nodes), tiles};
+}
+
+}  // namespace
+
+Dealer::Dealer(std::int64_t dim, Dtype dtype, std::int64_t rows, std::int64_t tile_points, WorkFolder& work,
+               const Execution& execution)
+    : dim_(dim),
+      dtype_(dtype),
+      row_bytes_(static_cast<std::size_t>(dim) * size_of(dtype)),
+      record_(static_cast<std::int64_t>(row_bytes_ + sizeof(std::int64_t))),
+      tile_points_(tile_points),
+      memory_(memory_of(execution)),
+      execution_(execution),
+      progress_(execution, "partition", rows),
+      work_(work),
+      extents_(nlohmann::json::array()) {
+  // An extent is no larger than a tile, so that one that is cut between extents ends in parts of its size.
+  const std::int64_t usual = std::clamp<std::int64_t>(tuning::extent_bytes / record_, 1, tile_points_);
+  most_buffers_ = std::max<std::int64_t>(tuning::fewest_buffers, memory_ / 2 / (usual * record_));
+  buffer_rows_ = usual;
+  block_rows_ =
+      std::max<std::int64_t>(1, std::min<std::int64_t>(tuning::block_bytes, memory_ / 16) / record_);
+  const std::int64_t least = tuning::fewest_buffers * buffer_rows_ * record_ + block_rows_ * 2 * record_;
+  if (least > memory_) {
+    throw OutOfMemory(
+        fmt::format("dividing {} of {} bytes among tiles takes {} bytes at the least, the limit is {}; "
+                    "raise the limit, or make "
+                    "smaller tiles",
+                    plural(rows, "row"), row_bytes_, least, memory_));
+  }
+}
+
+// A row as doubles. @return whether all are finite; `nan` whether one is none
+bool Dealer::load(const std::byte* from, double* to, bool& nan) const {
+  bool finite = true;
+  nan = false;
+  visit_dtype(dtype_, [&]<class T>(T) {
+    for (std::int64_t j = 0; j < dim_; ++j) {
+      T value;
+      std::memcpy(&value, from + static_cast<std::size_t>(j) * sizeof(T), sizeof(T));
+      to[j] = to_double(value);
+      finite = finite && std::isfinite(to[j]);
+      nan = nan || std::isnan(to[j]);
+    }
+  });
+  return finite;
+}
+
+// Planes from about a million points, in short runs from one end to the other.
+Dealer::Plan Dealer::make_plan(Records& records) {
+  Plan plan;
+  const std::int64_t n = records.rows();
+  const std::int64_t wanted = (n + tile_points_ - 1) / tile_points_;
+  // Too many for the buffers there is memory for: first into fewer, and each of them once more.
+  const std::int64_t rounds = (wanted + most_buffers_ - 1) / most_buffers_;
+  const std::int64_t tiles = rounds <= 1 ? wanted : (wanted + rounds - 1) / rounds;
+  if (tiles >= 2) {
+    const std::int64_t most =
+        std::clamp<std::int64_t>(memory_ / 4 / ((dim_ + 2) * 8), 1024, tuning::sample_points);
+    constexpr std::int64_t run = tuning::sample_run;
+    const std::int64_t runs = n <= most ? (n + run - 1) / run : most / run;
+    std::vector<double> sample;
+    sample.reserve(static_cast<std::size_t>(std::min(n, most) * dim_));
+    std::vector<std::byte> coordinates(static_cast<std::size_t>(run) * row_bytes_);
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(run));
+    std::vector<double> point(static_cast<std::size_t>(dim_));
+    std::int64_t count = 0;
+    for (std::int64_t r = 0; r < runs; ++r) {
+      const std::int64_t first =
+          n <= most ? r * run
+                    : static_cast<std::int64_t>(static_cast<double>(n - run) * static_cast<double>(r) /
+                                                static_cast<double>(runs));
+      const std::int64_t here = std::min(run, n - first);
+      records.read(first, here, coordinates.data(), numbers.data());
+      for (std::int64_t i = 0; i < here; ++i) {
+        bool nan = false;
+        if (!load(coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan)) continue;
+        sample.insert(sample.end(), point.begin(), point.end());
+        ++count;
+      }
+      if (r % 64 == 0) progress_.check();
+    }
+    plan.splitters = Splitters(std::move(sample), count, dim_, tiles);
+  }
+  const std::int64_t buffers = plan.splitters.tiles() + 1;
+  plan.capacity =
+      std::clamp<std::int64_t>(memory_ / 2 / buffers / record_, buffer_rows_,
+                               std::max(buffer_rows_, std::min(tile_points_, tuning::largest_extent_rows)));
+  plan.checkpoint = tuning::buffers_a_checkpoint * buffers * plan.capacity;
+  return plan;
+}
+
+// The limit may be another than that of the run that made the plan.
+void Dealer::check_plan(const Plan& plan) const {
+  const std::int64_t buffers = (plan.splitters.tiles() + 1) * plan.capacity * record_;
+  if (buffers <= memory_ * 3 / 4) return;
+  throw OutOfMemory(fmt::format(
+      "the run that was interrupted divides rows with {} bytes of buffers, the limit is {}; raise the "
+      "limit, or remove '{}' to begin again",
+      buffers, memory_, work_.path().string()));
+}
+
+Dealer::Plan Dealer::plan(Records& records) {
+  if (replayed_ < work_.records().size()) {
+    const nlohmann::json& record = work_.records()[replayed_++];
+    Plan plan{splitters_from(record.at("splitters"), record.at("tiles").get<std::int64_t>()),
+              record.at("capacity").get<std::int64_t>(), record.at("checkpoint").get<std::int64_t>()};
+    check_plan(plan);
+    return plan;
+  }
+  Plan made = make_plan(records);
+  pending_.push_back({{"deal", deals_},
+                      {"tile_points", tile_points_},
+                      {"splitters", to_json(made.splitters)},
+                      {"tiles", made.splitters.tiles()},
+                      {"capacity", made.capacity},
+                      {"checkpoint", made.checkpoint}});
+  return made;
+}
+
+// What the runs before have dealt. @return rows that they have come to
+std::int64_t Dealer::replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole) {
+  std::int64_t rows = 0;
+  for (; replayed_ < work_.records().size(); ++replayed_) {
+    const nlohmann::json& record = work_.records()[replayed_];
+    if (!record.contains("dealt") || record["dealt"].get<std::int64_t>() != deals_) break;
+    rows = record.at("rows").get<std::int64_t>();
+    segment.end = record.at("end").get<std::uint64_t>();
+    if (whole) nan_rows_ = record.at("nans").get<std::int64_t>();
+    for (const auto& piece : record.at("extents")) {
+      Growing& tile = tiles[piece.at(0).get<std::size_t>()];
+      const Extent extent{segment.number, piece.at(1).get<std::uint64_t>(), piece.at(2).get<std::int64_t>(),
+                          piece.at(3).get<std::uint64_t>()};
+      tile.rows += extent.rows;
+      tile.extents.push_back(extent);
+      tile.bounds.push_back({piece.at(4).get<std::vector<double>>(), piece.at(5).get<std::vector<double>>()});
+    }
+  }
+  if (whole) progress_.advance(rows);
+  return rows;
+}
+
+std::vector<Growing> Dealer::divide(Records& records, OpenSegment& segment, bool whole) {
+  const Plan plan = this->plan(records);
+  std::vector<Growing> tiles;
+  if (whole || plan.splitters.tiles() >= 2) {
+    // The last one takes rows that no box holds.
+    tiles.resize(static_cast<std::size_t>(plan.splitters.tiles()) + 1);
+    const std::int64_t first = replay(tiles, segment, whole);
+    if (first < records.rows()) {
+      segment.file.truncate(segment.end);
+      deal(records, first, plan, tiles, segment, whole);
+    }
+    std::erase_if(tiles, [](const Growing& tile) { return tile.rows == 0; });
+  }
+  ++deals_;
+  return tiles;
+}
+
+void Dealer::deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
+                  OpenSegment& segment, bool whole) {
+  const std::int64_t boxless = plan.splitters.tiles();
+  const std::int64_t n = records.rows();
+  const auto capacity = static_cast<std::size_t>(plan.capacity);
+  std::vector<Buffer> buffers(tiles.size());
+  const auto block = static_cast<std::size_t>(std::min(n, block_rows_));
+  std::vector<std::byte> coordinates(block * row_bytes_);
+  std::vector<std::int64_t> numbers(block);
+  std::vector<std::int32_t> tile_of(block);
+  std::vector<double> points(block * static_cast<std::size_t>(dim_));
+  std::atomic<std::int64_t> nans{0};
+  while (first < n) {
+    const std::int64_t safe = std::min(n, (first / plan.checkpoint + 1) * plan.checkpoint);
+    const std::int64_t count = std::min(block_rows_, safe - first);
+    records.read(first, count, coordinates.data(), numbers.data());
+    constexpr std::int64_t part = 1 << 13;
+    parallel_for(execution_, (count + part - 1) / part, [&](std::int64_t p) {
+      for (std::int64_t i = p * part; i < std::min(count, (p + 1) * part); ++i) {
+        bool nan = false;
+        double* point = points.data() + i * dim_;
+        const bool finite = load(coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point, nan);
+        tile_of[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(finite ? plan.splitters.tile_of(point) : boxless);
+        if (nan) nans.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(tile_of[static_cast<std::size_t>(i)]);
+      Buffer& buffer = buffers[at];
+      const std::byte* row = coordinates.data() + static_cast<std::size_t>(i) * row_bytes_;
+      if (buffer.rows.capacity() == 0) {
+        buffer.rows.reserve(capacity);
+        buffer.coordinates.reserve(capacity * row_bytes_);
+      }
+      buffer.coordinates.insert(buffer.coordinates.end(), row, row + row_bytes_);
+      buffer.rows.push_back(numbers[static_cast<std::size_t>(i)]);
+      if (static_cast<std::int64_t>(at) != boxless) {
+        buffer.bounds.include(points.data() + i * dim_, static_cast<std::size_t>(dim_));
+      }
+      if (buffer.rows.size() == capacity) flush(buffer, at, tiles[at], segment);
+    }
+    first += count;
+    if (whole) {
+      nan_rows_ += nans.exchange(0);
+      progress_.advance(count);
+    }
+    if (first == safe) {
+      for (std::size_t t = 0; t < tiles.size(); ++t) flush(buffers[t], t, tiles[t], segment);
+      pending_.push_back({{"dealt", deals_},
+                          {"rows", first},
+                          {"nans", nan_rows_},
+                          {"end", segment.end},
+                          {"extents", std::exchange(extents_, nlohmann::json::array())}});
+      if (pacer_.due()) commit(segment);
+    }
+    progress_.check();
+  }
+}
+
+void Dealer::flush(Buffer& buffer, std::size_t tile, Growing& growing, OpenSegment& segment) {
+  if (buffer.rows.empty()) return;
+  Extent extent;
+  extent.segment = segment.number;
+  extent.offset = segment.end;
+  extent.rows = static_cast<std::int64_t>(buffer.rows.size());
+  extent.hash = extent_hash(buffer.coordinates.data(), buffer.coordinates.size(), buffer.rows.data(),
+                            buffer.rows.size());
+  const std::size_t numbers = buffer.rows.size() * sizeof(std::int64_t);
+  segment.file.write(segment.end, buffer.coordinates.data(), buffer.coordinates.size());
+  segment.file.write(segment.end + buffer.coordinates.size(), buffer.rows.data(), numbers);
+  segment.file.start_writing(segment.end, buffer.coordinates.size() + numbers);
+  segment.end += buffer.coordinates.size() + numbers;
+  extents_.push_back(to_json(tile, extent, buffer.bounds));
+  growing.rows += extent.rows;
+  growing.extents.push_back(extent);
+  growing.bounds.push_back(std::move(buffer.bounds));
+  buffer.bounds = {};
+  buffer.coordinates.clear();
+  buffer.rows.clear();
+}
+
+void Dealer::commit(OpenSegment& segment) {
+  if (pending_.empty()) return;
+  const Pacer::Pause pause(pacer_);
+  segment.file.sync();
+  work_.note_all(pending_);
+  pending_.clear();
+}
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,93 @@
+// Deals rows out to the buffers of tiles; a full buffer becomes an extent at the end of a segment. At certain
+// rows all buffers do: what is on the disk is then all that there is, and the journal of the work folder can
+// say so. Those rows depend on the plan alone, so that a run that was interrupted writes what an undisturbed
+// one writes.
+//
+//   {"deal": n, "splitters": [...], "tiles": t, "capacity": rows, "checkpoint": rows}   the plan, before any
+//   row
+//   {"dealt": n, "rows": r, "nans": n, "end": bytes, "extents": [...]}                   the rows before r
+//   are safe
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/parallel.hpp"
+#include "core/positioned_file.hpp"
+#include "point_tiles/folder.hpp"
+#include "point_tiles/pacer.hpp"
+#include "point_tiles/records.hpp"
+#include "point_tiles/splitters.hpp"
+#include "point_tiles/work_folder.hpp"
+
+namespace kith::point_tiles {
+
+/// A segment that is being written.
+struct OpenSegment {
+  OutputFile file;
+  std::int64_t number = 0;
+  std::uint64_t end = 0;
+};
+
+class Dealer {
+ public:
+  /// @throws OutOfMemory where the limit is too small for buffers
+  Dealer(std::int64_t dim, Dtype dtype, std::int64_t rows, std::int64_t tile_points, WorkFolder& work,
+         const Execution& execution);
+
+  /// The tiles that the records come to, one more for rows that no box holds. Empty: no plane divides them.
+  /// @param whole all rows of the cloud, whose progress is told
+  std::vector<Growing> divide(Records& records, OpenSegment& segment, bool whole);
+
+  /// What was dealt into the segment is safe, and noted.
+  void commit(OpenSegment& segment);
+
+  std::int64_t nan_rows() const noexcept { return nan_rows_; }
+  void finish() { progress_.finish(); }
+
+ private:
+  struct Plan {
+    Splitters splitters;
+    std::int64_t capacity = 0;    // rows of a buffer
+    std::int64_t checkpoint = 0;  // rows from one to the next
+  };
+  // Records in memory until they are an extent.
+  struct Buffer {
+    std::vector<std::byte> coordinates;
+    std::vector<std::int64_t> rows;
+    Bounds bounds;
+  };
+
+  Plan plan(Records& records);
+  Plan make_plan(Records& records);
+  void check_plan(const Plan& plan) const;
+  std::int64_t replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole);
+  void deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
+            OpenSegment& segment, bool whole);
+  void flush(Buffer& buffer, std::size_t tile, Growing& growing, OpenSegment& segment);
+  bool load(const std::byte* from, double* to, bool& nan) const;
+
+  std::int64_t dim_;
+  Dtype dtype_;
+  std::size_t row_bytes_;
+  std::int64_t record_;
+  std::int64_t tile_points_;
+  std::int64_t memory_;
+  const Execution& execution_;
+  ProgressCounter progress_;
+  std::int64_t most_buffers_ = 0;
+  std::int64_t buffer_rows_ = 0;
+  std::int64_t block_rows_ = 0;
+  std::int64_t nan_rows_ = 0;
+  WorkFolder& work_;
+  std::size_t replayed_ = 0;  // records of the runs before
+  std::int64_t deals_ = 0;
+  std::vector<nlohmann::json> pending_;  // to be noted when what they speak of is safe
+  nlohmann::json extents_;               // since the last of them
+  Pacer pacer_;
+};
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,45 @@
+// A question asked of all rows, or of all queries in tiles of their own, into files: in a work folder, whose
+// journal another process goes on from.
+//
+//   {"sweep": {...}, "lists": bytes}      tiles before "next" are answered, but for the queries that wait
+//   {"swept to": byte, "lists": bytes}    of what was postponed, so much of its file is answered
+//   {"searched": {...}, "lists": bytes}   everything is, in the order of tiles
+//   {"ordered": rows}                     so many are in the order of the input
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "kith/execution.hpp"
+#include "point_tiles/columns.hpp"
+#include "point_tiles/folder.hpp"
+#include "point_tiles/lists.hpp"
+#include "point_tiles/question.hpp"
+#include "point_tiles/radius_lists.hpp"
+#include "point_tiles/sweep.hpp"
+#include "point_tiles/work_folder.hpp"
+
+namespace kith::point_tiles {
+
+struct FileRun {
+  const Folder& rows;
+  const Folder* queries = nullptr;  ///< null: the rows themselves
+  Question question;
+  const char* stage = "";  ///< what progress is called
+};
+
+/// Bytes of the file of lists that a run before has made safe.
+std::uint64_t saved_lists(const WorkFolder& work);
+
+/// Answers everything in the order of tiles, or what a run before has not.
+/// @param lists where answers append to a file; null: they do not
+template <class T>
+TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns,
+                                   Answers<T>& answers, RadiusLists<T>* lists, const Execution& execution);
+
+nlohmann::json to_json(const TileStatistics& statistics);
+TileStatistics statistics_from(const nlohmann::json& object);
+
+}  // namespace kith::point_tiles

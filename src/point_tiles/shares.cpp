@@ -1,0 +1,71 @@
+#include "point_tiles/shares.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/plural.hpp"
+#include "kith/any_index.hpp"
+#include "kith/error.hpp"
+#include "point_tiles/tuning.hpp"
+
+namespace kith::point_tiles {
+namespace {
+
+// A list of one query in a block: its row and distance, k + 1 of them where the query is taken out itself,
+// what a search takes for a query beside it, and what is made of it.
+std::int64_t list_bytes(const Question& question, bool doubles) {
+  constexpr std::int64_t a_query = 64;
+  const std::int64_t one_more = question.kind == Kind::nearest ? 1 : 0;
+  return (question.most_entries() + one_more) * (8 + (doubles ? 8 : 4)) + a_query + question.result_bytes;
+}
+
+std::string lists_of(const Question& question) {
+  if (question.kind == Kind::nearest) return fmt::format(" for k = {}", question.k);
+  return fmt::format(" within {}", question.radius);
+}
+
+}  // namespace
+
+MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, const Question& question,
+                           std::int64_t limit, bool limited, std::int64_t held) {
+  const std::int64_t rows = manifest.largest_tile();
+  const std::int64_t a_list = list_bytes(question, memory.doubles);
+  const std::int64_t building = memory.build(rows) - memory.resident(rows);
+  const std::int64_t least_block = std::min(rows, tuning::least_block);
+  // The tile that is searched, and the one that is read meanwhile.
+  const std::int64_t data = 2 * memory.data(rows);
+  // A query on a visit: its list so far, that of the tile it visits, and both merged.
+  const std::int64_t a_visit =
+      3 * a_list +
+      (question.points ? 2 * question.most_entries() * static_cast<std::int64_t>(memory.row_bytes) : 0);
+  const std::int64_t least = data + 2 * memory.resident(rows) + std::max(building, least_block * a_list) +
+                             tuning::least_visiting * a_visit + tuning::least_waiting + held;
+  if (least > limit) {
+    throw OutOfMemory(
+        fmt::format("searching two tiles of {} and the lists of {}{} takes about {} bytes{}, {} {}; "
+                    "raise the limit, or build the "
+                    "tiles again with fewer points in each (--tile-points)",
+                    plural(rows, "point"), plural(least_block, "row"), lists_of(question), least,
+                    held > 0 ? fmt::format(", {} of them for queries and answers", held) : "",
+                    limited ? "the limit is" : "half of the free memory is", limit));
+  }
+  const std::int64_t spare = limit - least;
+  const std::int64_t wanted = question.kind == Kind::within ? spare : rows * a_list;
+  lists =
+      std::max({building, least_block * a_list, std::min({wanted, spare / 3, tuning::largest_block_bytes})});
+  const std::int64_t most = std::max(least_block, tuning::largest_block_bytes / a_list);
+  block_rows = std::clamp<std::int64_t>(std::min(lists / a_list, most), 1, std::max<std::int64_t>(rows, 1));
+  visiting_rows =
+      std::clamp<std::int64_t>(spare / 32 / a_visit, tuning::least_visiting, tuning::visiting_block);
+  waiting = tuning::least_waiting + spare / 6;
+  resident = limit - held - data - lists - visiting_rows * a_visit - waiting;
+}
+
+TileMemory memory_of_tiles(const Manifest& manifest, const Question& question) {
+  return {manifest.row_bytes(), manifest.dim, manifest.dtype == Dtype::f64,
+          question.inside != BruteForce::index_type.name, question.points};
+}
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,71 @@
+// What a sweep leaves on disk, and how another process takes it up.
+#include <fmt/format.h>
+
+#include "kith/error.hpp"
+#include "point_tiles/sweep.hpp"
+
+namespace kith::point_tiles {
+
+template <class T>
+SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) {
+  SavedSweep saved;
+  saved.next = next;
+  OutputFile out = OutputFile::lasting(file);
+  out.truncate(0);
+  RunningHash hash;
+  std::vector<std::byte> bytes;
+  const auto flush = [&] {
+    out.write(saved.waiting_bytes, bytes.data(), bytes.size());
+    hash.add(bytes.data(), bytes.size());
+    saved.waiting_bytes += bytes.size();
+    bytes.clear();
+  };
+  const auto add = [&](const std::vector<Waiting>& queries) {
+    for (const Waiting& query : queries) {
+      layout_.append(query, bytes);
+      if (bytes.size() > std::size_t{1} << 20U) flush();
+    }
+  };
+  for (const auto& queries : mail_) add(queries);
+  add(postponed_.in_memory());
+  flush();
+  out.sync();
+  postponed_.sync();
+  saved.waiting_hash = hash.value();
+  saved.postponed_bytes = postponed_.file_bytes();
+  saved.postponed_hash = postponed_.file_hash();
+  saved.postponed = postponed_.file_count();
+  saved.statistics = statistics();
+  return saved;
+}
+
+template <class T>
+void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined) {
+  const auto damaged = [](const std::filesystem::path& what) {
+    return IoError(
+        fmt::format("'{}' is damaged: it is not what an interrupted run has noted; remove the "
+                    "folder around it, and run the same again from the beginning",
+                    what.string()));
+  };
+  statistics_ = saved.statistics;
+  resident_.resume(joined, saved.statistics.bytes_read, saved.statistics.tiles_read_again);
+  if (!postponed_.resume(saved.postponed_bytes, saved.postponed, saved.postponed_hash)) {
+    throw damaged(postponed_.file());
+  }
+  const InputFile in(file);
+  if (in.size() != saved.waiting_bytes) throw damaged(file);
+  RunningHash hash;
+  std::vector<std::byte> piece(std::size_t{1} << 20U);
+  for (std::uint64_t at = 0; at < saved.waiting_bytes; at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), saved.waiting_bytes - at)));
+    in.read(at, piece.data(), piece.size());
+    hash.add(piece.data(), piece.size());
+  }
+  if (hash.value() != saved.waiting_hash) throw damaged(file);
+  for (std::uint64_t at = 0; at < saved.waiting_bytes;) pass_on(layout_.read(in, at), joined - 1);
+}
+
+template class Sweep<float>;
+template class Sweep<double>;
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,50 @@
+// The search inside one tile, for whatever is asked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "kith/execution.hpp"
+#include "kith/neighbors.hpp"
+#include "point_tiles/lists.hpp"
+#include "point_tiles/question.hpp"
+#include "point_tiles/resident.hpp"
+
+namespace kith::point_tiles {
+
+/// Keeps its memory from block to block. T: the type of distances.
+template <class T>
+class TileSearch {
+ public:
+  /// @param block_rows queries that are answered together, at the most
+  /// @param bytes that lists of unknown length may take together
+  TileSearch(const Question& question, std::int64_t block_rows, std::int64_t bytes);
+
+  /// The lists of queries from `first` on, of as many as are answered together; rows are places in the tile.
+  /// Valid until the next call. @param own whether the queries are the tile's rows, all of them
+  Lists<T> find(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
+                const Execution& execution);
+
+ private:
+  Lists<T> nearest(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
+                   const Execution& execution);
+  Lists<T> within(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
+                  const Execution& execution);
+  Lists<T> count(const Resident& where, const DatasetView& queries, std::int64_t first,
+                 const Execution& execution);
+  void take_out_self(std::int64_t first, std::int64_t count);
+  void cut_at_radius(std::int64_t count, const Execution& execution);
+
+  Question question_;
+  std::int64_t block_rows_;
+  std::int64_t bytes_;
+  std::int64_t together_;  // queries of the next block, where lists have no known length
+  // Gigabytes where k is large, so nothing is written before it is known.
+  AlignedBuffer<std::int64_t> rows_;
+  AlignedBuffer<T> distances_;
+  RadiusNeighbors found_;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,275 @@
+#include "point_tiles/work_folder.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+namespace kith::point_tiles {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int journal_version = 1;
+constexpr const char* journal_name = "journal";
+constexpr const char* replaced_name = "replaced";
+constexpr std::size_t hash_digits = 16;
+
+std::string line_of(const nlohmann::json& record) {
+  const std::string text = record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return fmt::format("{:016x} {}\n", XXH3_64bits(text.data(), text.size()), text);
+}
+
+// Null where the line is none that was written whole.
+nlohmann::json parse_line(std::string_view line) {
+  if (line.size() < hash_digits + 2 || line[hash_digits] != ' ') return nullptr;
+  const std::string_view text = line.substr(hash_digits + 1);
+  if (fmt::format("{:016x}", XXH3_64bits(text.data(), text.size())) != line.substr(0, hash_digits)) {
+    return nullptr;
+  }
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+nlohmann::json header_of(const nlohmann::json& task) {
+  return {{"format", "kith work"}, {"version", journal_version}, {"task", task}};
+}
+
+// The first thing in which two tasks differ: "k is 8 there, 16 here".
+std::string difference(const nlohmann::json& there, const nlohmann::json& here) {
+  if (!there.is_object()) return "its journal names none";
+  for (const auto& [key, value] : here.items()) {
+    const std::string other = there.contains(key) ? there[key].dump() : "missing";
+    if (!there.contains(key) || there[key] != value) {
+      return fmt::format("{} is {} there, {} here", key, other, value.dump());
+    }
+  }
+  return "it names more than this call has";
+}
+
+}  // namespace
+
+fs::path WorkFolder::place_of(fs::path answer) {
+  if (!answer.has_filename()) answer = answer.parent_path();
+  answer += ".kith-work";
+  return answer;
+}
+
+WorkFolder::WorkFolder(const fs::path& answer, const nlohmann::json& task, bool resumable)
+    : path_(place_of(answer)) {
+  if (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
+    throw IoError(fmt::format("cannot write '{}': {}", answer.string(), std::strerror(errno)));
+  }
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) {
+    throw IoError(fmt::format("cannot use '{}', where the work on '{}' is to lie: {}", path_.string(),
+                              answer.string(), std::strerror(errno)));
+  }
+  try {
+    // A file system without locks has none to wait for.
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw IoError(
+          fmt::format("'{}' is in use: another process is at work on '{}'; wait for it, or give another name",
+                      path_.string(), answer.string()));
+    }
+    open_journal(task, resumable);
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
+  notes_.emplace_back(path_);
+}
+
+WorkFolder::~WorkFolder() {
+  journal_ = {};
+  if (!keep_) {
+    try {
+      remove();
+    } catch (...) {
+      keep_ = true;  // what is left is for the next run to find
+    }
+  }
+  ::close(lock_);
+}
+
+fs::path WorkFolder::file(const std::string& name) {
+  notes_.emplace_back(path_ / name);
+  return path_ / name;
+}
+
+void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
+  const fs::path journal = path_ / journal_name;
+  std::error_code ignored;
+  const bool there = fs::exists(journal, ignored);
+  if (!there && !fs::is_empty(path_, ignored)) {
+    // Removed last, so what is left without it is nobody's, if it was ever Kith's.
+    throw IoError(
+        fmt::format("'{}' is in the way: it is not empty, and has no journal; remove it", path_.string()));
+  }
+  notes_.emplace_back(journal);
+  if (there && read_journal(task) && resumable) return;
+  records_.clear();
+  if (there) clear();
+  begin_journal(task);
+}
+
+void WorkFolder::begin_journal(const nlohmann::json& task) {
+  journal_ = OutputFile::lasting(path_ / journal_name);
+  journal_.truncate(0);
+  const std::string line = line_of(header_of(task));
+  journal_.write(0, line.data(), line.size());
+  journal_.sync();
+  sync_folder(path_);
+  sync_folder(path_.parent_path());
+  end_ = line.size();
+}
+
+// False where no run has come to its first record, so that nothing is lost by beginning again.
+bool WorkFolder::read_journal(const nlohmann::json& task) {
+  const fs::path name = path_ / journal_name;
+  std::string text;
+  {
+    const InputFile file(name);
+    text.resize(file.size());
+    file.read(0, text.data(), text.size());
+  }
+  const auto damaged = [&] {
+    return IoError(
+        fmt::format("'{}' is damaged: a line does not match its checksum; remove '{}', and run the same "
+                    "again from the beginning",
+                    name.string(), path_.string()));
+  };
+  std::vector<nlohmann::json> lines;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    nlohmann::json line =
+        end == std::string::npos ? nullptr : parse_line(std::string_view(text).substr(at, end - at));
+    if (!line.is_object()) {
+      // The last line may have been under way when the process ended; what it speaks of counts as not done.
+      if (end != std::string::npos && end + 1 < text.size()) throw damaged();
+      break;
+    }
+    lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  if (lines.empty()) return false;
+  const nlohmann::json& header = lines.front();
+  if (header.value("format", "") != "kith work") throw damaged();
+  if (header.value("version", 0) != journal_version) {
+    throw IoError(fmt::format(
+        "'{}' is of version {} of Kith's journals; this Kith goes on with {}; use the other Kith, "
+        "or remove '{}'",
+        name.string(), header.value("version", 0), journal_version, path_.string()));
+  }
+  if (lines.size() == 1) return false;
+  const nlohmann::json there = header.value("task", nlohmann::json());
+  if (there != task) {
+    throw IoError(
+        fmt::format("'{}' holds the work of another call: {}; run that one again, or remove the folder",
+                    path_.string(), difference(there, task)));
+  }
+  lines.erase(lines.begin());
+  records_ = std::move(lines);
+  journal_ = OutputFile::lasting(name);
+  journal_.truncate(at);
+  end_ = at;
+  return true;
+}
+
+const nlohmann::json* WorkFolder::last(const char* key) const {
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
+    if (record->contains(key)) return &(*record)[key];
+  }
+  return nullptr;
+}
+
+void WorkFolder::note_all(const std::vector<nlohmann::json>& records) {
+  if (!noted_ && records_.empty()) sync_folder(path_);  // the files that it speaks of are in it by now
+  std::string lines;
+  for (const nlohmann::json& record : records) lines += line_of(record);
+  journal_.write(end_, lines.data(), lines.size());
+  journal_.sync();
+  end_ += lines.size();
+  noted_ = true;
+}
+
+std::string WorkFolder::keep() {
+  if (!has_records()) return "";
+  keep_ = true;
+  return fmt::format("; what is done stays in '{}': run the same again to go on, or remove it",
+                     path_.string());
+}
+
+void WorkFolder::finish(const Moves& moves, const nlohmann::json& result) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [name, to] : moves) list.push_back({name, fs::absolute(to).string()});
+  note({{"moves", list}, {"result", result}});
+  keep_ = true;  // from here on it is done, whatever fails
+  move(moves);
+  remove();
+  keep_ = false;
+}
+
+bool WorkFolder::was_finished(nlohmann::json& result) {
+  const nlohmann::json* list = last("moves");
+  if (list == nullptr) return false;
+  Moves moves;
+  std::error_code ignored;
+  for (const auto& pair : *list) {
+    moves.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<std::string>());
+    if (fs::exists(path_ / moves.back().first, ignored) || fs::exists(moves.back().second, ignored)) continue;
+    // It was in place, and somebody has removed it since.
+    throw IoError(
+        fmt::format("'{}' says that '{}' was finished, and it is gone; remove the folder, and run "
+                    "the same again",
+                    path_.string(), moves.back().second.string()));
+  }
+  result = *last("result");
+  keep_ = true;
+  move(moves);
+  remove();
+  keep_ = false;
+  return true;
+}
+
+void WorkFolder::move(const Moves& moves) {
+  const RenamingTogether together;
+  std::error_code ignored;
+  for (const auto& [name, to] : moves) {
+    const fs::path from = path_ / name;
+    if (!fs::exists(from, ignored)) continue;  // a run before has
+    if (fs::is_directory(from, ignored) && fs::exists(to, ignored)) {
+      fs::remove_all(path_ / replaced_name, ignored);
+      if (::rename(to.c_str(), (path_ / replaced_name).c_str()) != 0) {
+        throw IoError(fmt::format("cannot write '{}': {}", to.string(), std::strerror(errno)));
+      }
+    }
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      throw IoError(fmt::format("cannot write '{}': {}", to.string(), std::strerror(errno)));
+    }
+    sync_folder(to.parent_path());
+  }
+}
+
+// All but the journal.
+void WorkFolder::clear() {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+    if (entry.path().filename() != journal_name) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+void WorkFolder::remove() {
+  clear();
+  std::error_code ignored;
+  fs::remove(path_ / journal_name, ignored);
+  fs::remove(path_, ignored);
+}
+
+}  // namespace kith::point_tiles

@@ -1,0 +1,1 @@
+"""The relief demo: see __main__.py."""
