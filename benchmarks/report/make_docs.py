@@ -8,6 +8,7 @@ from benchmarks.cases import CASES
 from . import graphs
 from .filters import render_filters
 from .gpu import render_gpu
+from .gpu_graphs import render_gpu_graphs
 from .sweep import render_sweep
 from .text import duration, figure, mebibytes, table
 from .trees import render_trees
@@ -36,6 +37,7 @@ FOOT = """## Measure it yourself
 make bench                                        # brute force: datasets, peers, all cases, this page
 make bench-trees                                  # the trees
 build/venv/bin/python -m benchmarks.vamana --dataset sift-photos-u8                # graphs; --help says what peers need
+python3 benchmarks/vamana/gpu.py CASE... -o FILE                                   # graphs on a GPU; wants torch, and cuVS
 build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                   # graphs, some of the rows; wants hnswlib
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
@@ -123,7 +125,7 @@ def render(results=RESULTS):
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []
     parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
     makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "trees_gpu": render_trees_gpu,
-              "filters": render_filters}  # fmt: skip
+              "filters": render_filters, "vamana_gpu": render_gpu_graphs}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]

@@ -28,6 +28,11 @@ inline std::int64_t build_stride(std::int64_t max_degree) {
   return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_degree) * tuning::slack));
 }
 
+/// alpha^2 in units of 2^-16: squared distances are compared as integers.
+inline std::int64_t fixed_alpha(double alpha) {
+  return std::llround(alpha * alpha * 65536);
+}
+
 inline std::int64_t degree_of(const std::uint32_t* edges, std::int64_t stride) {
   return std::find(edges, edges + stride, no_node) - edges;
 }

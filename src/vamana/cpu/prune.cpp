@@ -1,7 +1,8 @@
 #include "vamana/cpu/prune.hpp"
 
 #include <algorithm>
-#include <cmath>
+
+#include "vamana/grow.hpp"
 
 namespace kith::vamana {
 namespace {
@@ -10,10 +11,6 @@ namespace {
 constexpr std::size_t compared_at_once = 8;
 
 }  // namespace
-
-std::int64_t fixed_alpha(double alpha) {
-  return std::llround(alpha * alpha * 65536);
-}
 
 Pruner::Pruner(const std::uint8_t* codes, std::int64_t code_bytes,
                decltype(codes::EstimateKernels::gathered) estimates, double alpha, std::int64_t max_degree)

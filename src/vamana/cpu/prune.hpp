@@ -10,9 +10,6 @@
 
 namespace kith::vamana {
 
-/// alpha^2 in units of 2^-16: squared distances are compared as integers.
-std::int64_t fixed_alpha(double alpha);
-
 /// Scratch space of one thread.
 class Pruner {
  public:

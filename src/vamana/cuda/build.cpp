@@ -13,7 +13,6 @@
 #include "cuda/pool.hpp"
 #include "cuda/upload.hpp"
 #include "kith/error.hpp"
-#include "vamana/cpu/prune.hpp"
 #include "vamana/cuda/build_kernels.hpp"
 #include "vamana/cuda/tuning.hpp"
 #include "vamana/grow.hpp"

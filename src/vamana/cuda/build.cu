@@ -32,6 +32,7 @@ class WarpPruner {
       if (candidate == before) continue;
       before = candidate;
       if (covered(candidate, size)) continue;
+      __syncwarp();
       if (lane_of_warp() == 0) chosen_[size] = node_of(candidate);
       ++size;
       __syncwarp();

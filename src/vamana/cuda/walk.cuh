@@ -172,6 +172,7 @@ class WarpWalk {
       const Key key = i < count ? codes_.offered[i] : no_key;
       const bool takes = key < worst;
       const unsigned mask = __ballot_sync(whole_warp, takes);
+      __syncwarp();
       if (takes) codes_.offered[near + __popc(mask & lanes_below())] = key;
       near += __popc(mask);
       __syncwarp();
@@ -203,6 +204,7 @@ class WarpWalk {
     const bool known = place < size_ && (list_[place] | expanded) == (key | expanded);
     const bool fresh = key != no_key && !known && !repeated;
     const unsigned mask = __ballot_sync(whole_warp, fresh);
+    __syncwarp();
     if (mask == 0) return;
     const int count = __popc(mask);
     int rank = __popc(mask & lanes_below());
@@ -273,6 +275,7 @@ class WarpWalk {
       }
       const int from = __ffs(static_cast<int>(mask)) - 1;
       const Key chosen = __shfl_sync(whole_warp, key, from);
+      __syncwarp();
       if (lane == 0) {
         list_[base + from] = chosen | expanded;
         beam_[count] = node_of(chosen);

@@ -7,6 +7,7 @@
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
 #include "vamana/cpu/prune.hpp"
+#include "vamana/grow.hpp"
 
 namespace kith::vamana {
 namespace {
