@@ -119,8 +119,8 @@ class PointTiles {
   static constexpr std::string_view summary = "a folder of tiles, of clouds larger than memory; exact";
 
   /// Divides the rows of files among tiles; several files are one cloud, whose row numbers run through them
-  /// in the order given. Files are read in blocks; only HDF5 and compressed PCD files are held whole, one at a
-  /// time. The folder appears whole or not at all; an older one of point tiles is replaced.
+  /// in the order given. Files are read in blocks; only HDF5 and compressed PCD files are held whole, one at
+  /// a time. The folder appears whole or not at all; an older one of point tiles is replaced.
   /// @throws InvalidArgument, IoError, OutOfMemory, Cancelled
   static PointTiles build(const std::filesystem::path& folder, std::span<const std::filesystem::path> clouds,
                           const PointTilesParameters& parameters = {}, const Execution& execution = {});

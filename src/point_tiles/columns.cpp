@@ -126,8 +126,8 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
   std::int64_t row_bytes = 0;
   for (const Column& column : columns_) row_bytes += std::max<std::int64_t>(1, column.bytes);
   const std::int64_t all = rows();
-  const std::int64_t bucket_rows =
-      std::clamp<std::int64_t>(memory / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(all, 1));
+  const std::int64_t bucket_rows = std::clamp<std::int64_t>(memory / std::max<std::int64_t>(1, row_bytes), 1,
+                                                            std::max<std::int64_t>(all, 1));
   const std::int64_t piece = std::max<std::int64_t>(1, tuning::block_bytes / (row_bytes + 8));
 
   std::vector<Open> out;
