@@ -31,6 +31,9 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
     : work_(work), columns_(std::move(columns)), width_(width) {
   places_.push_back(0);
   for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
+  if (const nlohmann::json* noted = work_.last("columns")) {
+    for (const auto& [name, bytes] : noted->items()) work_.check_file(name, bytes.get<std::uint64_t>());
+  }
   for (const Column& column : columns_) open_.push_back(open(column.name, column.header(rows())));
   rows_ = open(rows_file, io::npy_header(number_type(width_), fmt::format("({},)", rows())));
 }
@@ -82,9 +85,15 @@ void Columns::put_narrow(OutputFile& file, std::uint64_t offset, std::int64_t co
   }
 }
 
-void Columns::sync() {
-  for (Open& column : open_) column.file.sync();
+nlohmann::json Columns::sync() {
+  nlohmann::json bytes;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    open_[c].file.sync();
+    bytes[columns_[c].name] = open_[c].file.size();
+  }
   rows_.file.sync();
+  bytes[rows_file] = rows_.file.size();
+  return bytes;
 }
 
 void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const {
@@ -102,6 +111,18 @@ void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t* to
   }
 }
 
+// They say where answers go in memory, so one that was changed on the disk must not be taken.
+void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t low, std::int64_t high,
+                        std::int64_t* to) const {
+  read_rows(first, count, to);
+  const auto* found =
+      std::find_if(to, to + count, [&](std::int64_t row) { return row < low || row >= high; });
+  if (found == to + count) return;
+  throw DamagedWork(
+      work_.path(), rows_file,
+      fmt::format("row {} at place {}, among rows {} to {}", *found, first + (found - to), low, high - 1));
+}
+
 void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>& runs) const {
   const auto lower_bound = [&](std::int64_t from, std::int64_t to, std::int64_t row) {
     while (from < to) {
@@ -113,11 +134,17 @@ void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>&
     return from;
   };
   const bool follows = !runs.empty();
+  std::int64_t found = 0;
   runs.resize(static_cast<std::size_t>(tiles()));
   for (std::int64_t tile = 0; tile < tiles(); ++tile) {
     Run& run = runs[static_cast<std::size_t>(tile)];
     run.begin = follows ? run.end : lower_bound(place(tile), place(tile + 1), first);
     run.end = lower_bound(run.begin, place(tile + 1), last);
+    found += run.end - run.begin;
+  }
+  if (found != last - first) {
+    throw DamagedWork(work_.path(), rows_file,
+                      fmt::format("it has {} of the rows {} to {}", found, first, last - 1));
   }
 }
 
@@ -130,6 +157,14 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
                                                             std::max<std::int64_t>(all, 1));
   const std::int64_t piece = std::max<std::int64_t>(1, tuning::block_bytes / (row_bytes + 8));
 
+  const nlohmann::json* before = work_.last("ordered");
+  std::int64_t first = before == nullptr ? 0 : before->get<std::int64_t>();
+  if (first > 0) {
+    for (const Column& column : columns_) {
+      const auto bytes = static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(column.bytes);
+      work_.check_file(ordered(column.name), column.header(all).size() + bytes);
+    }
+  }
   std::vector<Open> out;
   std::vector<std::vector<std::byte>> buckets, some;
   for (const Column& column : columns_) {
@@ -138,8 +173,6 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
     some.emplace_back(static_cast<std::size_t>(std::min(piece, all) * column.bytes));
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(piece, all)));
-  const nlohmann::json* before = work_.last("ordered");
-  std::int64_t first = before == nullptr ? 0 : before->get<std::int64_t>();
   ProgressCounter progress(execution, "answer", all);
   progress.advance(first);
   Pacer pacer;
@@ -150,7 +183,7 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
     for (const Run& run : runs) {
       for (std::int64_t at = run.begin; at < run.end; at += piece) {
         const std::int64_t here = std::min(piece, run.end - at);
-        read_rows(at, here, numbers.data());
+        read_rows(at, here, first, last, numbers.data());
         for (std::size_t c = 0; c < columns_.size(); ++c) {
           const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
           read(c, at, here, some[c].data());

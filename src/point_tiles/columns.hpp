@@ -30,7 +30,8 @@ struct Column {
 
 class Columns {
  public:
-  /// Opens what a run before has left of them, or makes them.
+  /// Opens what a run before has left of them, or makes them. @throws DamagedWork where less is left than was
+  /// noted
   /// @param width bytes of a row number
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
           std::int64_t width);
@@ -48,21 +49,23 @@ class Columns {
   /// The same of row numbers; a column of row numbers has the width of all of them.
   void put_numbers(std::size_t column, std::int64_t first, std::int64_t count, const std::int64_t* from);
 
-  /// All of it is on the disk.
-  void sync();
+  /// All of it is on the disk. @return bytes of each file, which the journal takes as "columns"
+  nlohmann::json sync();
 
   /// The file of a column in the order of tiles, and that of the rows' numbers.
   const std::string& file(std::size_t column) const { return columns_[column].name; }
   static constexpr const char* rows_file = "rows";
 
   /// For each tile the run of places whose rows are [first, last): those of a tile ascend. Buckets follow
-  /// each other.
+  /// each other. @throws DamagedWork where the runs are not as many rows
   struct Run {
     std::int64_t begin = 0, end = 0;
   };
   void find_runs(std::int64_t first, std::int64_t last, std::vector<Run>& runs) const;
-  /// Row numbers of places.
+  /// Row numbers of places. @throws DamagedWork, from the second, where one is not in [low, high)
   void read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const;
+  void read_rows(std::int64_t first, std::int64_t count, std::int64_t low, std::int64_t high,
+                 std::int64_t* to) const;
 
   /// Writes the columns again, in the order of the input, to files named "<column>.input"; goes on where a
   /// run before was. @param memory that a bucket of rows may take

@@ -185,6 +185,7 @@ std::vector<Growing> Dealer::divide(Records& records, OpenSegment& segment, bool
     tiles.resize(static_cast<std::size_t>(plan.splitters.tiles()) + 1);
     const std::int64_t first = replay(tiles, segment, whole);
     if (first < records.rows()) {
+      work_.check_file("tiles/" + segment.file.path().filename().string(), segment.end);
       segment.file.truncate(segment.end);
       deal(records, first, plan, tiles, segment, whole);
     }

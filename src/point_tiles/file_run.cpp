@@ -78,14 +78,14 @@ class Run {
     sweep_.finish(swept_to, [&](std::uint64_t byte) {
       if (!all_there || !pacer_.due()) return;
       const Pacer::Pause pause(pacer_);
-      columns_.sync();
-      work_.note({{"swept to", byte}, {"lists", sync_lists()}});
+      const nlohmann::json columns = columns_.sync();
+      work_.note({{"swept to", byte}, {"lists", sync_lists()}, {"columns", columns}});
     });
     TileStatistics statistics = sweep_.statistics();
     statistics.queries = asked_.manifest().rows;
     if (pacer_.due()) {
-      columns_.sync();
-      work_.note({{"searched", to_json(statistics)}, {"lists", sync_lists()}});
+      const nlohmann::json columns = columns_.sync();
+      work_.note({{"searched", to_json(statistics)}, {"lists", sync_lists()}, {"columns", columns}});
     } else if (lists_ != nullptr) {
       lists_->flush();
     }
@@ -137,10 +137,10 @@ class Run {
   // Everything before `next` becomes safe; answers first, then what speaks of them.
   void save(std::int64_t next) {
     const Pacer::Pause pause(pacer_);
-    columns_.sync();
+    const nlohmann::json columns = columns_.sync();
     const std::uint64_t lists = sync_lists();
     const SavedSweep saved = sweep_.save(waiting_[file_], next);
-    work_.note({{"sweep", saved_to_json(saved, file_)}, {"lists", lists}});
+    work_.note({{"sweep", saved_to_json(saved, file_)}, {"lists", lists}, {"columns", columns}});
     file_ = 1 - file_;
   }
 

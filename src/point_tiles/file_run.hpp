@@ -5,6 +5,9 @@
 //   {"swept to": byte, "lists": bytes}    of what was postponed, so much of its file is answered
 //   {"searched": {...}, "lists": bytes}   everything is, in the order of tiles
 //   {"ordered": rows}                     so many are in the order of the input
+//
+// Those of the search have "columns" as well, the bytes that its files had: what is shorter by then, or gone,
+// is refused.
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ void write_kept(const std::filesystem::path& path, const Folder& folder, const C
       const Columns::Run& run = runs[static_cast<std::size_t>(tile)];
       for (std::int64_t at = run.begin; at < run.end; at += piece) {
         const std::int64_t here = std::min(piece, run.end - at);
-        columns.read_rows(at, here, numbers.data());
+        columns.read_rows(at, here, first, last, numbers.data());
         folder.read_points(tile, at - columns.place(tile), here, some.data());
         for (std::int64_t i = 0; i < here; ++i) {
           std::memcpy(points.data() +

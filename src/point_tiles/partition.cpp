@@ -146,6 +146,7 @@ class Partition {
       if (number[s] < 0) {
         fs::remove(folder_ / segments_[s].file);
       } else {
+        work_.check_file("tiles/" + segments_[s].file, segments_[s].bytes);
         number[s] = static_cast<std::int64_t>(used.size());
         used.push_back(segments_[s]);
       }

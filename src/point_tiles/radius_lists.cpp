@@ -13,15 +13,21 @@
 
 namespace kith::point_tiles {
 
+namespace {
+
+OutputFile open_log(WorkFolder& work, std::uint64_t bytes) {
+  constexpr const char* name = "lists";
+  if (bytes > 0) work.check_file(name, bytes);
+  OutputFile log = OutputFile::lasting(work.file(name));
+  log.truncate(bytes);
+  return log;
+}
+
+}  // namespace
+
 template <class T>
 RadiusLists<T>::RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, std::uint64_t bytes)
-    : work_(work),
-      columns_(columns),
-      width_(width),
-      log_(OutputFile::lasting(work.file("lists"))),
-      end_(bytes) {
-  log_.truncate(bytes);
-}
+    : work_(work), columns_(columns), width_(width), log_(open_log(work, bytes)), end_(bytes) {}
 
 template <class T>
 std::vector<Column> RadiusLists<T>::columns() {
@@ -58,6 +64,18 @@ std::uint64_t RadiusLists<T>::sync() {
   flush();
   log_.sync();
   return end_;
+}
+
+template <class T>
+void RadiusLists<T>::check(const ListPlace& list) const {
+  const auto end = static_cast<std::int64_t>(end_);
+  if (list.offset >= 0 && list.offset <= end && list.count >= 0 &&
+      list.count <= (end - list.offset) / entry) {
+    return;
+  }
+  throw DamagedWork(
+      work_.path(), columns_.file(0),
+      fmt::format("a list of {} at byte {}, where the lists have {} bytes", list.count, list.offset, end));
 }
 
 template <class T>
@@ -177,11 +195,12 @@ std::int64_t RadiusLists<T>::write(std::int64_t memory, const Execution& executi
     for (const Columns::Run& run : runs) {
       for (std::int64_t from = run.begin; from < run.end; from += piece) {
         const std::int64_t here = std::min(piece, run.end - from);
-        columns_.read_rows(from, here, numbers.data());
+        columns_.read_rows(from, here, first, last, numbers.data());
         columns_.read(0, from, here, some.data());
         for (std::int64_t i = 0; i < here; ++i) {
-          lists[static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)] - first)] =
-              some[static_cast<std::size_t>(i)];
+          const ListPlace& list = some[static_cast<std::size_t>(i)];
+          check(list);
+          lists[static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)] - first)] = list;
         }
       }
     }

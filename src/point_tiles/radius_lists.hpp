@@ -40,6 +40,7 @@ class RadiusLists final : public Answers<T> {
 
  private:
   static constexpr auto entry = static_cast<std::int64_t>(sizeof(std::int64_t) + sizeof(T));
+  void check(const ListPlace& list) const;  // one that was changed on the disk must not be taken
   std::int64_t total() const;
   class Output;
   void write_lists(const std::vector<ListPlace>& lists, std::int64_t memory, Output& out);

@@ -1,8 +1,6 @@
 // What a sweep leaves on disk, and how another process takes it up.
-#include <fmt/format.h>
-
-#include "kith/error.hpp"
 #include "point_tiles/sweep.hpp"
+#include "point_tiles/work_folder.hpp"
 
 namespace kith::point_tiles {
 
@@ -42,10 +40,8 @@ SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) 
 template <class T>
 void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined) {
   const auto damaged = [](const std::filesystem::path& what) {
-    return IoError(
-        fmt::format("'{}' is damaged: it is not what an interrupted run has noted; remove the "
-                    "folder around it, and run the same again from the beginning",
-                    what.string()));
+    return DamagedWork(what.parent_path(), what.filename().string(),
+                       "it is not what an interrupted run has noted");
   };
   statistics_ = saved.statistics;
   resident_.resume(joined, saved.statistics.bytes_read, saved.statistics.tiles_read_again);

@@ -54,6 +54,10 @@ std::string difference(const nlohmann::json& there, const nlohmann::json& here) 
 
 }  // namespace
 
+DamagedWork::DamagedWork(const fs::path& folder, const std::string& file, const std::string& why)
+    : IoError(fmt::format("'{}' is damaged: {}; remove '{}', and run the same again from the beginning",
+                          (folder / file).string(), why, folder.string())) {}
+
 fs::path WorkFolder::place_of(fs::path answer) {
   if (!answer.has_filename()) answer = answer.parent_path();
   answer += ".kith-work";
@@ -121,6 +125,16 @@ void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
 void WorkFolder::begin_journal(const nlohmann::json& task) {
   journal_ = OutputFile::lasting(path_ / journal_name);
   journal_.truncate(0);
+void WorkFolder::check_file(const std::string& name, std::uint64_t bytes) const {
+  std::error_code error;
+  const std::uintmax_t there = fs::file_size(path_ / name, error);
+  if (error)
+    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, and it is missing", bytes));
+  if (there < bytes) {
+    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, it has {}", bytes, there));
+  }
+}
+
   const std::string line = line_of(header_of(task));
   journal_.write(0, line.data(), line.size());
   journal_.sync();
@@ -138,12 +152,7 @@ bool WorkFolder::read_journal(const nlohmann::json& task) {
     text.resize(file.size());
     file.read(0, text.data(), text.size());
   }
-  const auto damaged = [&] {
-    return IoError(
-        fmt::format("'{}' is damaged: a line does not match its checksum; remove '{}', and run the same "
-                    "again from the beginning",
-                    name.string(), path_.string()));
-  };
+  const auto damaged = [&] { return DamagedWork(path_, journal_name, "a line does not match its checksum"); };
   std::vector<nlohmann::json> lines;
   std::size_t at = 0;
   while (at < text.size()) {

@@ -23,6 +23,14 @@
 namespace kith::point_tiles {
 
 class WorkFolder {
+/// What lies in a work folder is not what its journal says. The folder stays, and is refused until it is
+/// removed.
+class DamagedWork : public IoError {
+ public:
+  /// @param why "it is missing"
+  DamagedWork(const std::filesystem::path& folder, const std::string& file, const std::string& why);
+};
+
  public:
   /// Where the work on `answer` lies. "cloud/" is the folder "cloud".
   static std::filesystem::path place_of(std::filesystem::path answer);
@@ -45,6 +53,10 @@ class WorkFolder {
   const std::vector<nlohmann::json>& records() const noexcept { return records_; }
   /// The last of them that has this key; null for none.
   const nlohmann::json* last(const char* key) const;
+  /// What a run before has noted must be there: writing would begin a lost file again, with zeros before
+  /// what is new. @throws DamagedWork where it is missing, or has fewer bytes
+  void check_file(const std::string& name, std::uint64_t bytes) const;
+
   /// Appends one; it is on the disk when the call returns. What it speaks of must be there before.
   void note(const nlohmann::json& record) { note_all({record}); }
   void note_all(const std::vector<nlohmann::json>& records);
@@ -90,3 +102,6 @@ decltype(auto) resumably(WorkFolder& folder, const Work& work) {
 }
 
 }  // namespace kith::point_tiles
+  } catch (const DamagedWork&) {
+    (void)folder.keep();
+    throw;
