@@ -82,6 +82,7 @@ PointTiles TilesBeside::build(const Execution& execution, const std::string& why
     return there ? PointTiles::open(folder_) : PointTiles::build(folder_, paths_, parameters_, execution);
   });
   built_ = true;
+  older_ = there;
   notes_.emplace_back(folder_);
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) notes_.emplace_back(entry.path());
   // Only now: a limit that not even tiles fit into is told by the error alone.

@@ -92,6 +92,8 @@ class TilesBeside {
   PointTiles build(const Execution& execution, const std::string& why);
   /// The folder stays. @return what to tell the user, to end a message with
   std::string keep();
+  /// The same where the tiles are those of an interrupted run; empty where they are not.
+  std::string keep_older() { return older_ ? keep() : ""; }
 
  private:
   const Common& common_;
@@ -100,10 +102,12 @@ class TilesBeside {
   PointTilesParameters parameters_;
   std::vector<TemporaryFileNote> notes_;
   bool built_ = false;
+  bool older_ = false;
   bool keep_ = false;
 };
 
 /// Runs work(execution) under a progress bar; a failure that can be gone on with keeps the tiles beside.
+/// Those of a run before outlive every failure, and go only where the command is cancelled.
 template <class Work>
 auto run_with_tiles(const Common& common, const std::vector<TilesBeside*>& beside, const Work& work) {
   const PatientScope patient;
@@ -113,6 +117,15 @@ auto run_with_tiles(const Common& common, const std::vector<TilesBeside*>& besid
     std::string text = error.what();
     for (TilesBeside* tiles : beside) text += tiles->keep();
     throw IoError(text);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const OutOfMemory& error) {
+    std::string text = error.what();
+    for (TilesBeside* tiles : beside) text += tiles->keep_older();
+    throw OutOfMemory(text);
+  } catch (...) {
+    for (TilesBeside* tiles : beside) (void)tiles->keep_older();
+    throw;
   }
 }
 

@@ -66,27 +66,46 @@ fs::path WorkFolder::place_of(fs::path answer) {
 
 WorkFolder::WorkFolder(const fs::path& answer, const nlohmann::json& task, bool resumable)
     : path_(place_of(answer)) {
-  if (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
-    throw IoError(fmt::format("cannot write '{}': {}", answer.string(), std::strerror(errno)));
-  }
-  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) {
-    throw IoError(fmt::format("cannot use '{}', where the work on '{}' is to lie: {}", path_.string(),
-                              answer.string(), std::strerror(errno)));
-  }
+  lock(answer);
   try {
-    // A file system without locks has none to wait for.
-    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw IoError(
-          fmt::format("'{}' is in use: another process is at work on '{}'; wait for it, or give another name",
-                      path_.string(), answer.string()));
-    }
     open_journal(task, resumable);
   } catch (...) {
     ::close(lock_);
     throw;
   }
   notes_.emplace_back(path_);
+}
+
+// Between open() and flock() whoever had the folder may have finished and removed it, and another have made
+// one of the same name: the lock must be that of the folder which is there.
+void WorkFolder::lock(const fs::path& answer) {
+  for (;;) {
+    if (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
+      throw IoError(fmt::format("cannot write '{}': {}", answer.string(), std::strerror(errno)));
+    }
+    const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+      if (errno == ENOENT) continue;  // removed meanwhile
+      throw IoError(fmt::format("cannot use '{}', where the work on '{}' is to lie: {}", path_.string(),
+                                answer.string(), std::strerror(errno)));
+    }
+    if (before_lock) before_lock();
+    // A file system without locks has none to wait for.
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(fd);
+      throw IoError(
+          fmt::format("'{}' is in use: another process is at work on '{}'; wait for it, or give another name",
+                      path_.string(), answer.string()));
+    }
+    struct stat locked {
+    }, there{};
+    if (::fstat(fd, &locked) == 0 && ::stat(path_.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
+        locked.st_ino == there.st_ino && locked.st_nlink > 0) {
+      lock_ = fd;
+      return;
+    }
+    ::close(fd);
+  }
 }
 
 WorkFolder::~WorkFolder() {
@@ -104,6 +123,16 @@ WorkFolder::~WorkFolder() {
 fs::path WorkFolder::file(const std::string& name) {
   notes_.emplace_back(path_ / name);
   return path_ / name;
+}
+
+void WorkFolder::check_file(const std::string& name, std::uint64_t bytes) const {
+  std::error_code error;
+  const std::uintmax_t there = fs::file_size(path_ / name, error);
+  if (error)
+    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, and it is missing", bytes));
+  if (there < bytes) {
+    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, it has {}", bytes, there));
+  }
 }
 
 void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
@@ -125,16 +154,6 @@ void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
 void WorkFolder::begin_journal(const nlohmann::json& task) {
   journal_ = OutputFile::lasting(path_ / journal_name);
   journal_.truncate(0);
-void WorkFolder::check_file(const std::string& name, std::uint64_t bytes) const {
-  std::error_code error;
-  const std::uintmax_t there = fs::file_size(path_ / name, error);
-  if (error)
-    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, and it is missing", bytes));
-  if (there < bytes) {
-    throw DamagedWork(path_, name, fmt::format("the journal notes {} bytes, it has {}", bytes, there));
-  }
-}
-
   const std::string line = line_of(header_of(task));
   journal_.write(0, line.data(), line.size());
   journal_.sync();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,6 @@
 
 namespace kith::point_tiles {
 
-class WorkFolder {
 /// What lies in a work folder is not what its journal says. The folder stays, and is refused until it is
 /// removed.
 class DamagedWork : public IoError {
@@ -31,7 +31,11 @@ class DamagedWork : public IoError {
   DamagedWork(const std::filesystem::path& folder, const std::string& file, const std::string& why);
 };
 
+class WorkFolder {
  public:
+  /// Tests do here what another process might between open() and flock().
+  inline static std::function<void()> before_lock;
+
   /// Where the work on `answer` lies. "cloud/" is the folder "cloud".
   static std::filesystem::path place_of(std::filesystem::path answer);
 
@@ -49,14 +53,14 @@ class DamagedWork : public IoError {
   /// A file in it, which goes with it whatever ends the process but SIGKILL.
   std::filesystem::path file(const std::string& name);
 
-  /// Those of the runs before, in order.
-  const std::vector<nlohmann::json>& records() const noexcept { return records_; }
-  /// The last of them that has this key; null for none.
-  const nlohmann::json* last(const char* key) const;
   /// What a run before has noted must be there: writing would begin a lost file again, with zeros before
   /// what is new. @throws DamagedWork where it is missing, or has fewer bytes
   void check_file(const std::string& name, std::uint64_t bytes) const;
 
+  /// Those of the runs before, in order.
+  const std::vector<nlohmann::json>& records() const noexcept { return records_; }
+  /// The last of them that has this key; null for none.
+  const nlohmann::json* last(const char* key) const;
   /// Appends one; it is on the disk when the call returns. What it speaks of must be there before.
   void note(const nlohmann::json& record) { note_all({record}); }
   void note_all(const std::vector<nlohmann::json>& records);
@@ -74,6 +78,7 @@ class DamagedWork : public IoError {
   bool was_finished(nlohmann::json& result);
 
  private:
+  void lock(const std::filesystem::path& answer);
   void open_journal(const nlohmann::json& task, bool resumable);
   bool read_journal(const nlohmann::json& task);
   void begin_journal(const nlohmann::json& task);
@@ -91,17 +96,26 @@ class DamagedWork : public IoError {
   bool keep_ = false;
 };
 
-/// Runs `work(folder)`. A failure that leaves something to go on with says where it lies.
+/// Runs work(). A failure that leaves something to go on with says where it lies; what the runs before have
+/// left outlives every failure, and goes only where the call is cancelled.
 template <class Work>
 decltype(auto) resumably(WorkFolder& folder, const Work& work) {
   try {
     return work();
+  } catch (const DamagedWork&) {
+    (void)folder.keep();
+    throw;
   } catch (const IoError& error) {
     throw IoError(error.what() + folder.keep());
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const OutOfMemory& error) {
+    if (folder.records().empty()) throw;
+    throw OutOfMemory(error.what() + folder.keep());
+  } catch (...) {
+    if (!folder.records().empty()) (void)folder.keep();
+    throw;
   }
 }
 
 }  // namespace kith::point_tiles
-  } catch (const DamagedWork&) {
-    (void)folder.keep();
-    throw;

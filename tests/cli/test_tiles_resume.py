@@ -113,6 +113,53 @@ def test_another_command_is_refused_by_name(kith, cloud, folder):
     assert contents("r") == contents("expected")
 
 
+def interrupted(folder, command, journal, seconds=20):
+    """Kills the command when its journal has a line after the first."""
+    for _ in range(5):
+        process = start(folder, command)
+        end = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < end:
+            if journal.exists() and journal.read_bytes().count(b"\n") > 1:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if journal.exists() and journal.read_bytes().count(b"\n") > 1:
+            return
+    pytest.skip("the machine was too quick to be interrupted in time")
+
+
+@pytest.mark.parametrize("damage", ["lost indices", "lost rows", "cut distances"])
+def test_work_that_was_damaged_is_refused_by_name(kith, cloud, folder, damage):
+    kith(*COMMANDS["build"]("tiles"), "--memory-limit", LIMIT)
+    command = [*COMMANDS["all-knn"]("r"), "--memory-limit", LIMIT]
+    work = folder / "r.indices.npy.kith-work"
+    interrupted(folder, command, work / "journal")
+    kind, name = damage.split()
+    if kind == "lost":
+        (work / name).unlink()
+    else:
+        os.truncate(work / name, 1000)
+    for _ in range(2):
+        outcome = kith(*command, code=2)
+        assert f"r.indices.npy.kith-work/{name}' is damaged" in outcome.err
+        assert "remove 'r.indices.npy.kith-work'" in outcome.err
+    assert not list(folder.glob("r*.npy"))
+
+
+def test_a_limit_that_is_too_small_leaves_what_was_done(kith, cloud, folder):
+    command = COMMANDS["through tiles"]("r")
+    interrupted(folder, [*command, "--memory-limit", LIMIT], folder / "r.indices.npy.kith-work" / "journal")
+    before = files_of(folder)
+    outcome = kith(*command, "--memory-limit", "100KiB", code=3)
+    assert "what is done stays in 'r.indices.npy.kith-work'" in outcome.err
+    assert "the tiles stay in 'r.kith-tiles'" in outcome.err
+    assert files_of(folder) == before
+    outcome = kith(*command, "--memory-limit", LIMIT)
+    assert "had been done by a run that was interrupted" in outcome.err
+    assert files_of(folder) == ["cloud.npy", "r.distances.npy", "r.indices.npy"]
+
+
 @pytest.mark.parametrize("work, megabytes", [("build", 9), ("all-knn", 20), ("all-knn", 55), ("normals", 20)])
 def test_no_space(kith, cloud, folder, work, megabytes):
     """Files may grow only so far: as on a full disk a write fails, in the partition, the search or the answer."""

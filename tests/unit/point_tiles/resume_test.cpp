@@ -277,6 +277,51 @@ TEST_F(ResumeTest, TwoAtOnceAreRefused) {
                        "in use"));
 }
 
+// One that was opened, and is gone before it is locked, with or without another in its place.
+TEST_F(ResumeTest, TheLockIsThatOfTheFolderWhichIsThere) {
+  for (const bool another : {false, true}) {
+    SCOPED_TRACE(another);
+    int opened = 0;
+    point_tiles::WorkFolder::before_lock = [&] {
+      if (++opened > 1) return;
+      // Renamed, so that the number of the old one is not given again.
+      fs::rename(folder / "r.kith-work", folder / "older");
+      if (another) fs::create_directory(folder / "r.kith-work");
+    };
+    {
+      point_tiles::WorkFolder work(folder / "r", {{"call", "one"}});
+      point_tiles::WorkFolder::before_lock = nullptr;
+      EXPECT_EQ(opened, 2);
+      EXPECT_TRUE(fs::exists(folder / "r.kith-work" / "journal"));
+      EXPECT_TRUE(contains(message_of<IoError>([&] {
+                             const point_tiles::WorkFolder second(folder / "r", {{"call", "one"}});
+                           }),
+                           "in use"));
+    }
+    EXPECT_TRUE(fs::is_empty(folder / "older"));
+    fs::remove(folder / "older");
+  }
+}
+
+// A limit that the rest does not fit into is no reason to throw away what is done.
+TEST_F(ResumeTest, ALimitThatIsTooSmallLeavesWhatWasDone) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  const auto work = [&](const Execution& how) { (void)tiles.all_knn(folder / "r", 12, {}, {}, how); };
+  ASSERT_TRUE(killed_at(9, work));
+  const fs::path place = folder / "r.indices.npy.kith-work";
+  const auto before = contents(place);
+  Execution little;
+  little.memory_limit = 100000;
+  const std::string refused = message_of<OutOfMemory>([&] { work(little); });
+  EXPECT_TRUE(contains(refused, "the limit is 100000"));
+  EXPECT_TRUE(contains(refused, "what is done stays in '" + place.string() + "'"));
+  EXPECT_EQ(before, contents(place));
+  EXPECT_GT(tiles.all_knn(folder / "r", 12).statistics.resumed_tiles, 0);
+  // Where nothing was done before nothing is left.
+  EXPECT_THROW((void)tiles.all_knn(folder / "s", 12, {}, {}, little), OutOfMemory);
+  EXPECT_FALSE(fs::exists(folder / "s.indices.npy.kith-work"));
+}
+
 TEST_F(ResumeTest, AFolderOfSomebodyElseIsLeftAlone) {
   fs::create_directory(folder / "r.kith-work");
   test::write_file(folder / "r.kith-work" / "letter.txt", "dear");
