@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -63,6 +64,8 @@ UnpackedClouds::UnpackedClouds(const Common& common, std::vector<fs::path> paths
                                                  path.string(), ended.status)
                                    : said);
       }
+      // Of a name of its own in every run: a time of 0 says that none goes on from it.
+      fs::last_write_time(place, std::chrono::file_clock::from_sys(std::chrono::sys_seconds{}));
       path = place;
     }
   } catch (...) {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
+import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -79,13 +82,55 @@ def gather(arrays: Iterator[Any], path: str) -> None:
         file.write(text.ljust(header_bytes - 11).encode() + b"\n")
 
 
+def mark_temporary(path: str) -> None:
+    """Says to the library that no run to come finds this file, so that none is to go on from it."""
+    os.utime(path, (0, 0))
+
+
+@contextmanager
+def folder_beside(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """A temporary folder beside ``folder``, locked while it is used; those of processes that were killed go."""
+    place = Path(os.path.abspath(folder))
+    prefix = f".kith-{place.name}-"
+    for older in place.parent.glob(f"{glob.escape(prefix)}*"):
+        descriptor = _locked(older)
+        if descriptor is not None:
+            shutil.rmtree(older, ignore_errors=True)
+            os.close(descriptor)
+    while True:
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=place.parent, ignore_cleanup_errors=True) as beside:
+            descriptor = _locked(beside)
+            try:
+                # Another process may have taken it for an older one before it was locked.
+                if os.path.isdir(beside):
+                    yield beside
+                    return
+            finally:
+                if descriptor is not None:
+                    os.close(descriptor)
+
+
+def _locked(folder: str | os.PathLike[str]) -> int | None:
+    """A descriptor that holds the lock of a folder; None where another process does, or there are no locks."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 @contextmanager
 def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> Iterator[list[str]]:
     """The same files, with an npy beside ``folder`` in the place of each that is LAZ or E57, for as long."""
     if not any(map(_unpack.is_packed, files)):
         yield files
         return
-    with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
+    with folder_beside(folder) as beside:
         plain = []
         for number, file in enumerate(files):
             if _unpack.is_packed(file):
@@ -94,6 +139,7 @@ def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> 
                     _unpack.unpack(file, output, threads)
                 except (_unpack.CannotUnpack, OSError) as error:
                     raise IoError(str(error)) from None
+                mark_temporary(output)
                 file = output
             plain.append(file)
         yield plain

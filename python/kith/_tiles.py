@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._point_tree import neighborhood, number
 from ._progress import Progress, reporting
-from ._tile_files import TileAnswer, TileStatistics, gather, mapped, unpacked
+from ._tile_files import TileAnswer, TileStatistics, folder_beside, gather, mapped, mark_temporary, unpacked
 
 __all__ = ["PointTiles", "TileAnswer", "TileStatistics"]
 
@@ -96,9 +95,10 @@ class PointTiles:
                 with unpacked(files, folder, limits[0]) as plain:
                     return cls._wrap(_kith.build_tiles(os.fspath(folder), plain, points, limits, report))
             if isinstance(clouds, Iterator):
-                with tempfile.TemporaryDirectory(prefix=".kith-", dir=Path(os.path.abspath(folder)).parent) as beside:
+                with folder_beside(folder) as beside:
                     path = os.path.join(beside, "cloud.npy")
                     gather(clouds, path)
+                    mark_temporary(path)
                     return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], points, limits, report))
             rows = to_rows(clouds, "clouds")
             return cls._wrap(_kith.build_tiles_of_rows(os.fspath(folder), rows, points, limits, report))

@@ -52,7 +52,7 @@ struct SourceCloud {
   std::string name;
   std::int64_t rows = 0;
   std::uint64_t bytes = 0;    ///< of the file
-  std::int64_t modified = 0;  ///< nanoseconds since 1970; 0: it was no file
+  std::int64_t modified = 0;  ///< nanoseconds since 1970; 0: no file that another run finds
 
   bool operator==(const SourceCloud&) const = default;
 };

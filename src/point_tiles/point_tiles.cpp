@@ -25,7 +25,8 @@ std::int64_t checked(const PointTilesParameters& parameters) {
   return parameters.tile_points;
 }
 
-// The file as it is now; what came through a pipe is no file that another run finds again.
+// The file as it is now. What came through a pipe is no file that another run finds again, nor is one whose
+// time is 0: so programs mark what they write for this call alone.
 point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows) {
   point_tiles::SourceCloud source{cloud.string(), rows};
   struct stat status {};

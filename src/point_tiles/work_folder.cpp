@@ -36,8 +36,8 @@ nlohmann::json parse_line(std::string_view line) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-nlohmann::json header_of(const nlohmann::json& task) {
-  return {{"format", "kith work"}, {"version", journal_version}, {"task", task}};
+nlohmann::json header_of(const nlohmann::json& task, bool resumable) {
+  return {{"format", "kith work"}, {"version", journal_version}, {"task", task}, {"resumable", resumable}};
 }
 
 // The first thing in which two tasks differ: "k is 8 there, 16 here".
@@ -148,13 +148,13 @@ void WorkFolder::open_journal(const nlohmann::json& task, bool resumable) {
   if (there && read_journal(task) && resumable) return;
   records_.clear();
   if (there) clear();
-  begin_journal(task);
+  begin_journal(task, resumable);
 }
 
-void WorkFolder::begin_journal(const nlohmann::json& task) {
+void WorkFolder::begin_journal(const nlohmann::json& task, bool resumable) {
   journal_ = OutputFile::lasting(path_ / journal_name);
   journal_.truncate(0);
-  const std::string line = line_of(header_of(task));
+  const std::string line = line_of(header_of(task, resumable));
   journal_.write(0, line.data(), line.size());
   journal_.sync();
   sync_folder(path_);
@@ -162,7 +162,8 @@ void WorkFolder::begin_journal(const nlohmann::json& task) {
   end_ = line.size();
 }
 
-// False where no run has come to its first record, so that nothing is lost by beginning again.
+// False where no run has come to its first record, or none could go on from it, so that nothing is lost by
+// beginning again.
 bool WorkFolder::read_journal(const nlohmann::json& task) {
   const fs::path name = path_ / journal_name;
   std::string text;
@@ -195,7 +196,7 @@ bool WorkFolder::read_journal(const nlohmann::json& task) {
         "or remove '{}'",
         name.string(), header.value("version", 0), journal_version, path_.string()));
   }
-  if (lines.size() == 1) return false;
+  if (lines.size() == 1 || !header.value("resumable", true)) return false;
   const nlohmann::json there = header.value("task", nlohmann::json());
   if (there != task) {
     throw IoError(

@@ -41,7 +41,7 @@ class WorkFolder {
 
   /// Takes up the work there is, or begins it.
   /// @param task all that the answer depends on
-  /// @param resumable false: what a run before has left of the same task is thrown away
+  /// @param resumable false: no run to come can go on with it, of this task or another, and begins anew
   /// @throws IoError where the folder cannot be made, is at work, damaged, or another task's
   WorkFolder(const std::filesystem::path& answer, const nlohmann::json& task, bool resumable = true);
   WorkFolder(const WorkFolder&) = delete;
@@ -81,7 +81,7 @@ class WorkFolder {
   void lock(const std::filesystem::path& answer);
   void open_journal(const nlohmann::json& task, bool resumable);
   bool read_journal(const nlohmann::json& task);
-  void begin_journal(const nlohmann::json& task);
+  void begin_journal(const nlohmann::json& task, bool resumable);
   void clear();
   void move(const Moves& moves);
   void remove();

@@ -1,6 +1,9 @@
 """kith.PointTiles: answers of a tree in memory, from files and arrays."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import kith
 import numpy as np
@@ -193,6 +196,30 @@ def test_radius(points, tiles, tmp_path):
         tiles.count_within(queries, 1.5, inside="brute_force")
     with pytest.raises(kith.OutOfMemory):
         tiles.radius_search(queries, 30, memory_limit=1_000_000)
+
+
+def test_a_build_from_an_iterator_that_was_killed_begins_anew(tmp_path):
+    """Its temporary file had another name; neither that nor the folder of the work is in the way, or stays."""
+    script = """if True:
+        import os, signal, sys, threading, time
+        import kith, numpy as np
+        journal = sys.argv[1] + ".kith-work/journal"
+        def watch():
+            while not (os.path.exists(journal) and open(journal).read().count("\\n") > 1):
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGKILL)
+        threading.Thread(target=watch, daemon=True).start()
+        points = np.random.default_rng(1).random((2_000_000, 3))
+        kith.PointTiles.build(sys.argv[1], iter([points]), tile_points=500, memory_limit=8_000_000)
+    """
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "tiles")])
+    if ended.returncode != -signal.SIGKILL:
+        pytest.skip("the machine was too quick to be interrupted in time")
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".kith-tiles-")]
+    points = np.random.default_rng(2).random((3000, 3))
+    tiles = kith.PointTiles.build(tmp_path / "tiles", iter([points]), tile_points=200)
+    assert tiles.rows == 3000
+    assert os.listdir(tmp_path) == ["tiles"]
 
 
 def test_another_call_finds_work_that_is_not_its_own(tiles, tmp_path):

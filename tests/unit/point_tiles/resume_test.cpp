@@ -1,4 +1,6 @@
 // A process that is killed anywhere, and the same call again: the bytes of a run that nobody disturbed.
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <map>
@@ -246,6 +248,25 @@ TEST_F(LostFileTest, Partition) {
     (void)PointTiles::build(to / "tiles", clouds, {100}, little);
   };
   lose(call, 1, {"tiles/segment-0.bin"});
+}
+
+// A file that is there for one call alone has another name in the next: that begins anew.
+TEST_F(LostFileTest, TemporaryFilesAreDividedFromTheBeginning) {
+  const auto build = [&](const char* name, const Execution& how) {
+    write_dataset(folder / name, view);
+    fs::last_write_time(folder / name, std::chrono::file_clock::from_sys(std::chrono::sys_seconds{}));
+    const std::vector<fs::path> clouds = {folder / name};
+    Execution little = after(how, "partition", 7000);
+    little.memory_limit = 150000;
+    (void)PointTiles::build(folder / "tiles", clouds, {100}, little);
+  };
+  const fs::path work = folder / "tiles.kith-work";
+  ASSERT_TRUE(killed_at(1, [&](const Execution& how) { build("one.npy", how); }));
+  const std::string journal = test::read_file(work / "journal");
+  ASSERT_GT(std::count(journal.begin(), journal.end(), '\n'), 1);
+  build("two.npy", {});
+  EXPECT_EQ(PointTiles::open(folder / "tiles").rows(), rows);
+  EXPECT_FALSE(fs::exists(work));
 }
 
 // Row numbers say where answers go in memory.
