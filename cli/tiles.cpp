@@ -51,6 +51,13 @@ std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions&
     if (!tile_points) return "tiles";
     throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
   }
+  for (const std::string& cloud : clouds) {
+    if (clouds.size() == 1 || !is_tiles(cloud)) continue;
+    throw InvalidArgument(
+        fmt::format("'{}' is a folder of point tiles, and {} clouds are named; name it alone, or build tiles "
+                    "of all the files",
+                    cloud, clouds.size()));
+  }
   if (clouds.size() > 1) return fmt::format("{} files are one cloud", clouds.size());
   return given_tile_option(options) != nullptr || tile_points ? "an option of point tiles was given" : "";
 }

@@ -1,5 +1,6 @@
 #include "point_tiles/checks.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -38,7 +39,17 @@ void check_tree_inside(const Question& question) {
                   question.inside));
 }
 
+// Lists of more would be of no file's size, and their bytes of no number's.
+void check_list_length(std::int64_t k) {
+  constexpr std::int64_t most = std::int64_t{1} << 40U;
+  if (k > most) {
+    throw InvalidArgument(
+        fmt::format("{} neighbours a row; point tiles have lists of up to {}, ask for fewer", k, most));
+  }
+}
+
 Question of(Kind kind, std::int64_t k, double radius, const TileSearchOptions& options) {
+  check_list_length(k);
   Question question;
   question.kind = kind;
   question.k = k;
@@ -134,6 +145,12 @@ void check_normals(const Manifest& manifest, const TileSearchOptions& options,
     throw InvalidArgument(fmt::format("the viewpoint has {}, the points have {}; they must be the same",
                                       plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
                                       manifest.dim));
+  }
+  for (std::size_t i = 0; viewpoint && i < viewpoint->size(); ++i) {
+    if (!std::isfinite((*viewpoint)[i])) {
+      throw InvalidArgument(
+          fmt::format("coordinate {} of the viewpoint is {}; use a number", i, (*viewpoint)[i]));
+    }
   }
 }
 

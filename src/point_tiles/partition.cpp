@@ -176,7 +176,19 @@ void check_place(const fs::path& folder) {
     throw IoError(fmt::format("cannot write '{}': it is a file, and point tiles are a folder; name another",
                               folder.string()));
   }
-  if (fs::is_empty(folder, ignored) || is_folder_of_tiles(folder)) return;
+  if (fs::is_empty(folder, ignored)) return;
+  if (is_folder_of_tiles(folder)) {
+    // It will be replaced, with all that is in it.
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name == manifest_name || name.starts_with("segment-")) continue;
+      throw IoError(fmt::format(
+          "cannot write '{}': beside point tiles it holds '{}', which would be lost; move that away, or name "
+          "another folder",
+          folder.string(), name));
+    }
+    return;
+  }
   throw IoError(fmt::format(
       "cannot write '{}': the folder is not empty, and holds no point tiles; name another", folder.string()));
 }

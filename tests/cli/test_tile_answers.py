@@ -1,6 +1,7 @@
 """normals, outliers, radius and knn of point tiles: the bytes that a tree in memory gives."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,3 +201,29 @@ def test_damaged_tiles_are_refused_by_name(kith, tiles, damaged):
         file.write(bytes([byte[0] ^ 1]))
     outcome = kith("normals", "other", "-o", "n.npy", code=2)
     assert damaged in outcome.err
+
+
+@pytest.mark.parametrize("command", ["all-knn", "normals", "outliers"])
+def test_a_folder_of_tiles_stands_alone(kith, tiles, command):
+    for others in (["a.npy"], ["nosuch.npy"]):
+        error = kith(command, tiles, *others, "-o", "out.npy", code=1).err
+        assert "'tiles' is a folder of point tiles" in error and "name it alone" in error
+        assert "'tiles' is a folder" in kith(command, *others, tiles, "-o", "out.npy", code=1).err
+    assert not any(name.startswith("out") for name in files_of(Path()))
+
+
+@pytest.mark.parametrize("command", ["all-knn", "normals", "outliers"])
+def test_lists_that_no_file_could_hold_are_refused(kith, tiles, command):
+    for k in (2**62, 2**63 - 1, 2**40 + 1):
+        assert "lists of up to 1099511627776" in kith(command, tiles, "-k", k, "-o", "out.npy", code=1).err
+    assert "memory" in kith(command, tiles, "-k", 2**40, "-o", "out.npy", code=3).err
+    assert not any(name.startswith("out") for name in files_of(Path()))
+
+
+def test_what_lies_beside_tiles_is_not_lost(kith, tiles):
+    Path("tiles", "mine.txt").write_text("mine")
+    error = kith("build", "a.npy", "--index", "point_tiles", "-o", "tiles", code=2).err
+    assert "'mine.txt', which would be lost" in error
+    assert Path("tiles", "mine.txt").read_text() == "mine"
+    Path("tiles", "mine.txt").unlink()
+    kith("build", "a.npy", "--index", "point_tiles", "-o", "tiles")
