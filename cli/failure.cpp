@@ -196,8 +196,8 @@ int report(const std::exception& error, const CLI::App& app, const Common& commo
     kind = "device";
   } else if (dynamic_cast<const Cancelled*>(&error) != nullptr) {
     code = interrupt_exit_code();
-    kind = "interrupted";
-    message = interruption_message();
+    say_interruption(interruption(common, code));
+    return code;
   } else {
     message = fmt::format("internal error: {}; please report it", message);
   }

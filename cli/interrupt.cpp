@@ -21,6 +21,7 @@ constexpr suseconds_t renaming_us = 5'000;
 std::atomic<int> arrived{0};
 std::atomic<int> scopes{0};
 std::atomic<int> patient{0};
+std::atomic<int> said{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // Written once, before there is work to interrupt.
@@ -42,8 +43,11 @@ void end_now(int signal) {
   if (!remove_temporary_files()) return wake_after(renaming_us);
   static constexpr char plain[] = "kith: interrupted\n";
   const std::string& message = message_of(signal);
-  const ssize_t written = scopes.load() > 0 ? ::write(STDERR_FILENO, message.data(), message.size())
-                                            : ::write(STDERR_FILENO, plain, sizeof plain - 1);
+  ssize_t written = 0;
+  if (said.load() == 0) {
+    written = scopes.load() > 0 ? ::write(STDERR_FILENO, message.data(), message.size())
+                                : ::write(STDERR_FILENO, plain, sizeof plain - 1);
+  }
   (void)written;  // the process ends either way
   ::_exit(128 + signal);
 }
@@ -88,6 +92,14 @@ void word_interruption(const std::string& on_int, const std::string& on_term) {
   const std::string erase = ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
   message_of(SIGINT) = erase + on_int;
   message_of(SIGTERM) = erase + on_term;
+}
+
+void say_interruption(const std::string& text) {
+  wake_after(0);  // so that nobody says it meanwhile
+  const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  (void)written;
+  said.store(1);
+  if (arrived.load() != 0 && patient.load() == 0) wake_after(patience_us);
 }
 
 bool interrupted() noexcept {

@@ -20,6 +20,9 @@ void install_signal_handlers();
 /// What is said on stderr where the work does not come to say it itself.
 void word_interruption(const std::string& on_int, const std::string& on_term);
 
+/// Says it where the work does; the program may take long to end after it, and is ended without a word then.
+void say_interruption(const std::string& text);
+
 /// True once a signal arrived.
 bool interrupted() noexcept;
 
