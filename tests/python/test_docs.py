@@ -17,8 +17,9 @@ def run(test):
     return runner.run(test)
 
 
-def test_the_page_about_python():
+def test_the_page_about_python(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)  # examples write files
     text = (DOCS / "python.md").read_text()
     # A blank line ends what an example prints: the fences do not.
     text = re.sub(r"^```.*$", "", text, flags=re.M)

@@ -78,6 +78,29 @@ std::vector<T> make_cloud(Cloud cloud, std::int64_t rows, std::int64_t dim, std:
   return values;
 }
 
+/// A cloud of points of one kind.
+struct CloudCase {
+  Cloud cloud;
+  std::int64_t dim;
+  bool doubles;
+};
+
+inline std::string label(const testing::TestParamInfo<CloudCase>& info) {
+  return std::string(name(info.param.cloud)) + "_" + std::to_string(info.param.dim) + "d_" +
+         (info.param.doubles ? "f64" : "f32");
+}
+
+inline std::vector<CloudCase> cloud_cases() {
+  std::vector<CloudCase> list;
+  for (const Cloud cloud : {Cloud::uniform, Cloud::surface, Cloud::equal, Cloud::line, Cloud::dense_tile,
+                            Cloud::lattice, Cloud::nan_rows, Cloud::infinite, Cloud::huge}) {
+    for (const std::int64_t dim : {2, 3}) {
+      for (const bool doubles : {false, true}) list.push_back({cloud, dim, doubles});
+    }
+  }
+  return list;
+}
+
 /// The same bits, so that -0 is not 0 and an infinity is itself.
 template <class T>
 testing::AssertionResult same_lists(const Neighbors& expected, const std::vector<std::int64_t>& rows,

@@ -8,6 +8,7 @@
 
 #include "kith/brute_force.hpp"
 #include "support/errors.hpp"
+#include "support/threads.hpp"
 #include "unit/point_tiles/clouds.hpp"
 
 namespace kith {
@@ -19,27 +20,11 @@ using test::make_cloud;
 using test::message_of;
 using test::same;
 using test::TemporaryFolder;
+using test::with_threads;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-struct Case {
-  Cloud cloud;
-  std::int64_t dim;
-  bool doubles;
-};
-
-std::string label(const testing::TestParamInfo<Case>& info) {
-  return std::string(test::name(info.param.cloud)) + "_" + std::to_string(info.param.dim) + "d_" +
-         (info.param.doubles ? "f64" : "f32");
-}
-
-Execution on_threads(int threads) {
-  Execution execution;
-  execution.threads = threads;
-  return execution;
-}
-
-class TilesOf : public testing::TestWithParam<Case> {
+class TilesOf : public testing::TestWithParam<test::CloudCase> {
  protected:
   template <class T>
   void compare() {
@@ -59,10 +44,10 @@ class TilesOf : public testing::TestWithParam<Case> {
       for (const std::int64_t k : {1, 8, 32}) {
         const int threads = k == 8 ? 1 : 2;
         SCOPED_TRACE(testing::Message() << tile_points << " points a tile, k = " << k);
-        const TileAnswer answer = tiles.all_knn(folder / "all", k, {}, {}, on_threads(threads));
+        const TileAnswer answer = tiles.all_knn(folder / "all", k, {}, {}, with_threads(threads));
         EXPECT_TRUE(same<T>(tree.all_knn(k), read_neighbors(folder / "all")));
         EXPECT_EQ(answer.statistics.queries, rows);
-        EXPECT_TRUE(same<T>(tree.search(queries, k), tiles.search(queries, k, {}, on_threads(threads))));
+        EXPECT_TRUE(same<T>(tree.search(queries, k), tiles.search(queries, k, {}, with_threads(threads))));
       }
     }
   }
@@ -72,17 +57,7 @@ TEST_P(TilesOf, GiveTheBitsOfATreeInMemory) {
   GetParam().doubles ? compare<double>() : compare<float>();
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> list;
-  for (const Cloud cloud : {Cloud::uniform, Cloud::surface, Cloud::equal, Cloud::line, Cloud::dense_tile,
-                            Cloud::lattice, Cloud::nan_rows, Cloud::infinite, Cloud::huge}) {
-    for (const std::int64_t dim : {2, 3}) {
-      for (const bool doubles : {false, true}) list.push_back({cloud, dim, doubles});
-    }
-  }
-  return list;
-}
-INSTANTIATE_TEST_SUITE_P(, TilesOf, testing::ValuesIn(cases()), label);
+INSTANTIATE_TEST_SUITE_P(, TilesOf, testing::ValuesIn(test::cloud_cases()), test::label);
 
 class PointTilesTest : public testing::Test {
  protected:
@@ -242,7 +217,7 @@ TEST_F(PointTilesTest, LittleMemoryChangesNothing) {
   constexpr std::int64_t many = 60000;
   const std::vector<double> cloud = make_cloud<double>(Cloud::uniform, many, 3, 9);
   const DatasetView large(cloud.data(), many, 3);
-  Execution execution = on_threads(2);
+  Execution execution = with_threads(2);
   execution.memory_limit = 4 << 20;
   const PointTiles tiles = PointTiles::build(folder / "tiles", large, {2000}, execution);
   const TileAnswer answer = tiles.all_knn(folder / "all", 24, {}, {}, execution);
@@ -396,7 +371,7 @@ TEST_F(PointTilesTest, QueriesInTilesOfTheirOwn) {
   const DatasetView queries(asked.data(), 2003, 3);
   const PointTiles in_tiles = PointTiles::build(folder / "asked", queries, {170});
   for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{3} << 20U}) {
-    Execution execution = on_threads(2);
+    Execution execution = with_threads(2);
     execution.memory_limit = limit;
     const TileAnswer answer = tiles.search_tiles(folder / "found", in_tiles, 12, {}, {}, execution);
     EXPECT_TRUE(same<float>(KdTree::build(view).search(queries, 12), read_neighbors(folder / "found")));
