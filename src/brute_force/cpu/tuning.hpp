@@ -43,6 +43,18 @@ inline constexpr double cost_int8_without_vnni = 5;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
 
+/// Codes along leading directions are looked for from so many dimensions and rows a dimension on, where the
+/// variance is spread over at most this share of the dimensions; directions with less of the variance keep
+/// too much. Then the cost of finding them (per d^2 (d + directions)) and of taking a row there, a
+/// multiply-add, in those of int8.
+inline constexpr std::int64_t fewest_reduced_dim = 96;
+inline constexpr std::int64_t reduced_rows_a_dim = 8;
+inline constexpr std::int64_t sample_queries_along = 64;
+inline constexpr double largest_spread = 0.25;
+inline constexpr double least_share = 0.8;
+inline constexpr double cost_of_directions = 100;
+inline constexpr double cost_of_projection = 10;
+
 /// One-shot searches with at most this many queries build no codes: encoding costs about as many scans.
 inline constexpr std::int64_t queries_without_codes = 4;
 
