@@ -11,7 +11,8 @@ Projection empty_projection(std::int64_t dim, std::int64_t directions) {
   Projection projection;
   projection.dim = dim;
   projection.directions = directions;
-  projection.width = (directions + panel_columns - 1) / panel_columns * panel_columns;
+  constexpr std::int64_t columns = 4 * panel_columns;  // project_rows takes four panels at a time
+  projection.width = (directions + columns - 1) / columns * columns;
   projection.map.assign(static_cast<std::size_t>(dim * projection.width), 0.0);
   return projection;
 }

@@ -25,7 +25,7 @@ struct Projection {
 
   std::int64_t dim = 0;         ///< of a row
   std::int64_t directions = 0;  ///< 0: none
-  std::int64_t width = 0;       ///< columns of the map, a multiple of panel_columns
+  std::int64_t width = 0;       ///< columns of the map, a multiple of 4 panel_columns
   /// [width / panel_columns, dim, panel_columns], its norm at most 1; columns from `directions` on are zero.
   std::vector<double> map;
 

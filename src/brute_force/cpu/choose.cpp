@@ -36,6 +36,7 @@ class Surplus {
     // The rank in the sample that stands for rank k in the data.
     const auto rank = static_cast<std::size_t>(
         std::max(1.0, typical_k * static_cast<double>(m) / static_cast<double>(data.rows)));
+    rank_ = static_cast<double>(rank);
     std::vector<double> distances(ids_.size());
     for (std::int64_t q = 0; q < std::min(queries, m); ++q) {
       const std::int64_t row = ids_[static_cast<std::size_t>(q * m / std::min(queries, m))];
@@ -51,6 +52,14 @@ class Surplus {
       queries_.push_back(std::move(values));
       bounds_.push_back(real_bound(others[rank - 1], metric, data.dim));
     }
+  }
+
+  /// The share that searches of k rows may expect to evaluate: what a true bound keeps, for as many rows as
+  /// become one of the k best on the way (k log(n / k) in random order) and those that come before any bound.
+  double expect(const codes::CodeSpace& space, double k) const {
+    const auto n = static_cast<double>(data_.rows);
+    const double of_a_neighbour = measure(space) * static_cast<double>(ids_.size()) / rank_;
+    return std::min(1.0, of_a_neighbour * k * (std::log(std::max(1.0, n / k)) + 2) / n);
   }
 
   double measure(const codes::CodeSpace& space) const {
@@ -89,6 +98,7 @@ class Surplus {
   Metric metric_;
   const Execution& execution_;
   std::vector<std::int64_t> ids_;
+  double rank_ = 1;
   std::vector<std::vector<double>> queries_;
   std::vector<double> bounds_;
 };
@@ -118,7 +128,7 @@ class Reduction {
 
   static bool is_possible(const codes::CodeSpace& space) {
     const codes::Form form = space.choice.form;
-    return space.dim <= codes::Projection::largest_dim &&
+    return space.choice.filter != Filter::none && space.dim <= codes::Projection::largest_dim &&
            (form == codes::Form::triangle || form == codes::Form::cauchy || form == codes::Form::integer);
   }
 
@@ -137,30 +147,39 @@ class Reduction {
     if (expected_queries == 0) return true;
     // At best next to nothing is left of the comparison.
     return saved(cost_of(space.choice, 0, data.dim, data.dim), data.rows, expected_queries) >
-           cost_to_find(data.dim) + cost_to_encode(data, codes::leading_step);
+           cost_to_find(data) + cost_to_encode(data, codes::leading_step);
   }
 
   // The cheapest number of directions, if all values are not cheaper.
   std::optional<codes::CodeSpace> choose(const codes::CodeSpace& all_values) {
-    const auto d = static_cast<double>(data_.dim);
-    if (codes::spread_of(data_, space_) > d * tuning::largest_spread) return std::nullopt;
+    const double spread = codes::spread_of(data_, space_);
+    if (spread > static_cast<double>(data_.dim) * tuning::largest_spread) return std::nullopt;
     const Surplus surplus(data_, space_.metric, tuning::sample_queries_along, execution_);
-    const double cost = cost_of(all_values.choice, surplus.measure(all_values), data_.dim, data_.dim);
-    const codes::PrincipalDirections found = codes::directions_of(data_, space_, most(data_.dim), execution_);
+    const auto cost_in = [&](const codes::CodeSpace& space) {
+      return cost_of(space.choice, surplus.expect(space, tuning::typical_k_along), space.values(), data_.dim);
+    };
+    const double cost = cost_in(all_values);
+    const auto enough =
+        static_cast<std::int64_t>(tuning::directions_of_spread * spread) + codes::leading_step;
+    const codes::PrincipalDirections found = codes::directions_of(
+        data_, space_, std::min(most(data_.dim), enough / codes::leading_step * codes::leading_step),
+        execution_);
     std::optional<codes::CodeSpace> best;
-    double least = cost;
+    double least = cost * tuning::worthwhile_along;
     double share = 0;
-    for (std::int64_t j = 0; j < found.count(); ++j) {
+    int worse = 0;
+    for (std::int64_t j = 0; j < found.count() && worse < 2; ++j) {
       share += found.shares[static_cast<std::size_t>(j)];
       if ((j + 1) % codes::leading_step != 0 || share < tuning::least_share) continue;
       auto space = along(found, j + 1);
       if (!space) break;
-      const double fixed = cost_of(space->choice, 0, space->values(), data_.dim);
-      if (fixed >= least) break;  // more directions only cost more
-      const double reduced = cost_of(space->choice, surplus.measure(*space), space->values(), data_.dim);
-      if (reduced >= least) continue;
-      least = reduced;
-      best = std::move(space);
+      const double reduced = cost_in(*space);
+      if (reduced < least) {
+        least = reduced;
+        best = std::move(space);
+      } else if (best) {
+        ++worse;
+      }
     }
     if (best && expected_queries_ > 0 &&
         saved(cost - least, data_.rows, expected_queries_) <
@@ -190,9 +209,11 @@ class Reduction {
   static double saved(double a_pair, std::int64_t rows, std::int64_t queries) {
     return a_pair * static_cast<double>(rows) * static_cast<double>(queries);
   }
-  static double cost_to_find(std::int64_t dim) {
-    const auto d = static_cast<double>(dim);
-    return tuning::cost_of_directions * d * d * (d + static_cast<double>(most(dim)));
+  // Directions, and the surplus of some numbers of them.
+  static double cost_to_find(const DatasetView& data) {
+    const auto d = static_cast<double>(data.dim);
+    const auto pairs = static_cast<double>(tuning::sample_queries_along * tuning::sample_rows);
+    return tuning::cost_of_directions * d * d * d + pairs * tuning::cost_exact * d;
   }
   static double cost_to_encode(const DatasetView& data, std::int64_t directions) {
     return tuning::cost_of_projection * static_cast<double>(data.rows) * static_cast<double>(data.dim) *

@@ -30,7 +30,7 @@ struct RowKernels {
   void (*project)(const float* map, const float* y, std::int64_t dim, std::int64_t count, float* z);
   /// A product with a map in float64 for each of `rows` rows [rows, dim], whose results are `stride` values
   /// apart; fused where the instruction set can, so that bits may differ between them.
-  /// @param map [panels, dim, panel_columns]
+  /// @param map [panels, dim, panel_columns], panels a multiple of 4
   void (*project_rows)(const double* map, const double* y, std::int64_t rows, std::int64_t dim,
                        std::int64_t panels, std::int64_t stride, double* z);
 };
