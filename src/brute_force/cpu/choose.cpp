@@ -145,9 +145,10 @@ class Reduction {
       return false;
     }
     if (expected_queries == 0) return true;
-    // At best next to nothing is left of the comparison.
-    return saved(cost_of(space.choice, 0, data.dim, data.dim), data.rows, expected_queries) >
-           cost_to_find(data) + cost_to_encode(data, codes::leading_step);
+    // Half of the comparison may be saved; what is looked for may not be found.
+    const double compared = cost_of(space.choice, 0, data.dim, data.dim);
+    return saved(compared / 2, data.rows, expected_queries) >
+           cost_to_find(data.dim) + cost_to_encode(data, codes::leading_step);
   }
 
   // The cheapest number of directions, if all values are not cheaper.
@@ -209,11 +210,9 @@ class Reduction {
   static double saved(double a_pair, std::int64_t rows, std::int64_t queries) {
     return a_pair * static_cast<double>(rows) * static_cast<double>(queries);
   }
-  // Directions, and the surplus of some numbers of them.
-  static double cost_to_find(const DatasetView& data) {
-    const auto d = static_cast<double>(data.dim);
-    const auto pairs = static_cast<double>(tuning::sample_queries_along * tuning::sample_rows);
-    return tuning::cost_of_directions * d * d * d + pairs * tuning::cost_exact * d;
+  static double cost_to_find(std::int64_t dim) {
+    const auto d = static_cast<double>(dim);
+    return tuning::cost_of_directions * d * d * d + tuning::cost_of_a_look;
   }
   static double cost_to_encode(const DatasetView& data, std::int64_t directions) {
     return tuning::cost_of_projection * static_cast<double>(data.rows) * static_cast<double>(data.dim) *

@@ -55,9 +55,10 @@ inline constexpr double least_share = 0.8;
 inline constexpr std::int64_t sample_queries_along = 64;
 inline constexpr double typical_k_along = 32;
 inline constexpr double worthwhile_along = 0.85;
-/// In multiply-adds of int8: finding directions takes this times d^3, a row's coordinates this a value and
-/// direction.
+/// In multiply-adds of int8: finding directions takes this times d^3, and measuring what some of them keep; a
+/// row's coordinates take this a value and direction.
 inline constexpr double cost_of_directions = 500;
+inline constexpr double cost_of_a_look = 2e10;
 inline constexpr double cost_of_projection = 15;
 
 /// One-shot searches with at most this many queries build no codes: encoding costs about as many scans.
