@@ -122,7 +122,8 @@ def run(which, folder, args, stem, path=None, instruction_set=None):
 
 def same_bits(one, other, k):
     return all(
-        np.array_equal(np.load(f"{one}.{k}{part}"), np.load(f"{other}.{k}{part}")) for part in (".npy", ".distances.npy")
+        np.array_equal(np.load(f"{one}.{k}{part}"), np.load(f"{other}.{k}{part}"))
+        for part in (".npy", ".distances.npy")
     )
 
 
@@ -139,9 +140,7 @@ def measure(name, folder, args):
         if args.before:
             before = run("kith", folder, args, folder + "/before", path=args.before, instruction_set=which)
         for k, line in now.items():
-            wrong = int(
-                too_far(rows, queries, np.load(f"{folder}/now.{k}.npy"), np.load(f"{folder}/faiss.{k}.npy"))
-            )
+            wrong = int(too_far(rows, queries, np.load(f"{folder}/now.{k}.npy"), np.load(f"{folder}/faiss.{k}.npy")))
             equal = not before or same_bits(folder + "/now", folder + "/before", k)
             right &= wrong == 0 and equal
             lines.append({
