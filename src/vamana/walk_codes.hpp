@@ -47,7 +47,7 @@ std::uint64_t walk_code_bytes(const codes::ScalarSpace& space, const VamanaParam
 /// they are farther than `worst`, a canonical distance.
 class RuledOut {
  public:
-  /// @param query in the rows' dtype, `code` its scalar code, `worker` of this query, with that confidence
+  /// @param query in the rows' dtype @param worker told that query, with that confidence
   RuledOut(const codes::ScalarSpace& space, const WalkCodes& codes, codes::Worker& worker, const void* query);
 
   /// Candidates must be estimated at most this far, less their bound; infinite where none is ruled out.
