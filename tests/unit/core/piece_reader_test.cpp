@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/uring_reader.hpp"
 #include "kith/error.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
