@@ -116,6 +116,7 @@ PointTiles TilesBeside::build(const Execution& execution, const std::string& why
   built_ = true;
   older_ = there;
   notes_.emplace_back(folder_);
+  std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) notes_.emplace_back(entry.path());
   // Only now: a limit that not even tiles fit into is told by the error alone.
   note(common_,
