@@ -111,7 +111,7 @@ void add_approximate_options(CLI::App& command, IndexOptions& options) {
       .add_option(
           "--recall", asked.recall,
           "Share of the nearest rows to find, above 0 and at most 1: an approximate index takes the shortest "
-          "list that reaches it with 95 % confidence, by the measurements of its build; 1 is exact [default: "
+          "list that reaches it with 99 % confidence, by the measurements of its build; 1 is exact [default: "
           "0.95]")
       ->type_name("R")
       ->group("Search");

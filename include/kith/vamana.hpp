@@ -90,7 +90,7 @@ class Vamana {
   ///
   /// `options.list_size` L: the walk keeps the L nearest rows it has met, at least min(k, rows); a longer
   /// list finds more and takes longer. Or `options.recall`, above 0 and at most 1: the shortest list that
-  /// reaches it with 95 % confidence, by recall_curve(); where none does, and for 1, the exact engine
+  /// reaches it with 99 % confidence, by recall_curve(); where none does, and for 1, the exact engine
   /// answers, and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default
   /// 1, at most 64) rows of the list are expanded at a time. `options.rerank`: this many rows of the list,
   /// from k to L, are evaluated exactly; by default as many as the build found enough.

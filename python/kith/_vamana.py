@@ -112,7 +112,7 @@ class Vamana(Index):
                 exact.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
             recall: share of the nearest rows to find, above 0 and at most 1: takes the shortest list that finds
-                as many with 95 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
+                as many with 99 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
                 engine answers. None, with no list_size: 0.95.
             list_size: instead of recall: length of the list of nearest rows that the walk keeps, at least min(k, rows).
             beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.

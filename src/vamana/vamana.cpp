@@ -84,14 +84,6 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
   return true;
 }
 
-Dataset on_host(const DatasetView& rows) {
-  if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
-  const auto held = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows.rows * rows.dim) *
-                                                             size_of(rows.dtype));
-  cuda::copy_rows_to_host(rows, held->data());
-  return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
-}
-
 // By the exact engine, where lists of all rows would hold few that are allowed, as walks have shown: so it
 // looks at those alone. More than half of the rows, or than there is memory for, are not copied.
 SearchStatistics exactly_among_far(const Contents& contents, const DatasetView& queries,
