@@ -73,9 +73,17 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
 }
 
 void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
-  to.sum += sum_of(from, first, count, to.bytes, again ? again_ : std::span<const std::int64_t>());
-  to.file.write(to.header + static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(to.bytes), from,
-                static_cast<std::size_t>(count * to.bytes));
+  const auto* at = static_cast<const std::byte*>(from);
+  const auto without = again ? std::span<const std::int64_t>(again_) : std::span<const std::int64_t>();
+  // So many rows at a time that what is summed up is still in the cache when it is written.
+  const std::int64_t piece = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(1, to.bytes));
+  for (std::int64_t done = 0; done < count; done += piece) {
+    const std::int64_t here = std::min(piece, count - done);
+    const auto bytes = static_cast<std::size_t>(here * to.bytes);
+    to.sum += sum_of(at, first + done, here, to.bytes, without);
+    to.file.write(to.header + static_cast<std::uint64_t>((first + done) * to.bytes), at, bytes);
+    at += bytes;
+  }
 }
 
 void Columns::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {

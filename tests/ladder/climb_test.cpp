@@ -152,7 +152,7 @@ ClimbOptions on_cpu() {
 }
 
 TEST(Climbing, RunsWhatCanRunAndSaysWhyTheRestDidNot) {
-  const Climb out = climb({3, 40, 2000, 1}, on_cpu());
+  const Climb out = climb({3, 40, 2000, 1, true}, on_cpu());
   EXPECT_EQ(out.largest, 2047);
   ASSERT_EQ(out.steps.size(), rungs().size());
   for (const Step& step : out.steps) {
