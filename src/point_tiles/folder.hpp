@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/piece_reader.hpp"
 #include "core/positioned_file.hpp"
 #include "kith/dtype.hpp"
 #include "kith/execution.hpp"
@@ -95,6 +96,9 @@ class Folder {
   /// Coordinates (row_bytes a row) and row numbers of a tile, checked against their checksums.
   /// @throws IoError
   void read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const;
+  /// The same by somebody else: where its bytes lie and go, and the check when they are there.
+  void add_pieces(std::int64_t tile, void* coordinates, std::int64_t* rows, std::vector<Piece>& pieces) const;
+  void check_tile(std::int64_t tile, const void* coordinates, const std::int64_t* rows) const;
   /// Coordinates of `count` rows of a tile that has been read before: extents are not checked again.
   void read_points(std::int64_t tile, std::int64_t first, std::int64_t count, void* coordinates) const;
 
