@@ -788,7 +788,11 @@ CASES = [
         "no tree supports inner_product",
     ),
     (["normals", "points.npy"], 1, "-o (--output) is missing"),
-    (["normals", "points.npy", "-o", "n.las"], 1, "las cannot hold normals; write .ply"),
+    (
+        ["normals", "points.npy", "-o", "n.las"],
+        1,
+        "las keeps the attributes of LAS and LAZ points, 'points.npy' is npy; write .ply",
+    ),
     (["normals", "points.npy", "-o", "n.xyz"], 1, "xyz cannot hold normals"),
     (["normals", "points.npy", "-o", "n"], 1, "no extension"),
     (["normals", "points.npy", "-o", "n.ply", "-k", "0"], 1, "-k 0"),
