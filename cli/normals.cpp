@@ -129,41 +129,6 @@ std::vector<PointTarget> write(const Common& common, const Options& options, Fil
 
 using Viewpoint = std::optional<std::vector<double>>;
 
-nlohmann::json task_of(const Neighborhood& near, const Viewpoint& viewpoint, const std::string& tiles) {
-  return {{"call", "normals"},
-          {"tiles", tiles},
-          {"k", near.k},
-          {"radius", near.radius},
-          {"viewpoint", viewpoint ? nlohmann::json(*viewpoint) : nlohmann::json()}};
-}
-
-// The normals of tiles into a file beside the output, and from there into the points' files.
-TileAnswer normals_with_points(const Common& common, const Options& options, const CloudFiles& named,
-                               FileFormat format, const PointTiles& tiles, const Neighborhood& near,
-                               const Viewpoint& viewpoint, const TileSearchOptions& search,
-                               const Execution& execution) {
-  const CloudFiles clouds = files_of(tiles, named);
-  check_dim(options, format, tiles.dim());
-  const auto targets = plan_targets(clouds, options.output, format);
-  Intermediate between(options.output, ".kith-normals.npy", task_of(near, viewpoint, fingerprint_of(tiles)));
-  TileAnswer answer;
-  if (const auto before = between.finished()) {
-    answer.statistics = tile_statistics(tiles);
-  } else {
-    answer = tiles.normals(between.path(), near, viewpoint, search, {}, execution);
-  }
-  between.finish(nullptr);
-  write_through(between, [&] {
-    const auto values = io::open_point_stream(between.path(), 0);
-    io::PointChanges changes;
-    changes.values = values.get();
-    write_targets(common, targets, changes);
-  });
-  answer.files.clear();
-  for (const PointTarget& target : targets) answer.files.push_back(target.path);
-  return answer;
-}
-
 // From tiles, in a folder or made of files for the while; `why` is then the reason.
 void run_on_tiles(const Common& common, Options& options, const CloudFiles& clouds, FileFormat format,
                   const Neighborhood& near, const Viewpoint& viewpoint, const std::string& why) {
@@ -187,7 +152,9 @@ void run_on_tiles(const Common& common, Options& options, const CloudFiles& clou
     if (format == FileFormat::npy) {
       return tiles.normals(options.output, near, viewpoint, search, answer_options(options.tiles), execution);
     }
-    return normals_with_points(common, options, clouds, format, tiles, near, viewpoint, search, execution);
+    check_dim(options, format, tiles.dim());
+    return normals_with_points(common, {clouds, options.output, format}, tiles, near, viewpoint, search,
+                               execution);
   };
   const TileAnswer answer =
       answer_from_tiles(common, options.clouds, options.points, options.input_format, options.output,

@@ -104,15 +104,6 @@ Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
   return out;
 }
 
-// What the file read has beside coordinates and the file written will lack.
-void note_what_is_lost(const Common& common, const Source& points, const std::string& output) {
-  for (const auto& [key, value] : inspect(points.path, points.format).details) {
-    if ((key != "properties" && key != "fields") || value == "x y z") continue;
-    note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, shown(points.path),
-                             value, shown_output(output)));
-  }
-}
-
 void write_kept(const Common& common, const Options& options, const Dataset& points, const Outliers& found,
                 const std::vector<PointTarget>& targets) {
   if (!targets.empty()) {
@@ -186,55 +177,6 @@ nlohmann::json to_json(const Options& options, const Summary& found, Metric metr
           {"threshold", found.threshold}};
 }
 
-// The flags of tiles into a file beside the output, and the points that remain from file to file.
-TileOutliers outliers_with_points(const Common& common, const Options& options, const CloudFiles& named,
-                                  const PointTiles& tiles, const Neighborhood& near,
-                                  const TileSearchOptions& search, const Execution& execution) {
-  const CloudFiles clouds = files_of(tiles, named);
-  check_dim(options, tiles.dim());
-  const auto targets = plan_targets(clouds, options.output, output_format(options));
-  const std::string between_suffix = ".kith-outliers.npy";
-  Intermediate between(options.output, between_suffix,
-                       {{"call", "outliers"},
-                        {"tiles", fingerprint_of(tiles)},
-                        {"k", near.k},
-                        {"radius", near.radius},
-                        {"ratio", options.ratio},
-                        {"metric", name(search.metric)}});
-  TileOutliers found;
-  if (const auto before = between.finished()) {
-    found.statistics = tile_statistics(tiles);
-    found.outliers = before->at("outliers").get<std::int64_t>();
-    found.alone = before->at("alone").get<std::int64_t>();
-    // As text, which holds a NaN as well.
-    found.mean = std::stod(before->at("mean").get<std::string>());
-    found.deviation = std::stod(before->at("deviation").get<std::string>());
-    found.threshold = std::stod(before->at("threshold").get<std::string>());
-  } else {
-    TileOutlierFiles files;
-    files.outlier = between.path();
-    found = tiles.outliers(files, near, options.ratio, search, execution);
-  }
-  between.finish({{"outliers", found.outliers},
-                  {"alone", found.alone},
-                  {"mean", fmt::format("{}", found.mean)},
-                  {"deviation", fmt::format("{}", found.deviation)},
-                  {"threshold", fmt::format("{}", found.threshold)}});
-  write_through(between, [&] {
-    io::PointChanges changes;
-    changes.dropped = flags_of(between.path(), tiles.rows());
-    write_targets(common, targets, changes);
-  });
-  if (targets.front().way == PointTarget::Way::coordinates) {
-    for (const std::string& cloud : clouds.readable) {
-      Source source;
-      source.path = cloud;
-      note_what_is_lost(common, source, options.output);
-    }
-  }
-  return found;
-}
-
 // Through tiles points are written as npy, or as they are in their files, or as x, y and z of PLY and PCD.
 void check_tile_output(const Options& options) {
   const bool folder = is_output_folder(options.output);
@@ -270,7 +212,9 @@ void run_on_tiles(const Common& common, Options& options, const CloudFiles& clou
       common, options.clouds, options.points, options.input_format, options.output,
       tile_parameters(options.tile_points), why, [&](const PointTiles& tiles, const Execution& execution) {
         if (array) return tiles.outliers(files, near, options.ratio, search, execution);
-        return outliers_with_points(common, options, clouds, tiles, near, search, execution);
+        check_dim(options, tiles.dim());
+        return outliers_with_points(common, {clouds, options.output, output_format(options)}, tiles, near,
+                                    options.ratio, search, execution);
       });
   const Summary found{answer.statistics.queries, answer.outliers, answer.alone, answer.mean,
                       answer.deviation,          answer.threshold};

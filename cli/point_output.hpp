@@ -14,6 +14,7 @@
 
 #include "common.hpp"
 #include "core/temporary_files.hpp"
+#include "input.hpp"
 #include "io/point_copy.hpp"
 #include "kith/point_tiles.hpp"
 
@@ -119,6 +120,24 @@ void write_through(Intermediate& between, const Write& write) {
     throw IoError(error.what() + between.keep());
   }
 }
+
+/// A note of what an input has beside coordinates and the output will lack.
+void note_what_is_lost(const Common& common, const Source& points, const std::string& output);
+
+/// What a command is to write, of which files.
+struct PointsWanted {
+  CloudFiles clouds;
+  std::string output;
+  FileFormat format = FileFormat::las;
+};
+/// The normals of tiles, and the files of their points with them.
+TileAnswer normals_with_points(const Common& common, const PointsWanted& wanted, const PointTiles& tiles,
+                               const Neighborhood& near, const std::optional<std::vector<double>>& viewpoint,
+                               const TileSearchOptions& search, const Execution& execution);
+/// The outliers of tiles, and the files of their points without them.
+TileOutliers outliers_with_points(const Common& common, const PointsWanted& wanted, const PointTiles& tiles,
+                                  const Neighborhood& near, double ratio, const TileSearchOptions& search,
+                                  const Execution& execution);
 
 /// The flags of an npy of bool, as io::PointChanges asks for them.
 std::function<void(std::int64_t, std::span<std::uint8_t>)> flags_of(const std::filesystem::path& path,

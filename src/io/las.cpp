@@ -11,6 +11,7 @@
 #include "core/visit_dtype.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
+#include "io/integer_points.hpp"
 #include "io/las.hpp"
 #include "io/points.hpp"
 #include "io/source_stream.hpp"
@@ -130,24 +131,32 @@ std::string contradictions(const Source& source, const Header& header) {
   return text;
 }
 
-class LasStream final : public RecordStream {
+class LasStream final : public RecordStream, public IntegerPoints {
  public:
   LasStream(const Source& source, const Header& header)
       : RecordStream(source, static_cast<std::int64_t>(header.points), Dtype::f64, header.offset,
                      header.record_bytes),
-        header_(header) {}
+        integers_{header.scale, header.shift} {}
+
+  const IntegerScale* integer_scale() const override { return &integers_; }
+  void read_integers(void* out, std::int64_t count) override {
+    constexpr std::size_t bytes = 3 * sizeof(std::int32_t);
+    read_as(out, count, bytes, [&](const std::byte* record, std::int64_t some, std::byte* to) {
+      for (std::int64_t i = 0; i < some; ++i, record += record_bytes(), to += bytes)
+        std::memcpy(to, record, bytes);
+    });
+  }
 
  private:
   void convert(const std::byte* record, std::int64_t count, std::byte* to) const override {
     for (std::int64_t i = 0; i < count; ++i, record += record_bytes()) {
       for (std::size_t axis = 0; axis < 3; ++axis, to += sizeof(double)) {
-        const double value =
-            load<std::int32_t>(record + 4 * axis) * header_.scale[axis] + header_.shift[axis];
+        const double value = integers_.value(load<std::int32_t>(record + 4 * axis), axis);
         std::memcpy(to, &value, sizeof value);
       }
     }
   }
-  Header header_;
+  IntegerScale integers_;
 };
 
 }  // namespace

@@ -36,8 +36,11 @@ def test_laz_gives_the_tiles_of_its_las(kith, folder, monkeypatch):
     las.write("a.las")
     for name in ["a.laz", "a.las"]:
         kith("build", name, "--index", "point_tiles", "--tile-points", 500, "-o", name + ".tiles")
-    segments = [(folder / f"{name}.tiles" / "segment-0.bin").read_bytes() for name in ["a.laz", "a.las"]]
-    assert segments[0] == segments[1]
+        kith("all-knn", name + ".tiles", "-k", 4, "-o", name[2:])
+    for part in ["indices", "distances"]:
+        assert same(f"laz.{part}.npy", f"las.{part}.npy")
+        for name in ["laz", "las"]:
+            os.remove(f"{name}.{part}.npy")
     assert sorted(os.listdir(folder)) == ["a.las", "a.las.tiles", "a.laz", "a.laz.tiles"]
     (folder / "cut.laz").write_bytes((folder / "a.laz").read_bytes()[:5000])
     assert "cut.laz" in kith("build", "cut.laz", "--index", "point_tiles", "-o", "tiles", code=2).err
