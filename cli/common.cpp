@@ -233,7 +233,7 @@ std::string describe(const SearchStatistics& s) {
     line("list size", format_count(s.list_size));
     line("hops", format_count(s.hops));
     line("distances", format_count(s.distances));
-    line("recall", s.recall > 0 ? fmt::format("{:.3f} or more, with 95 % confidence", s.recall) : "unknown");
+    line("recall", s.recall > 0 ? fmt::format("{:.3f} or more, with 99 % confidence", s.recall) : "unknown");
   }
   line("search time", fmt::format("{:.3f} s", s.seconds));
   return text;

@@ -38,6 +38,8 @@ std::vector<ladder::Case> cases_of(const std::vector<std::string>& texts) {
       add(ladder::published_cases());
     } else if (text == "all") {
       add(ladder::all_cases());
+    } else if (text == "tiles") {
+      add(ladder::tile_cases());
     } else {
       out.push_back(ladder::parse_case(text));
     }
@@ -190,8 +192,9 @@ void add_ladder(CLI::App& app, Common& common) {
                   [options, &common] { run(*options, common); });
   command
       .add_option("--case", options->cases,
-                  "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), or all (every "
-                  "combination of their sizes); may be repeated")
+                  "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), all (every "
+                  "combination of their sizes), or tiles (two layers: best-first search, leaves of 4k to 4M "
+                  "points); may be repeated")
       ->type_name("CASE")
       ->allow_extra_args(false)
       ->default_str("published")
@@ -248,6 +251,7 @@ void add_ladder(CLI::App& app, Common& common) {
   common.about(command).examples = {
       {"kith ladder", "All rungs on the reports' cases."},
       {"kith ladder --case 3,1024,65536 --rungs 1-10,engine --include-copies", "One case, some rungs."},
+      {"kith ladder --case tiles", "Two layers, a tree or brute force in leaves of many sizes."},
       {"kith ladder --case all -o ladder.json", "For kith report."}};
 }
 

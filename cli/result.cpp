@@ -154,7 +154,7 @@ void note_recall(const Common& common, const Neighbors& answer) {
   note(common,
        fmt::format("approximate, with a list size of {}: {}", s.list_size,
                    s.recall > 0 ? fmt::format("{:.1f} % or more of the {} nearest rows, as the index has "
-                                              "measured itself with 95 % confidence",
+                                              "measured itself with 99 % confidence",
                                               100 * s.recall, answer.k)
                                 : "the share of the nearest rows that it finds was not measured"));
 }

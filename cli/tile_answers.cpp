@@ -1,12 +1,16 @@
 // What is done with point tiles at the command line: searches of folders, and of files through them.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/positioned_file.hpp"
 #include "index_file.hpp"
 #include "io/format.hpp"
+#include "point_tiles/folder.hpp"
 #include "point_tiles/work_folder.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
@@ -50,6 +54,32 @@ auto named_limit(const Call& call) {
 
 }  // namespace
 
+namespace {
+
+// What a removal that was cut short has left: some of the files that tiles consist of, and nothing else.
+bool is_half_removed(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != point_tiles::manifest_name && !name.starts_with("segment-")) return false;
+  }
+  const fs::path file = folder / point_tiles::manifest_name;
+  if (!fs::exists(file, error)) return true;
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  try {
+    const point_tiles::Manifest manifest = point_tiles::parse_manifest(text, file.string());
+    return std::ranges::any_of(manifest.segments, [&](const point_tiles::Segment& segment) {
+      return !fs::exists(folder / segment.file, error);
+    });
+  } catch (const IoError&) {
+    return false;  // damaged, or of another version: whoever opens it says so
+  }
+}
+
+}  // namespace
+
 void note_resumption(const Common& common, const std::string& output) {
   const fs::path work = point_tiles::WorkFolder::place_of(output);
   std::error_code ignored;
@@ -57,10 +87,11 @@ void note_resumption(const Common& common, const std::string& output) {
   note(common, fmt::format("'{}' is there from a run that was interrupted", work.string()));
 }
 
-TilesBeside::TilesBeside(const Common& common, const std::string& output, std::string suffix,
+TilesBeside::TilesBeside(const Common& common, const std::string& output, const std::string& suffix,
                          std::vector<Source>& clouds, const std::string& input_format,
                          const PointTilesParameters& parameters)
-    : common_(common), folder_(output + std::move(suffix)), parameters_(parameters) {
+    : common_(common), folder_(behind_links(output)), parameters_(parameters) {
+  folder_ += "." + common.command + suffix;
   open_clouds(common, clouds, input_format);
   paths_ = paths_of(clouds);
   note_resumption(common, folder_.string());
@@ -68,27 +99,43 @@ TilesBeside::TilesBeside(const Common& common, const std::string& output, std::s
 
 TilesBeside::~TilesBeside() {
   std::error_code ignored;
-  if (built_ && !keep_) fs::remove_all(folder_, ignored);
+  if (!built_ || keep_) return;
+  fs::remove(folder_ / point_tiles::manifest_name, ignored);  // first: what is left is then no tiles
+  fs::remove_all(folder_, ignored);
 }
 
 PointTiles TilesBeside::build(const Execution& execution, const std::string& why) {
-  std::error_code ignored;
-  if (fs::exists(folder_, ignored) && !PointTiles::is_built_from(folder_, paths_, parameters_)) {
-    throw IoError(fmt::format("'{}' is in the way: it is not of these files as they are now; remove it",
-                              folder_.string()));
+  if (is_half_removed(folder_)) {
+    fs::remove_all(folder_);
+    note(common_, fmt::format("removed what was left of the tiles in '{}'", folder_.string()));
   }
-  const bool there = fs::exists(folder_, ignored);
+  const bool there = is_usable();
   PointTiles tiles = named_limit([&] {
     return there ? PointTiles::open(folder_) : PointTiles::build(folder_, paths_, parameters_, execution);
   });
   built_ = true;
   older_ = there;
   notes_.emplace_back(folder_);
+  std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) notes_.emplace_back(entry.path());
   // Only now: a limit that not even tiles fit into is told by the error alone.
   note(common_,
        fmt::format("{}: through tiles in {}{}", why, folder_.string(), there ? ", which were there" : ""));
   return tiles;
+}
+
+// Tiles of an interrupted run. @throws IoError where the folder is there, and is something else
+bool TilesBeside::is_usable() const {
+  std::error_code ignored;
+  if (!fs::exists(folder_, ignored)) return false;
+  try {
+    if (PointTiles::is_built_from(folder_, paths_, parameters_)) return true;
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}: to have that done, remove '{}' and run the same again", error.what(),
+                              folder_.string()));
+  }
+  throw IoError(fmt::format("'{}' is in the way: it is not of these files as they are now; remove it",
+                            folder_.string()));
 }
 
 std::string TilesBeside::keep() {

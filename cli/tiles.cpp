@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "interrupt.hpp"
+#include "point_tiles/tuning.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
@@ -130,8 +131,9 @@ void add_tile_points_option(CLI::App& command, std::optional<std::int64_t>& tile
 }
 
 PointTilesParameters tile_parameters(const std::optional<std::int64_t>& tile_points) {
-  if (tile_points && *tile_points < 1) {
-    throw InvalidArgument(fmt::format("--tile-points {}: use 1 or more", *tile_points));
+  if (tile_points && *tile_points < point_tiles::tuning::least_tile) {
+    throw InvalidArgument(fmt::format("--tile-points {}: use {} or more, or leave it out", *tile_points,
+                                      point_tiles::tuning::least_tile));
   }
   return {tile_points.value_or(0)};
 }
@@ -256,11 +258,20 @@ nlohmann::ordered_json describe_tiles(const std::string& path) {
 }
 
 nlohmann::json to_json(const TileStatistics& s) {
-  return {{"nan_rows", s.nan_rows},     {"nan_queries", s.nan_queries},
-          {"tiles", s.tiles},           {"tile_bytes", s.tile_bytes},
-          {"bytes_read", s.bytes_read}, {"tiles_read_again", s.tiles_read_again},
-          {"crossed", s.crossed},       {"visits", s.visits},
-          {"postponed", s.postponed},   {"resumed_tiles", s.resumed_tiles},
+  return {{"nan_rows", s.nan_rows},
+          {"nan_queries", s.nan_queries},
+          {"tiles", s.tiles},
+          {"tile_bytes", s.tile_bytes},
+          {"bytes_read", s.bytes_read},
+          {"bytes_direct", s.bytes_direct},
+          {"reader", s.reader},
+          {"tiles_read_again", s.tiles_read_again},
+          {"read_seconds", s.read_seconds},
+          {"waited_seconds", s.waited_seconds},
+          {"crossed", s.crossed},
+          {"visits", s.visits},
+          {"postponed", s.postponed},
+          {"resumed_tiles", s.resumed_tiles},
           {"seconds", s.seconds}};
 }
 
@@ -274,6 +285,10 @@ std::string describe(const TileStatistics& s) {
        fmt::format("{}, {}", format_count(s.tiles), format_bytes(static_cast<double>(s.tile_bytes))));
   line("read", fmt::format("{}, {} again", format_bytes(static_cast<double>(s.bytes_read)),
                            plural(s.tiles_read_again, "tile")));
+  const auto direct = format_bytes(static_cast<double>(s.bytes_direct));
+  line("reader",
+       fmt::format("{}, {} past the page cache; {:.3f} s at work, the search waited for {:.3f} s of them",
+                   s.reader, direct, s.read_seconds, s.waited_seconds));
   line("crossed",
        fmt::format("{} ({:.3g} % of the queries), {}", format_count(s.crossed),
                    s.queries > 0 ? 100 * static_cast<double>(s.crossed) / static_cast<double>(s.queries) : 0,

@@ -80,8 +80,9 @@ void note_resumption(const Common& common, const std::string& output);
 /// on with.
 class TilesBeside {
  public:
-  /// @param suffix of the folder's name, after the answer's
-  TilesBeside(const Common& common, const std::string& output, std::string suffix,
+  /// @param suffix of the folder's name, after the answer's and the command's: another command's work on an
+  /// answer of the same name has tiles of its own
+  TilesBeside(const Common& common, const std::string& output, const std::string& suffix,
               std::vector<Source>& clouds, const std::string& input_format,
               const PointTilesParameters& parameters);
   TilesBeside(const TilesBeside&) = delete;
@@ -96,6 +97,8 @@ class TilesBeside {
   std::string keep_older() { return older_ ? keep() : ""; }
 
  private:
+  bool is_usable() const;
+
   const Common& common_;
   std::filesystem::path folder_;
   std::vector<std::filesystem::path> paths_;

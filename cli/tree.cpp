@@ -70,6 +70,9 @@ const char* graph_option(const IndexOptions& options) {
   if (options.alpha) return "--alpha";
   if (options.code_bits) return "--code-bits";
   if (options.code_dim) return "--code-dim";
+  if (!options.codes.empty()) return "--codes";
+  if (options.rabitq_bits) return "--rabitq-bits";
+  if (options.pq_subspaces) return "--pq-subspaces";
   return options.seed ? "--seed" : nullptr;
 }
 
@@ -111,7 +114,7 @@ void add_approximate_options(CLI::App& command, IndexOptions& options) {
       .add_option(
           "--recall", asked.recall,
           "Share of the nearest rows to find, above 0 and at most 1: an approximate index takes the shortest "
-          "list that reaches it with 95 % confidence, by the measurements of its build; 1 is exact [default: "
+          "list that reaches it with 99 % confidence, by the measurements of its build; 1 is exact [default: "
           "0.95]")
       ->type_name("R")
       ->group("Search");
@@ -189,6 +192,22 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
           "Values of such a code: leading principal directions, a multiple of 32 below the dimension; "
           "the dimension for all values; 0 for as few directions as hold 92.5 % of the variance, where "
           "half of them do [default: 0]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option("--codes", options.codes,
+                  "What walks through the graph compare: scalar codes, or rabitq or pq codes of them, which "
+                  "take less memory and want longer lists [default: scalar]")
+      ->type_name("KIND")
+      ->group("Index");
+  command
+      .add_option("--rabitq-bits", options.rabitq_bits,
+                  "rabitq: bits a value of the codes, 1 to 8 [default: 4]")
+      ->type_name("N")
+      ->group("Index");
+  command
+      .add_option("--pq-subspaces", options.pq_subspaces,
+                  "pq: bytes a code [default: one for every four values of a scalar code]")
       ->type_name("N")
       ->group("Index");
 }
@@ -332,6 +351,9 @@ IndexParameters make_parameters(std::string_view type, Metric metric, const Inde
           its.seed = options.seed.value_or(its.seed);
           its.code_bits = options.code_bits.value_or(its.code_bits);
           its.code_dim = options.code_dim.value_or(its.code_dim);
+          if (!options.codes.empty()) its.codes = parse_code_kind(options.codes);
+          its.rabitq_bits = options.rabitq_bits.value_or(its.rabitq_bits);
+          its.pq_subspaces = options.pq_subspaces.value_or(its.pq_subspaces);
         }
       },
       parameters);

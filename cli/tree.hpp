@@ -25,7 +25,8 @@ struct IndexOptions {
   std::optional<std::int64_t> max_degree{}, build_list_size{};
   std::optional<double> alpha{};
   std::optional<std::uint64_t> seed{};
-  std::optional<std::int64_t> code_bits{}, code_dim{};
+  std::optional<std::int64_t> code_bits{}, code_dim{}, rabitq_bits{}, pq_subspaces{};
+  std::string codes{};                  // their kind; empty: as usual
   std::string tuning;                   ///< file of --tune
   const CLI::Option* filter = nullptr;  ///< --filter, where the command has it
 

@@ -48,7 +48,7 @@ std::string describe(const QueryDistribution& its) {
 
 void show(const Tuning& tuning, const Options& options) {
   print(fmt::format("{:>5}  {:>9}  {:>8}  {:>18}  {:>9}  {:>10}  {:>10}\n", "k", "list size", "recall",
-                    "95 % interval", "hops", "distances", "queries/s"));
+                    "99 % interval", "hops", "distances", "queries/s"));
   for (std::size_t i = 0; i < tuning.curve.points.size(); ++i) {
     const RecallPoint& p = tuning.curve.points[i];
     print(fmt::format("{:>5}  {:>9}  {:>8.4f}  {:>18}  {:>9.1f}  {:>10.1f}  {:>10}\n", p.k, p.list_size,

@@ -14,7 +14,7 @@ for group in "$@"; do
   case $group in
     build)
       packages+=(g++ make cmake ninja-build libtbb-dev libfmt-dev nlohmann-json3-dev libcli11-dev
-        libhdf5-dev libxxhash-dev) ;;
+        libhdf5-dev libxxhash-dev liburing-dev) ;;
     test-cpp) packages+=(libgtest-dev librapidcheck-dev) ;;
     test)
       packages+=(libgtest-dev librapidcheck-dev python3 python3-venv python3-dev)

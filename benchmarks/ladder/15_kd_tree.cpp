@@ -13,9 +13,8 @@
 #include "list_answer.hpp"
 
 namespace kith::ladder {
-namespace {
 
-// The subtree of `node`, recursively; as deep as the tree.
+// Recursively; as deep as the tree.
 void visit(const HeapTree& tree, std::int64_t node, const float* query,
            Neighbor* list,  // NOLINT(misc-no-recursion)
            int k) {
@@ -32,8 +31,6 @@ void visit(const HeapTree& tree, std::int64_t node, const float* query,
     visit(tree, to_plane < 0 ? right : left, query, list, k);
   }
 }
-
-}  // namespace
 
 Answer kd_tree(const Problem& problem, Run& run) {
   HeapTree tree;

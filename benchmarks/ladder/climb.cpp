@@ -187,8 +187,7 @@ Case parse_case(std::string_view text) {
   if (numbers.size() != 3 && numbers.size() != 4) {
     throw InvalidArgument(
         fmt::format("--case '{}': write it as DIM,QUERIES,POINTS or DIM,QUERIES,POINTS,K, numbers of 1 or "
-                    "more; or all, or "
-                    "published",
+                    "more; or all, published, or tiles",
                     text));
   }
   const Case sizes{numbers[0], numbers[1], numbers[2], numbers.size() == 4 ? numbers[3] : 1};
@@ -221,6 +220,11 @@ std::vector<Case> all_cases() {
   }
   out.push_back({128, 512, 8192, 16});
   return out;
+}
+
+std::vector<Case> tile_cases() {
+  constexpr std::int64_t m1 = std::int64_t{1} << 20;
+  return {{3, 1, m1, 20, true}, {3, 1024, m1, 20, true}, {3, 1024, 8 * m1, 20, true}};
 }
 
 std::set<int> parse_rungs(const std::vector<std::string>& texts) {
@@ -267,7 +271,8 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
                         sizes.points,
                         sizes.k,
                         static_cast<const float*>(queries.view().data),
-                        static_cast<const float*>(points.view().data)};
+                        static_cast<const float*>(points.view().data),
+                        sizes.tiles};
   const Answer truth = truth_of(problem, options);
   const Climber climber(problem, truth, options);
   for (const Rung& rung : rungs()) {

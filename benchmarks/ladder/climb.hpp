@@ -15,6 +15,7 @@ namespace kith::ladder {
 /// Sizes of a problem; its points are made by grid().
 struct Case {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
+  bool tiles = false;        ///< one of tile_cases()
   std::string name() const;  ///< "16,1024,1048576,1"
 };
 
@@ -25,6 +26,9 @@ std::vector<Case> published_cases();
 /// All that the reports' sizes combine to: {3, 16} x {1, 1024} x {65,536, 1,048,576, 16,777,216}, and the one
 /// with k = 16.
 std::vector<Case> all_cases();
+/// Those of the reports' two layers, k = 20: one query and many, a cloud of sixteen of their tiles and one
+/// larger than the largest leaf of the sweep.
+std::vector<Case> tile_cases();
 /// Numbers "8", ranges "2-10" and ids "fused", separated by commas. @throws InvalidArgument
 std::set<int> parse_rungs(const std::vector<std::string>& texts);
 

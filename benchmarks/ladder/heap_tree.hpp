@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ladder.hpp"
+#include "neighbor.hpp"
 
 namespace kith::ladder {
 
@@ -20,5 +21,8 @@ struct HeapTree {
 /// Splits at the median of the coordinate with the largest variance. The tree is left-balanced (all levels
 /// full but the last, that one filled from the left), so the heap has no holes. O(n log n dim).
 HeapTree build_heap_tree(const Problem& problem, const Run& run);
+
+/// Inserts into an ascending list of k what the subtree of `node` has: rung 15.
+void visit(const HeapTree& tree, std::int64_t node, const float* query, Neighbor* list, int k);
 
 }  // namespace kith::ladder

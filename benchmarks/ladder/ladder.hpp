@@ -23,6 +23,7 @@ struct Problem {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
   const float* query = nullptr;  ///< [queries, dim]
   const float* point = nullptr;  ///< [points, dim]
+  bool tiles = false;            ///< of --case tiles: rungs of two layers run without being named
 };
 
 /// The k nearest of each query, nearest first, equal distances by index; padded with -1 and infinity.
@@ -140,5 +141,19 @@ Answer engine_gpu(const Problem& problem, Run& run);
 Answer engine_kd_tree_gpu(const Problem& problem, Run& run);
 Answer engine_octree_gpu(const Problem& problem, Run& run);
 Answer engine_several_gpus(const Problem& problem, Run& run);
+Answer best_first(const Problem& problem, Run& run);
+Answer leaf_brute_4k(const Problem& problem, Run& run);
+Answer leaf_brute_16k(const Problem& problem, Run& run);
+Answer leaf_brute_64k(const Problem& problem, Run& run);
+Answer leaf_brute_256k(const Problem& problem, Run& run);
+Answer leaf_brute_1m(const Problem& problem, Run& run);
+Answer leaf_brute_4m(const Problem& problem, Run& run);
+Answer leaf_tree_4k(const Problem& problem, Run& run);
+Answer leaf_tree_16k(const Problem& problem, Run& run);
+Answer leaf_tree_64k(const Problem& problem, Run& run);
+Answer leaf_tree_256k(const Problem& problem, Run& run);
+Answer leaf_tree_1m(const Problem& problem, Run& run);
+Answer leaf_tree_4m(const Problem& problem, Run& run);
+Answer engine_tiles(const Problem& problem, Run& run);
 
 }  // namespace kith::ladder

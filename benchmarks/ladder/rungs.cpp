@@ -72,6 +72,10 @@ std::string worth_a_fast_tree(const Problem& problem) {
   return problem.dim <= 16 ? "" : "a tree in " + words(problem.dim) + " dimensions visits every point";
 }
 
+std::string of_tiles(const Problem& problem) {
+  return problem.tiles ? "" : "is for --case tiles";
+}
+
 #ifdef KITH_CUDA_ENABLED
 #define KITH_GPU_RUNG(function) function
 #else
@@ -125,6 +129,29 @@ const std::vector<Rung>& rungs() {
        worth_a_fast_tree},
       {26, "engine-several-gpus", "Kith: brute force, several GPUs", gpus, true,
        KITH_GPU_RUNG(engine_several_gpus), nothing, nothing},
+      {27, "best-first", "Best-first search, leaves of 16", cpu, false, best_first, any, of_tiles},
+      {28, "leaf-brute-4k", "Two layers, brute force in leaves of 4k", cpu, false, leaf_brute_4k, any,
+       of_tiles},
+      {29, "leaf-brute-16k", "Two layers, brute force in leaves of 16k", cpu, false, leaf_brute_16k, any,
+       of_tiles},
+      {30, "leaf-brute-64k", "Two layers, brute force in leaves of 64k", cpu, false, leaf_brute_64k, any,
+       of_tiles},
+      {31, "leaf-brute-256k", "Two layers, brute force in leaves of 256k", cpu, false, leaf_brute_256k, any,
+       of_tiles},
+      {32, "leaf-brute-1m", "Two layers, brute force in leaves of 1M", cpu, false, leaf_brute_1m, any,
+       of_tiles},
+      {33, "leaf-brute-4m", "Two layers, brute force in leaves of 4M", cpu, false, leaf_brute_4m, any,
+       of_tiles},
+      {34, "leaf-tree-4k", "Two layers, k-d tree in leaves of 4k", cpu, false, leaf_tree_4k, any, of_tiles},
+      {35, "leaf-tree-16k", "Two layers, k-d tree in leaves of 16k", cpu, false, leaf_tree_16k, any,
+       of_tiles},
+      {36, "leaf-tree-64k", "Two layers, k-d tree in leaves of 64k", cpu, false, leaf_tree_64k, any,
+       of_tiles},
+      {37, "leaf-tree-256k", "Two layers, k-d tree in leaves of 256k", cpu, false, leaf_tree_256k, any,
+       of_tiles},
+      {38, "leaf-tree-1m", "Two layers, k-d tree in leaves of 1M", cpu, false, leaf_tree_1m, any, of_tiles},
+      {39, "leaf-tree-4m", "Two layers, k-d tree in leaves of 4M", cpu, false, leaf_tree_4m, any, of_tiles},
+      {40, "engine-tiles", "Kith: point tiles on disk, of 64k", cpu, true, engine_tiles, nothing, of_tiles},
   };
   return table;
 }

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.run import commit
+from benchmarks.run import commit, cpu_name
 
 ROOT = Path(__file__).resolve().parents[2]
 KITH = os.environ.get("KITH", str(ROOT / "build" / "bin" / "kith"))
@@ -62,7 +62,9 @@ def main():
                     runs.append({"rows": rows, "limit": limit * MIB, "call": name, "peak": peak})
                     runs[-1] |= {"processor_seconds": round(processor, 2), "seconds": round(wall, 2)}
                     print(f"{rows:,} points, limit {limit} MiB, {name}: peak {peak / MIB:.1f} MiB, {processor:.1f} s")
-    report = {"date": datetime.date.today().isoformat(), "commit": commit(), "runs": runs}
+    report = {"kind": "tiles memory", "date": datetime.date.today().isoformat(), "commit": commit()}
+    report |= {"command": "python -m benchmarks.tiles.peak_memory " + " ".join(sys.argv[1:])}
+    report |= {"machine": {"cpu": cpu_name()}, "runs": runs}
     (ROOT / "benchmarks" / "results" / "tiles-memory.json").write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -30,7 +30,7 @@ struct SearchStatistics {
   std::int64_t list_size = 0;       ///< graphs: length of the list, as given or as the recall required
   /// The answer is proved to be the nearest rows; false: most of them, as an approximate index finds them.
   bool certified = true;
-  /// The least share of the nearest rows that the index has measured itself to find, with 95 % confidence; 1
+  /// The least share of the nearest rows that the index has measured itself to find, with 99 % confidence; 1
   /// where certified, 0 where nothing is known.
   double recall = 1;
   double seconds = 0;  ///< wall time of the search

@@ -68,11 +68,15 @@ struct TileStatistics {
   std::int64_t tiles = 0;             ///< there are
   std::uint64_t tile_bytes = 0;       ///< of all tiles
   std::uint64_t bytes_read = 0;       ///< of tiles, each time that one was read
+  std::uint64_t bytes_direct = 0;     ///< of them, those that came past the page cache, through io_uring
   std::int64_t tiles_read_again = 0;  ///< reads of a tile after its first
   std::int64_t crossed = 0;           ///< queries that needed another tile than their own
   std::int64_t visits = 0;            ///< searches of a query in another tile
   std::int64_t postponed = 0;         ///< queries that waited for the last sweep
   std::int64_t resumed_tiles = 0;     ///< tiles that an interrupted run had done before this one
+  std::string reader = "pread";       ///< what reads tiles: "io_uring" or "pread"
+  double read_seconds = 0;            ///< that it was at work in this run, a search beside it or not
+  double waited_seconds = 0;          ///< of them, those in which the search waited for it
   double seconds = 0;
 };
 

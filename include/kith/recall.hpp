@@ -11,7 +11,7 @@ namespace kith {
 struct RecallEstimate {
   double recall = 0;  ///< of the sample
   double lower = 0;   ///< between this
-  double upper = 1;   ///< and this with 95 % confidence (two-sided), for queries of the same kind
+  double upper = 1;   ///< and this with 99 % confidence (two-sided), for queries of the same kind
 };
 
 /// Recall of a sample of queries, each of which found some share of its k nearest rows. The interval is

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "kith/codes.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 #include "kith/index_type.hpp"
@@ -47,6 +48,14 @@ struct VamanaParameters {
   /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
   /// 0 for the directions that hold 92.5 % of the variance where half of them do, else all values.
   std::int64_t code_dim = 0;
+  /// What walks compare: the scalar codes that the graph is built by, or RaBitQ or PQ codes of those, which
+  /// are kept in their place and take less memory; they want longer lists, and code_bits 8. Searches on the
+  /// CPU alone.
+  CodeKind codes = CodeKind::scalar;
+  /// RaBitQ: bits a value, 1 to 8, and 12 bytes a row; 0: 4.
+  std::int64_t rabitq_bits = 0;
+  /// PQ: bytes a code, 1 to the values of a scalar code; 0: one for every four of these.
+  std::int64_t pq_subspaces = 0;
 };
 
 /// k-nearest-neighbour search that visits a small share of the rows.
@@ -90,7 +99,7 @@ class Vamana {
   ///
   /// `options.list_size` L: the walk keeps the L nearest rows it has met, at least min(k, rows); a longer
   /// list finds more and takes longer. Or `options.recall`, above 0 and at most 1: the shortest list that
-  /// reaches it with 95 % confidence, by recall_curve(); where none does, and for 1, the exact engine
+  /// reaches it with 99 % confidence, by recall_curve(); where none does, and for 1, the exact engine
   /// answers, and the statistics say `certified`. Without either: recall 0.95. `options.beam_width` (default
   /// 1, at most 64) rows of the list are expanded at a time. `options.rerank`: this many rows of the list,
   /// from k to L, are evaluated exactly; by default as many as the build found enough.
@@ -151,12 +160,14 @@ class Vamana {
   const VamanaParameters& parameters() const noexcept;
   /// Values of the codes that walks compare: those of a row, or leading directions.
   std::int64_t code_dim() const noexcept;
+  /// Bytes of a code that walks compare, of the kind that parameters() name.
+  std::int64_t code_bytes() const noexcept;
   /// Bytes held beyond the dataset itself: codes and graph.
   std::uint64_t memory_bytes() const noexcept;
   /// Recall over list sizes: measured when the index was built, or that of tuned(); empty where there were
   /// too few rows for it (below 800).
   const RecallCurve& recall_curve() const noexcept;
-  /// A hash of the graph's edges and entries: equal for equal graphs.
+  /// A hash of the graph's edges and entries, and of codes that are not scalar: equal for equal graphs.
   std::uint64_t graph_hash() const noexcept;
 
   struct State;

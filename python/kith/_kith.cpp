@@ -210,9 +210,11 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
 // A graph: built for long, and always watched.
 AnyIndex build_vamana(const Rows& dataset, const std::string& metric, std::int64_t max_degree,
                       std::int64_t build_list_size, double alpha, std::uint64_t seed, std::int64_t code_bits,
-                      std::int64_t code_dim, const CallLimits& limits, const nb::object& report) {
+                      std::int64_t code_dim, const std::string& codes, std::int64_t rabitq_bits,
+                      std::int64_t pq_subspaces, const CallLimits& limits, const nb::object& report) {
   const VamanaParameters parameters{
-      parse_metric(metric), max_degree, build_list_size, alpha, seed, code_bits, code_dim};
+      parse_metric(metric),   max_degree,  build_list_size, alpha, seed, code_bits, code_dim,
+      parse_code_kind(codes), rabitq_bits, pq_subspaces};
   std::optional<AnyIndex> index;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     follow_rows(dataset.dataset);
@@ -230,6 +232,8 @@ nb::dict vamana_parameters(const AnyIndex& index) {
   out["seed"] = parameters.seed;
   out["code_bits"] = parameters.code_bits;
   out["code_dim"] = vamana_of(index).code_dim();
+  out["codes"] = std::string(name(parameters.codes));
+  out["code_bytes"] = vamana_of(index).code_bytes();
   return out;
 }
 
@@ -302,8 +306,8 @@ void bind_index(nb::module_& module) {
              "Builds an index of a named type over rows it keeps alive.");
   module.def("build_vamana", &build_vamana, nb::arg("dataset"), nb::arg("metric"), nb::arg("max_degree"),
              nb::arg("build_list_size"), nb::arg("alpha"), nb::arg("seed"), nb::arg("code_bits"),
-             nb::arg("code_dim"), nb::arg("limits"), nb::arg("report").none(),
-             "Builds a graph over rows it keeps alive.");
+             nb::arg("code_dim"), nb::arg("codes"), nb::arg("rabitq_bits"), nb::arg("pq_subspaces"),
+             nb::arg("limits"), nb::arg("report").none(), "Builds a graph over rows it keeps alive.");
   module.def("load", &load_index, nb::arg("path"), nb::arg("limits"), nb::arg("report").none(),
              "Opens a saved index.");
 }

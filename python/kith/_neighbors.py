@@ -32,7 +32,7 @@ class SearchStatistics:
     list_size: int = 0  #: graphs: length of the list, as given or as the recall required
     #: the answer is the nearest rows, by proof; False: mostly, as an approximate index finds them
     certified: bool = True
-    #: share of the nearest rows that the index has measured itself to find, at least, with 95 % confidence; 1
+    #: share of the nearest rows that the index has measured itself to find, at least, with 99 % confidence; 1
     #: where certified, 0 where nothing is known
     recall: float = 1.0
     seconds: float = 0.0  #: wall time of the search

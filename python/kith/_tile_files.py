@@ -33,11 +33,15 @@ class TileStatistics:
     tiles: int = 0  #: there are
     tile_bytes: int = 0  #: of all tiles
     bytes_read: int = 0  #: of tiles, each time that one was read
+    bytes_direct: int = 0  #: of them, those that came past the page cache, through io_uring
     tiles_read_again: int = 0  #: reads of a tile after its first
     crossed: int = 0  #: queries that needed another tile than their own
     visits: int = 0  #: searches of a query in another tile
     postponed: int = 0  #: queries that waited for the last sweep
     resumed_tiles: int = 0  #: tiles that an interrupted run had done before this one
+    reader: str = "pread"  #: what read tiles: ``io_uring`` or ``pread``
+    read_seconds: float = 0.0  #: that it was at work in this run, a search beside it or not
+    waited_seconds: float = 0.0  #: of them, those in which the search waited for it
     seconds: float = 0.0  #: wall time
 
 

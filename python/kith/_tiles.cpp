@@ -56,11 +56,15 @@ nb::dict statistics_of(const TileStatistics& s) {
   dict["tiles"] = s.tiles;
   dict["tile_bytes"] = s.tile_bytes;
   dict["bytes_read"] = s.bytes_read;
+  dict["bytes_direct"] = s.bytes_direct;
   dict["tiles_read_again"] = s.tiles_read_again;
   dict["crossed"] = s.crossed;
   dict["visits"] = s.visits;
   dict["postponed"] = s.postponed;
   dict["resumed_tiles"] = s.resumed_tiles;
+  dict["reader"] = s.reader;
+  dict["read_seconds"] = s.read_seconds;
+  dict["waited_seconds"] = s.waited_seconds;
   dict["seconds"] = s.seconds;
   return dict;
 }

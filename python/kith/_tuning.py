@@ -18,7 +18,7 @@ class RecallPoint:
     list_size: int  #: length of the list
     recall: float  #: share of the k nearest rows that was found
     lower: float  #: between this
-    upper: float  #: and this with 95 % confidence (two-sided), for queries of the same kind
+    upper: float  #: and this with 99 % confidence (two-sided), for queries of the same kind
     hops: float  #: nodes whose neighbours were looked at, mean a query
     distances: float  #: distances of codes that were evaluated, mean a query
 

@@ -16,6 +16,8 @@ from ._tuning import RecallPoint, Tuning
 
 __all__ = ["Vamana"]
 
+_CODES = "'scalar', 'rabitq' or 'pq'"
+
 
 def _optional(value: Any, what: str) -> int | None:
     return None if value is None else _integer(value, what)
@@ -43,6 +45,11 @@ class Vamana(Index):
         code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
         code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
             or 0 for as few directions as hold 92.5 % of the variance where half of d do, else all values.
+        codes: what walks compare: ``"scalar"`` codes, by which the graph is built in any case; or ``"rabitq"`` or
+            ``"pq"`` codes of these, which are kept in their place, take less memory and want longer lists. Such an
+            index is built and searched on the CPU.
+        rabitq_bits: of ``"rabitq"``: bits a value, 1 to 8; 0 for 4.
+        pq_subspaces: of ``"pq"``: bytes a code; 0 for one for every four values of a scalar code.
         threads, memory_limit, device_memory_limit, progress: how to build; as for :func:`kith.knn`.
         device: where to build, and to search unless a search says otherwise; as for :func:`kith.knn`. The first GPU
             named builds, all of them search. The rows stay on the host.
@@ -69,6 +76,9 @@ class Vamana(Index):
         progress: Progress = False,
         device: str | None = None,
         device_memory_limit: int = 0,
+        codes: str = "scalar",
+        rabitq_bits: int = 0,
+        pq_subspaces: int = 0,
     ) -> None:
         dataset = to_rows(X, "dataset")
         self._device = default_device(dataset) if device is None else device
@@ -81,6 +91,9 @@ class Vamana(Index):
             _integer(seed, "seed"),
             _integer(code_bits, "code_bits"),
             _integer(code_dim, "code_dim"),
+            name_of(codes, "codes", _CODES),
+            _integer(rabitq_bits, "rabitq_bits"),
+            _integer(pq_subspaces, "pq_subspaces"),
         )
         with reporting(progress) as report:
             self._index = _kith.build_vamana(dataset, *parameters, execution, report)
@@ -112,7 +125,7 @@ class Vamana(Index):
                 exact.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
             recall: share of the nearest rows to find, above 0 and at most 1: takes the shortest list that finds
-                as many with 95 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
+                as many with 99 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
                 engine answers. None, with no list_size: 0.95.
             list_size: instead of recall: length of the list of nearest rows that the walk keeps, at least min(k, rows).
             beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.
@@ -236,6 +249,16 @@ class Vamana(Index):
         return int(self._index.vamana_parameters["code_dim"])
 
     @property
+    def codes(self) -> str:
+        """What walks compare: ``"scalar"``, ``"rabitq"`` or ``"pq"`` codes."""
+        return str(self._index.vamana_parameters["codes"])
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of a code that walks compare."""
+        return int(self._index.vamana_parameters["code_bytes"])
+
+    @property
     def recall_curve(self) -> list[RecallPoint]:
         """Recall over list sizes, ascending by (k, list_size), measured on rows of the dataset against the exact
         engine when the index was built; empty where there were too few rows (below 800)."""
@@ -243,7 +266,7 @@ class Vamana(Index):
 
     @property
     def graph_hash(self) -> int:
-        """A hash of the graph's edges: equal for equal graphs."""
+        """A hash of the graph's edges, and of codes that are not scalar: equal for equal graphs."""
         return int(self._index.graph_hash)
 
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -26,6 +28,16 @@ class Worker {
   virtual void set_query(const void* query) = 0;
   /// Estimates for `count` codes, one after the other; `bounds` may be null, and is for kinds without bounds.
   virtual void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) = 0;
+  /// The same distances for the codes `rows[i]` of `codes`.
+  virtual void estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                                 float* distances) = 0;
+};
+
+/// Where a kind finds again what it has kept: in a quantizer's file, or among other things in an index's.
+struct Kept {
+  const IndexFile& file;
+  const nlohmann::json& header;
+  std::string prefix = {};  ///< of the names of its sections
 };
 
 /// One kind, trained. Immutable.
@@ -74,15 +86,14 @@ std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParamete
                                        const Execution& execution);
 
 /// From a file, whose parameters were checked. @throws InvalidArgument, nlohmann::json::exception
-std::unique_ptr<const Coding> load_scalar(const IndexFile& file, Rows rows,
+std::unique_ptr<const Coding> load_scalar(const Kept& kept, Rows rows,
                                           const ScalarCodesParameters& parameters);
-std::unique_ptr<const Coding> load_rabitq(const IndexFile& file, Rows rows,
-                                          const RabitqParameters& parameters);
-std::unique_ptr<const Coding> load_pq(const IndexFile& file, Rows rows, const PqParameters& parameters);
+std::unique_ptr<const Coding> load_rabitq(const Kept& kept, Rows rows, const RabitqParameters& parameters);
+std::unique_ptr<const Coding> load_pq(const Kept& kept, Rows rows, const PqParameters& parameters);
 
 /// A section of doubles or floats, all of them finite. @throws InvalidArgument
-std::vector<double> finite_doubles(const IndexFile& file, std::string_view name, std::int64_t count);
-std::vector<float> finite_floats(const IndexFile& file, std::string_view name, std::int64_t count);
+std::vector<double> finite_doubles(const Kept& kept, std::string_view name, std::int64_t count);
+std::vector<float> finite_floats(const Kept& kept, std::string_view name, std::int64_t count);
 
 /// Sets subspaces where they are 0. @throws InvalidArgument for a parameter outside its limits
 void check_parameters(CodesParameters& parameters, std::int64_t dim);

@@ -170,25 +170,39 @@ void PqWorker::set_query(const void* query) {
   }
 }
 
-void PqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* /*bounds*/) {
+// Of the codes code(0), code(1), ..., eight at a time, whose sums do not wait for each other.
+template <class Code>
+void PqWorker::sum_entries(const Code& code, std::int64_t count, float* distances) const {
   const std::int64_t bytes = space_.subspaces;
-  // Eight rows at a time, whose sums do not wait for each other.
   constexpr std::int64_t rows = 8;
   std::int64_t i = 0;
   for (; i + rows <= count; i += rows) {
+    const std::uint8_t* its[rows];
+    for (std::int64_t r = 0; r < rows; ++r) its[r] = code(i + r);
     float sums[rows] = {};
     for (std::int64_t j = 0; j < bytes; ++j) {
       const float* entries = table_.data() + j * table_width;
-      for (std::int64_t r = 0; r < rows; ++r) sums[r] += entries[codes[(i + r) * bytes + j]];
+      for (std::int64_t r = 0; r < rows; ++r) sums[r] += entries[its[r][j]];
     }
     for (std::int64_t r = 0; r < rows; ++r) distances[i + r] = static_cast<float>(sums[r] + offset_);
   }
   for (; i < count; ++i) {
+    const std::uint8_t* its = code(i);
     float sum = 0;
     for (std::int64_t j = 0; j < bytes; ++j)
-      sum += table_[static_cast<std::size_t>(j * table_width + codes[i * bytes + j])];
+      sum += table_[static_cast<std::size_t>(j * table_width + its[j])];
     distances[i] = static_cast<float>(sum + offset_);
   }
+}
+
+void PqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* /*bounds*/) {
+  sum_entries([&](std::int64_t i) { return codes + i * space_.subspaces; }, count, distances);
+}
+
+void PqWorker::estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                                 float* distances) {
+  sum_entries([&](std::int64_t i) { return codes + std::int64_t{rows[i]} * space_.subspaces; }, count,
+              distances);
 }
 
 std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParameters& parameters,
@@ -225,18 +239,18 @@ std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParamete
   return std::make_unique<PqCoding>(std::move(space));
 }
 
-std::unique_ptr<const Coding> load_pq(const IndexFile& file, Rows rows, const PqParameters& parameters) {
-  PqSpace space = make_space(rows, parameters, finite_doubles(file, "mean", rows.dim));
-  space.count = file.header().at("centroids").get<std::int64_t>();
+std::unique_ptr<const Coding> load_pq(const Kept& kept, Rows rows, const PqParameters& parameters) {
+  PqSpace space = make_space(rows, parameters, finite_doubles(kept, "mean", rows.dim));
+  space.count = kept.header.at("centroids").get<std::int64_t>();
   if (space.count < 1 || space.count > table_width) {
     throw InvalidArgument(fmt::format("{} centroids a part; 1 to {} are possible", space.count, table_width));
   }
-  space.centroids = finite_floats(file, "centroids", space.count * rows.dim);
-  if (const auto starts = file.header().find("starts"); starts != file.header().end()) {
+  space.centroids = finite_floats(kept, "centroids", space.count * rows.dim);
+  if (const auto starts = kept.header.find("starts"); starts != kept.header.end()) {
     space.starts = starts->get<std::vector<std::int64_t>>();
     check_starts(space.starts, rows.dim, parameters.subspaces);
   }
-  if (file.header().value("matrix", false)) space.matrix = finite_floats(file, "matrix", rows.dim * rows.dim);
+  if (kept.header.value("matrix", false)) space.matrix = finite_floats(kept, "matrix", rows.dim * rows.dim);
   space.lay_out();
   return std::make_unique<PqCoding>(std::move(space));
 }

@@ -47,6 +47,8 @@ class PqWorker : public Worker {
   void decode(const std::uint8_t* code, double* row) override;
   void set_query(const void* query) override;
   void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) override;
+  void estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                         float* distances) override;
 
   /// A row, centred where asked and rotated, as floats of its own.
   const float* transformed(const void* row, bool centered);
@@ -54,6 +56,8 @@ class PqWorker : public Worker {
  private:
   void rotate();
   void rotate_back();
+  template <class Code>
+  void sum_entries(const Code& code, std::int64_t count, float* distances) const;
 
   const PqSpace& space_;
   std::vector<double> values_;

@@ -19,8 +19,9 @@ constexpr const char* type_name = "quantizer";
 constexpr int layout = 1;
 
 template <class T>
-std::vector<T> finite_section(const IndexFile& file, std::string_view name, std::int64_t count) {
-  const auto bytes = file.section(name);
+std::vector<T> finite_section(const Kept& kept, std::string_view its_name, std::int64_t count) {
+  const std::string name = kept.prefix + std::string(its_name);
+  const auto bytes = kept.file.section(name);
   if (static_cast<int128>(bytes.size()) != static_cast<int128>(count) * static_cast<int128>(sizeof(T))) {
     throw InvalidArgument(
         fmt::format("its section '{}' has {} bytes, which are not {} values", name, bytes.size(), count));
@@ -82,11 +83,11 @@ std::shared_ptr<const Quantizer::State> read(const IndexFile& file) {
       [&](const auto& its) -> std::unique_ptr<const Coding> {
         using Parameters = std::decay_t<decltype(its)>;
         if constexpr (std::is_same_v<Parameters, ScalarCodesParameters>) {
-          return load_scalar(file, state->rows, its);
+          return load_scalar({file, header}, state->rows, its);
         } else if constexpr (std::is_same_v<Parameters, RabitqParameters>) {
-          return load_rabitq(file, state->rows, its);
+          return load_rabitq({file, header}, state->rows, its);
         } else {
-          return load_pq(file, state->rows, its);
+          return load_pq({file, header}, state->rows, its);
         }
       },
       state->parameters);
@@ -95,12 +96,12 @@ std::shared_ptr<const Quantizer::State> read(const IndexFile& file) {
 
 }  // namespace
 
-std::vector<double> finite_doubles(const IndexFile& file, std::string_view name, std::int64_t count) {
-  return finite_section<double>(file, name, count);
+std::vector<double> finite_doubles(const Kept& kept, std::string_view name, std::int64_t count) {
+  return finite_section<double>(kept, name, count);
 }
 
-std::vector<float> finite_floats(const IndexFile& file, std::string_view name, std::int64_t count) {
-  return finite_section<float>(file, name, count);
+std::vector<float> finite_floats(const Kept& kept, std::string_view name, std::int64_t count) {
+  return finite_section<float>(kept, name, count);
 }
 
 void save(const Quantizer::State& state, const std::filesystem::path& path, const Execution& execution) {

@@ -202,6 +202,27 @@ void RabitqWorker::set_query(const void* query) {
   shift_ = middle_of(space_.bits) * static_cast<double>(sum);
 }
 
+// By the code's factors and the product of its bits with the query's.
+float RabitqWorker::distance(const std::uint8_t* code, std::int32_t dot) const {
+  Factors factors;
+  std::memcpy(&factors, code, sizeof factors);
+  const double product = factors.scale * (step_ * (dot - shift_));
+  if (space_.metric == Metric::inner_product) return static_cast<float>(-(offset_ + product));
+  return static_cast<float>(norm_ * norm_ + factors.square - 2 * product);
+}
+
+void RabitqWorker::estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                                     float* distances) {
+  const std::int64_t bytes = space_.code_bytes();
+  const auto size = static_cast<std::size_t>(count);
+  if (products_.size() < size) products_.resize(size);
+  rabitq_kernels().gathered_dots(codes + factor_bytes, bytes, space_.rotation.dim() / 32, space_.bits,
+                                 query_.data(), rows, count, products_.data());
+  for (std::size_t i = 0; i < size; ++i) {
+    distances[i] = distance(codes + std::int64_t{rows[i]} * bytes, products_[i]);
+  }
+}
+
 void RabitqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) {
   const std::int64_t bytes = space_.code_bytes();
   const std::int64_t dim = space_.rotation.dim();
@@ -215,10 +236,9 @@ void RabitqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float
   for (std::size_t i = 0; i < size; ++i) {
     Factors factors;
     std::memcpy(&factors, codes + static_cast<std::int64_t>(i) * bytes, sizeof factors);
-    const double product = factors.scale * (step_ * (products_[i] - shift_));
-    const double square = factors.square;
-    distances[i] = static_cast<float>(inner ? -(offset_ + product) : norm_ * norm_ + square - 2 * product);
+    distances[i] = distance(codes + static_cast<std::int64_t>(i) * bytes, products_[i]);
     if (bounds == nullptr) continue;
+    const double square = factors.square;
     const double spread = factors.spread;
     // The length of v |y|^2 / <v, y>, which the estimate is a product with: |y| / cos(v, y).
     const double length = std::sqrt(square + spread * spread * static_cast<double>(dim - 1));
@@ -239,10 +259,9 @@ std::unique_ptr<const Coding> train_rabitq(const DatasetView& rows, const Rabitq
                   Rotation(RabitqSpace::padded(rows.dim), parameters.seed)});
 }
 
-std::unique_ptr<const Coding> load_rabitq(const IndexFile& file, Rows rows,
-                                          const RabitqParameters& parameters) {
+std::unique_ptr<const Coding> load_rabitq(const Kept& kept, Rows rows, const RabitqParameters& parameters) {
   return std::make_unique<RabitqCoding>(
-      RabitqSpace{rows, parameters.metric, parameters.bits, finite_doubles(file, "mean", rows.dim),
+      RabitqSpace{rows, parameters.metric, parameters.bits, finite_doubles(kept, "mean", rows.dim),
                   Rotation(RabitqSpace::padded(rows.dim), parameters.seed)});
 }
 

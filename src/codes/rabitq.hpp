@@ -43,9 +43,12 @@ class RabitqWorker : public Worker {
   void decode(const std::uint8_t* code, double* row) override;
   void set_query(const void* query) override;
   void estimate(const std::uint8_t* codes, std::int64_t count, float* distances, float* bounds) override;
+  void estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                         float* distances) override;
 
  private:
   void rotate(const void* row, bool centered);
+  float distance(const std::uint8_t* code, std::int32_t dot) const;
   double best_scale(double largest) const;
 
   const RabitqSpace& space_;

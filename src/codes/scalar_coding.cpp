@@ -46,9 +46,15 @@ class ScalarWorker : public Worker {
     if (numbers_.size() < size) {
       numbers_.resize(size);
       std::iota(numbers_.begin(), numbers_.end(), std::uint32_t{0});
-      sums_.resize(size);
     }
-    estimates_(codes, space_.code_bytes(), query_.data(), numbers_.data(), count, sums_.data());
+    estimate_gathered(codes, numbers_.data(), count, distances);
+  }
+
+  void estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
+                         float* distances) override {
+    const auto size = static_cast<std::size_t>(count);
+    if (sums_.size() < size) sums_.resize(size);
+    estimates_(codes, space_.code_bytes(), query_.data(), rows, count, sums_.data());
     for (std::size_t i = 0; i < size; ++i) distances[i] = static_cast<float>(sums_[i] * factor_ - offset_);
   }
 
@@ -95,20 +101,20 @@ std::unique_ptr<const Coding> train_scalar(const DatasetView& rows, const Scalar
       rows, parameters.metric, execution, {.bits = static_cast<int>(parameters.bits)}, largest_value));
 }
 
-std::unique_ptr<const Coding> load_scalar(const IndexFile& file, Rows rows,
+std::unique_ptr<const Coding> load_scalar(const Kept& kept, Rows rows,
                                           const ScalarCodesParameters& parameters) {
   ScalarSpace space;
   space.dtype = rows.dtype;
   space.metric = parameters.metric;
   space.dim = rows.dim;
   space.bits = static_cast<int>(parameters.bits);
-  space.step = file.header().at("step").get<double>();
-  space.largest_norm = file.header().at("largest_norm").get<double>();
+  space.step = kept.header.at("step").get<double>();
+  space.largest_norm = kept.header.at("largest_norm").get<double>();
   if (!(space.step > 0 && std::isfinite(space.step) && space.largest_norm >= 0 &&
         std::isfinite(space.largest_norm))) {
     throw InvalidArgument("the scale of its codes is out of range");
   }
-  space.mean = finite_doubles(file, "mean", space.raw_integers() ? 0 : space.code_dim());
+  space.mean = finite_doubles(kept, "mean", space.raw_integers() ? 0 : space.code_dim());
   return std::make_unique<ScalarCoding>(std::move(space));
 }
 

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/positioned_file.hpp"
 #include "core/stream.hpp"
 #include "kith/error.hpp"
 
@@ -51,9 +52,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
     return;
   }
   // Through a symbolic link, so that the link stays one.
-  if (std::filesystem::is_symlink(std::filesystem::symlink_status(path_, ignored))) {
-    path_ = std::filesystem::weakly_canonical(path_, ignored);
-  }
+  path_ = behind_links(std::move(path_));
   temporary_ = path_;
   temporary_ += fmt::format(".{}.{}.tmp", ::getpid(), serial++);
   note_ = TemporaryFileNote(temporary_);

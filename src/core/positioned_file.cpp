@@ -62,6 +62,17 @@ fs::path temporary_name(const fs::path& path) {
   return name;
 }
 
+fs::path behind_links(fs::path path) {
+  constexpr int most = 40;  // as the kernel has it; beyond that it is a circle
+  std::error_code error;
+  for (int links = 0; links < most; ++links) {
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) return path;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
 InputFile::InputFile(const fs::path& path, std::string name)
     : name_(name.empty() ? path.string() : std::move(name)), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (fd_ < 0) fail("read", name_, errno);
@@ -73,16 +84,28 @@ InputFile::InputFile(const fs::path& path, std::string name)
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : name_(std::move(other.name_)), fd_(std::exchange(other.fd_, -1)) {}
+    : name_(std::move(other.name_)),
+      fd_(std::exchange(other.fd_, -1)),
+      direct_fd_(std::exchange(other.direct_fd_, -1)) {}
 
 InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(name_, other.name_);
   std::swap(fd_, other.fd_);
+  std::swap(direct_fd_, other.direct_fd_);
   return *this;
 }
 
 InputFile::~InputFile() {
   if (fd_ >= 0) ::close(fd_);
+  if (direct_fd_ >= 0) ::close(direct_fd_);
+}
+
+void InputFile::open_direct() noexcept {
+#ifdef O_DIRECT
+  // By its descriptor, since the name may be another file's by now.
+  const std::string self = "/proc/self/fd/" + std::to_string(fd_);
+  if (direct_fd_ < 0) direct_fd_ = ::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+#endif
 }
 
 std::uint64_t InputFile::size() const {

@@ -14,6 +14,10 @@ namespace kith {
 /// A name beside `path` that nobody else takes: "<path>.<pid>.<number>.work.tmp".
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 
+/// What a symbolic link leads to in the end, there or not; `path` itself where it is none. Whoever renames
+/// onto that leaves the link what it is.
+std::filesystem::path behind_links(std::filesystem::path path);
+
 /// A file to read at any offset, by any number of threads. Move-only.
 class InputFile {
  public:
@@ -31,9 +35,16 @@ class InputFile {
   /// Reads will jump: nothing is to be read ahead of them. Only a hint.
   void expect_jumps(bool jumps) const noexcept;
 
+  /// Opens it past the page cache as well, where the file system lets it; see direct().
+  void open_direct() noexcept;
+  /// For aligned reads past the page cache: a descriptor, or -1.
+  int direct() const noexcept { return direct_fd_; }
+  int descriptor() const noexcept { return fd_; }
+
  private:
   std::string name_;
   int fd_ = -1;
+  int direct_fd_ = -1;
 };
 
 /// The entries of a folder reach the disk.

@@ -5,13 +5,8 @@
 #include <limits>
 
 namespace kith {
-namespace {
 
-constexpr double z = 1.959963984540054;  // 95 % of the normal distribution lie within
-
-}  // namespace
-
-Interval wilson(double p, double draws) {
+Interval wilson(double p, double draws, double z) {
   const double middle = p + z * z / (2 * draws);
   const double width = z * std::sqrt(p * (1 - p) / draws + z * z / (4 * draws * draws));
   const double scale = 1 + z * z / draws;
@@ -27,19 +22,19 @@ double QuerySpread::variance() const {
   return squares * queries_ / (queries_ - 1) / (wholes_ * wholes_);
 }
 
-Interval QuerySpread::of_share() const {
+Interval QuerySpread::of_share(double z) const {
   if (queries_ == 0) return {};
   const double p = std::clamp(mean(), 0.0, 1.0);
   double draws = queries_;
   const double spread = variance();
   if (spread > 0) draws = std::clamp(p * (1 - p) / spread, queries_, std::max(queries_, wholes_));
-  return wilson(p, draws);
+  return wilson(p, draws, z);
 }
 
 Interval QuerySpread::of_mean() const {
   constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
   if (queries_ < 2) return {nothing, nothing};
-  const double width = z * std::sqrt(variance());
+  const double width = z_95 * std::sqrt(variance());
   return {mean() - width, mean() + width};
 }
 

@@ -5,6 +5,10 @@
 
 namespace kith {
 
+/// So many standard deviations about the mean hold 95 % of a normal distribution, or 99 %.
+inline constexpr double z_95 = 1.959963984540054;
+inline constexpr double z_99 = 2.5758293035489004;
+
 /// Sums over queries of how much there was and of how much of it there might have been: found and expected
 /// neighbours, or ratios and their number. What is needed of the spread among queries, in one pass.
 class QuerySpread {
@@ -27,7 +31,7 @@ class QuerySpread {
   double variance() const;
   /// Of a mean that is a share of what was expected: Wilson's (1927), for as many draws as would spread it as
   /// much (Kish 1965), at least one a query and at most one of all that was expected.
-  Interval of_share() const;
+  Interval of_share(double z = z_95) const;
   /// Of any mean: normal; NaN for fewer than two queries.
   Interval of_mean() const;
 
@@ -37,6 +41,6 @@ class QuerySpread {
 };
 
 /// Wilson's interval of a share p of `draws` independent draws.
-Interval wilson(double p, double draws);
+Interval wilson(double p, double draws, double z = z_95);
 
 }  // namespace kith

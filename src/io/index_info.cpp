@@ -23,7 +23,9 @@ FileInfo inspect_index(const Source& source) {
     info.details.emplace_back("index", header.at("index").get<std::string>());
     info.details.emplace_back("version", std::to_string(file.version()));
     info.details.emplace_back("metric", header.at("metric").get<std::string>());
-    if (header.contains("kind")) info.details.emplace_back("kind", header.at("kind").get<std::string>());
+    for (const char* key : {"kind", "codes"}) {
+      if (header.contains(key)) info.details.emplace_back(key, header.at(key).get<std::string>());
+    }
     // What trees, graphs and quantizers have besides; other indexes lack these keys.
     for (const auto& [key, label] : {std::pair{"bits", "bits"},
                                      {"subspaces", "subspaces"},
@@ -35,9 +37,17 @@ FileInfo inspect_index(const Source& source) {
                                      {"max_degree", "max degree"},
                                      {"build_list_size", "build list size"},
                                      {"code_bits", "bits a value of its codes"},
-                                     {"code_values", "values a code"}}) {
+                                     {"code_values", "values a code"},
+                                     {"code_bytes", "bytes a code"}}) {
       if (header.contains(key)) {
         info.details.emplace_back(label, std::to_string(header.at(key).get<std::int64_t>()));
+      }
+    }
+    // Of a graph whose walks compare such codes; 0: as usual.
+    for (const auto& [key, label] :
+         {std::pair{"rabitq_bits", "bits a value of RaBitQ"}, {"pq_subspaces", "subspaces of PQ"}}) {
+      if (const auto value = header.value(key, std::int64_t{0}); value > 0) {
+        info.details.emplace_back(label, std::to_string(value));
       }
     }
     if (header.contains("alpha")) {

@@ -6,222 +6,13 @@
 #include "core/plural.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
+#include "io/npy_header.hpp"
 
 namespace kith::io {
 namespace {
 
-constexpr std::string_view magic = "\x93NUMPY";
-
-struct Header {
-  std::string descr;  // "<f4"
-  char kind = '?';    // 'f', 'i', 'u', 'V'
-  std::uint64_t element = 0;
-  bool swap = false;
-  bool fortran = false;
-  std::vector<std::uint64_t> shape;
-  std::uint64_t offset = 0;
-  unsigned version = 1;
-};
-
-// The few Python literals a header holds; anything else is an error, never a guess.
-class DictParser {
- public:
-  DictParser(const Source& source, std::string_view text) : source_(source), text_(text) {}
-
-  void parse(Header& header) {
-    bool descr = false;
-    bool order = false;
-    bool shape = false;
-    expect('{');
-    while (!accept('}')) {
-      const std::string key = string();
-      expect(':');
-      if (key == "descr" && !descr) {
-        if (peek() == '[') {
-          throw bad_file(source_, "is a structured array; Kith reads plain ones; save one field of it");
-        }
-        header.descr = string();
-        descr = true;
-      } else if (key == "fortran_order" && !order) {
-        header.fortran = boolean();
-        order = true;
-      } else if (key == "shape" && !shape) {
-        header.shape = tuple();
-        shape = true;
-      } else {
-        throw corrupt();
-      }
-      if (!accept(',') && peek() != '}') throw corrupt();
-    }
-    if (!descr || !order || !shape || !rest_is_blank()) throw corrupt();
-  }
-
- private:
-  IoError corrupt() const {
-    return bad_file(source_,
-                    "is corrupt: its header is not the dict of descr, fortran_order and shape that npy "
-                    "files have");
-  }
-  void skip_blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
-  }
-  char peek() {
-    skip_blanks();
-    if (at_ == text_.size()) throw corrupt();
-    return text_[at_];
-  }
-  bool accept(char wanted) {
-    if (peek() != wanted) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char wanted) {
-    if (!accept(wanted)) throw corrupt();
-  }
-  std::string string() {
-    const char quote = peek();
-    if (quote != '\'' && quote != '"') throw corrupt();
-    const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) throw corrupt();
-    std::string value(text_.substr(at_ + 1, end - at_ - 1));
-    at_ = end + 1;
-    return value;
-  }
-  bool boolean() {
-    skip_blanks();
-    for (const bool value : {false, true}) {
-      const std::string_view word = value ? "True" : "False";
-      if (text_.substr(at_).starts_with(word)) {
-        at_ += word.size();
-        return value;
-      }
-    }
-    throw corrupt();
-  }
-  std::vector<std::uint64_t> tuple() {
-    std::vector<std::uint64_t> values;
-    expect('(');
-    while (!accept(')')) {
-      values.push_back(integer());
-      if (!accept(',') && peek() != ')') throw corrupt();
-    }
-    return values;
-  }
-  std::uint64_t integer() {
-    if (peek() == '-') {
-      throw bad_file(source_, "is corrupt: its header claims a negative size");
-    }
-    std::uint64_t value = 0;
-    std::size_t digits = 0;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_, ++digits) {
-      const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
-      if (value > (std::uint64_t{1} << 59U)) {
-        throw bad_file(source_, "is corrupt: its header claims a size above 2^63; the file has {} bytes",
-                       source_.size());
-      }
-      value = 10 * value + digit;
-    }
-    if (digits == 0) throw corrupt();
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
-    return value;
-  }
-  bool rest_is_blank() {
-    skip_blanks();
-    return at_ == text_.size();
-  }
-
-  const Source& source_;
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
-void parse_descr(const Source& source, Header& header, bool flags) {
-  std::string_view rest = header.descr;
-  if (rest == "bfloat16") {
-    header.kind = 'V';
-    header.element = 2;
-    return;
-  }
-  const auto refuse = [&] {
-    return bad_file(
-        source,
-        "holds elements of type '{}'; Kith reads f2, f4, f8, i1, u1 and bfloat16 (and i4, i8, u4, u8 "
-        "as indices); convert with x.astype('float32')",
-        header.descr);
-  };
-  if (rest.size() == 3 && std::string_view("<>|=").find(rest[0]) != std::string_view::npos) {
-    header.swap = rest[0] == '>';
-    rest.remove_prefix(1);
-  }
-  if (rest.size() != 2 || std::string_view("fiuVb").find(rest[0]) == std::string_view::npos ||
-      std::string_view("1248").find(rest[1]) == std::string_view::npos) {
-    throw refuse();
-  }
-  header.kind = rest[0];
-  header.element = static_cast<std::uint64_t>(rest[1] - '0');
-  if ((header.kind == 'f' && header.element == 1) || (header.kind == 'V' && header.element != 2) ||
-      (header.kind == 'b' && (header.element != 1 || !flags))) {
-    throw refuse();
-  }
-}
-
-// Everything but the shape. `flags`: whether elements may be bool.
-Header parse_any(const Source& source, bool flags) {
-  if (!source.starts_with(magic)) {
-    throw bad_file(source, "{}",
-                   source.size() == 0 ? "is empty" : "is not npy: it does not start with \\x93NUMPY");
-  }
-  const std::byte* at = source.bytes.data();
-  if (source.size() < 12) throw bad_file(source, "is truncated: it ends inside the first 12 bytes");
-  Header header;
-  header.version = std::to_integer<unsigned>(at[6]);
-  if (header.version < 1 || header.version > 3) {
-    throw bad_file(source, "is npy version {}.{}; Kith reads 1.0, 2.0 and 3.0", header.version,
-                   std::to_integer<unsigned>(at[7]));
-  }
-  const std::uint64_t start = header.version == 1 ? 10 : 12;
-  const std::uint64_t length =
-      header.version == 1 ? load<std::uint16_t>(at + 8) : load<std::uint32_t>(at + 8);
-  if (length > source.size() - start) {
-    throw bad_file(source, "is truncated: its header ends at byte {}, the file has {}", start + length,
-                   source.size());
-  }
-  header.offset = start + length;
-  DictParser(source, source.text().substr(start, length)).parse(header);
-  parse_descr(source, header, flags);
-  return header;
-}
-
-Header parse(const Source& source) {
-  Header header = parse_any(source, false);
-  if (header.shape.size() != 2) {
-    throw bad_file(source,
-                   "holds an array of {}; Kith reads rows of vectors, which have 2; save "
-                   "x.reshape(-1, 1) for numbers, x.reshape(1, -1) for one vector",
-                   plural(static_cast<std::int64_t>(header.shape.size()), "dimension"));
-  }
-  check_shape(source, header.shape[0], header.shape[1]);
-  const auto row = total_bytes(header.shape[1], header.element);
-  const std::uint64_t available = source.size() - header.offset;
-  const auto all = row ? total_bytes(header.shape[0], *row) : std::nullopt;
-  const std::uint64_t claimed = all.value_or(std::numeric_limits<std::uint64_t>::max());
-  if (claimed != available) {
-    throw bad_file(source, "is {}: its header claims {} x {} elements of {}, the file has {} for them",
-                   claimed < available ? "not one array (or corrupt)" : "truncated or corrupt",
-                   header.shape[0], header.shape[1],
-                   plural(static_cast<std::int64_t>(header.element), "byte"),
-                   plural(static_cast<std::int64_t>(available), "byte"));
-  }
-  return header;
-}
-
-std::string element_type(const Header& header) {
-  if (header.kind == 'V') return "bf16";
-  return fmt::format("{}{}", header.kind, 8 * header.element);
-}
-
-std::optional<Dtype> dtype_of(const Header& header) {
-  const std::string type = element_type(header);
+std::optional<Dtype> dtype_of(const NpyHeader& header) {
+  const std::string type = npy_element_type(header);
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
     if (type == name(dtype)) return dtype;
   }
@@ -240,7 +31,7 @@ std::int64_t widen(const Source& source, T value) {
 }
 
 template <class T>
-void read_indices(const Source& source, const Header& header, std::vector<std::int64_t>& to) {
+void read_indices(const Source& source, const NpyHeader& header, std::vector<std::int64_t>& to) {
   const std::byte* from = source.bytes.data() + header.offset;
   const std::size_t rows = header.shape[0];
   const std::size_t columns = header.shape[1];
@@ -262,13 +53,13 @@ void write_header(AtomicFile& out, std::string_view descr, const std::string& sh
 }  // namespace
 
 bool is_npy(const Source& source) {
-  return source.starts_with(magic);
+  return source.starts_with(npy_magic);
 }
 
 FileInfo inspect_npy(const Source& source) {
-  const Header header = parse(source);
+  const NpyHeader header = parse_npy_rows(source);
   FileInfo info;
-  info.element_type = element_type(header);
+  info.element_type = npy_element_type(header);
   info.rows = static_cast<std::int64_t>(header.shape[0]);
   info.dim = static_cast<std::int64_t>(header.shape[1]);
   info.details.emplace_back("version", fmt::format("{}.0", header.version));
@@ -280,25 +71,25 @@ FileInfo inspect_npy(const Source& source) {
 std::string npy_header(std::string_view descr, const std::string& shape) {
   std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
   // Elements start at a multiple of 64, so that the file can be memory-mapped.
-  const std::size_t start = magic.size() + 4;
+  const std::size_t start = npy_magic.size() + 4;
   const std::size_t padded = (start + dict.size() + 1 + 63) / 64 * 64;
   dict.append(padded - start - dict.size() - 1, ' ');
   dict += '\n';
   const auto length = static_cast<std::uint16_t>(dict.size());
-  std::string header(magic);
+  std::string header(npy_magic);
   header.append("\x01\x00", 2);
   header.append(reinterpret_cast<const char*>(&length), sizeof length);
   return header + dict;
 }
 
 NpyRows npy_rows(const Source& source) {
-  const Header header = parse(source);
+  const NpyHeader header = parse_npy_rows(source);
   const auto dtype = dtype_of(header);
   if (!dtype) {
     throw bad_file(source,
                    "holds {} elements, which are indices to Kith, not vectors; convert with "
                    "x.astype('float32') or x.astype('float64')",
-                   element_type(header));
+                   npy_element_type(header));
   }
   NpyRows layout;
   layout.offset = header.offset;
@@ -370,13 +161,13 @@ void write_npy_header(AtomicFile& out, std::string_view descr, std::int64_t coun
 }
 
 Neighbors read_neighbors_npy(const Source& source) {
-  const Header header = parse(source);
+  const NpyHeader header = parse_npy_rows(source);
   if (header.kind != 'i' && header.kind != 'u') {
     throw bad_file(
         source,
         "holds {} elements; neighbours are indices of type int32, int64, uint32 or uint64; name the "
         "file of indices",
-        element_type(header));
+        npy_element_type(header));
   }
   Neighbors result =
       empty_neighbors(static_cast<std::int64_t>(header.shape[0]), static_cast<std::int64_t>(header.shape[1]));
@@ -392,13 +183,13 @@ Neighbors read_neighbors_npy(const Source& source) {
         source,
         "holds {} elements; neighbours are indices of type int32, int64, uint32 or uint64; convert "
         "with x.astype('int64')",
-        element_type(header));
+        npy_element_type(header));
   }
   return result;
 }
 
 RowSet read_row_set_npy(const Source& source, std::int64_t rows) {
-  Header header = parse_any(source, true);
+  NpyHeader header = parse_npy_header(source, true);
   if (header.shape.size() != 1) {
     throw bad_file(
         source,
@@ -427,7 +218,7 @@ RowSet read_row_set_npy(const Source& source, std::int64_t rows) {
     throw bad_file(source,
                    "holds {} elements; a set of rows is bool with a flag a row, or int32, int64, uint32 or "
                    "uint64, the numbers of the rows; convert with x.astype(bool)",
-                   element_type(header));
+                   npy_element_type(header));
   }
   std::vector<std::int64_t> numbers(count);
   header.shape.push_back(1);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kith/execution.hpp"
@@ -34,6 +35,7 @@ class NearestInColumns final : public Answers<T> {
   NearestInColumns(std::int64_t k, Columns& columns) : k_(k), columns_(columns) {}
   static std::vector<Column> columns(std::int64_t k, std::int64_t width);
   void put(std::int64_t first, const Block<T>& block) override;
+  void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
   std::int64_t k_;
@@ -50,6 +52,9 @@ class Counts final : public Answers<T> {
   explicit Counts(std::vector<std::int64_t>& counts) : counts_(&counts) {}
   static std::vector<Column> columns();
   void put(std::int64_t first, const Block<T>& block) override;
+  void expect_again(std::span<const std::int64_t> places) override {
+    if (columns_ != nullptr) columns_->expect_again(places);
+  }
 
  private:
   Columns* columns_ = nullptr;
@@ -64,6 +69,7 @@ class NormalsInColumns final : public Answers<T> {
                    const Execution& execution);
   static std::vector<Column> columns(std::int64_t dim);
   void put(std::int64_t first, const Block<T>& block) override;
+  void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
   template <class Value, int dim>
@@ -83,6 +89,7 @@ class MeanDistances final : public Answers<T> {
   explicit MeanDistances(Columns& columns) : columns_(columns) {}
   static std::vector<Column> columns();
   void put(std::int64_t first, const Block<T>& block) override;
+  void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
   Columns& columns_;

@@ -78,7 +78,8 @@ std::int64_t ask(Sweep<T>& sweep, Answers<T>& answers, const Manifest& manifest,
         std::memcpy(to, queries.row(order[i]), row_bytes);
         places.push_back(place + order[i]);
       }
-      sweep.search(t, some.view(), places);
+      const bool more = end < order.size();
+      sweep.search(t, some.view(), places, more ? tile_of(end) : std::numeric_limits<std::int64_t>::max());
       progress.advance(count);
       at = end;
       searched = true;

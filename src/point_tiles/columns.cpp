@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "core/parallel.hpp"
 #include "io/format.hpp"
@@ -20,6 +21,26 @@ const char* number_type(std::int64_t width) {
   return width == 4 ? "<u4" : "<i8";
 }
 
+// The sum of rows at places from `first` on, without those that are listed, ascending.
+std::uint64_t sum_of(const void* rows, std::int64_t first, std::int64_t count, std::int64_t bytes,
+                     std::span<const std::int64_t> without = {}) {
+  const auto* row = static_cast<const std::byte*>(rows);
+  auto next = std::ranges::lower_bound(without, first);
+  std::uint64_t sum = 0;
+  for (std::int64_t place = first; place < first + count; ++place, row += bytes) {
+    if (next != without.end() && *next == place) {
+      ++next;
+    } else {
+      sum += XXH3_64bits_withSeed(row, static_cast<std::size_t>(bytes), static_cast<std::uint64_t>(place));
+    }
+  }
+  return sum;
+}
+
+std::string hex(std::uint64_t value) {
+  return fmt::format("{:016x}", value);
+}
+
 }  // namespace
 
 std::string Column::header(std::int64_t rows) const {
@@ -32,28 +53,45 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
   places_.push_back(0);
   for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
   if (const nlohmann::json* noted = work_.last("columns")) {
-    for (const auto& [name, bytes] : noted->items()) work_.check_file(name, bytes.get<std::uint64_t>());
+    for (const auto& [name, file] : noted->items()) work_.check_file(name, file.at(0).get<std::uint64_t>());
   }
-  for (const Column& column : columns_) open_.push_back(open(column.name, column.header(rows())));
-  rows_ = open(rows_file, io::npy_header(number_type(width_), fmt::format("({},)", rows())));
+  for (const Column& column : columns_) {
+    open_.push_back(open(column.name, column.header(rows()), column.bytes));
+  }
+  rows_ = open(rows_file, io::npy_header(number_type(width_), fmt::format("({},)", rows())), width_);
 }
 
 // Headers first, so that what stands in the order of tiles needs only its name.
-Columns::Open Columns::open(const std::string& name, const std::string& header) const {
-  Open opened{OutputFile::lasting(work_.file(name)), header.size()};
+Columns::Open Columns::open(const std::string& name, const std::string& header, std::int64_t bytes) const {
+  Open opened{name, OutputFile::lasting(work_.file(name)), header.size(), bytes};
   opened.file.write(0, header.data(), header.size());
+  const nlohmann::json* noted = work_.last("columns");
+  if (noted != nullptr && noted->contains(name)) {
+    opened.sum = std::stoull(noted->at(name).at(1).get<std::string>(), nullptr, 16);
+  }
   return opened;
 }
 
+void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
+  const auto* at = static_cast<const std::byte*>(from);
+  const auto without = again ? std::span<const std::int64_t>(again_) : std::span<const std::int64_t>();
+  // So many rows at a time that what is summed up is still in the cache when it is written.
+  const std::int64_t piece = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(1, to.bytes));
+  for (std::int64_t done = 0; done < count; done += piece) {
+    const std::int64_t here = std::min(piece, count - done);
+    const auto bytes = static_cast<std::size_t>(here * to.bytes);
+    to.sum += sum_of(at, first + done, here, to.bytes, without);
+    to.file.write(to.header + static_cast<std::uint64_t>((first + done) * to.bytes), at, bytes);
+    at += bytes;
+  }
+}
+
 void Columns::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {
-  const auto at = static_cast<std::uint64_t>(place(tile)) * static_cast<std::uint64_t>(width_);
-  put_narrow(rows_.file, rows_.header + at, static_cast<std::int64_t>(rows.size()), rows.data());
+  put_narrow(rows_, place(tile), static_cast<std::int64_t>(rows.size()), 1, rows.data(), false);
 }
 
 void Columns::put(std::size_t column, std::int64_t first, std::int64_t count, const void* from) {
-  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
-  open_[column].file.write(open_[column].header + static_cast<std::uint64_t>(first) * bytes, from,
-                           static_cast<std::size_t>(count) * bytes);
+  write(open_[column], first, count, from, true);
 }
 
 void Columns::read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const {
@@ -64,36 +102,63 @@ void Columns::read(std::size_t column, std::int64_t first, std::int64_t count, v
 
 void Columns::put_numbers(std::size_t column, std::int64_t first, std::int64_t count,
                           const std::int64_t* from) {
-  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
-  put_narrow(open_[column].file, open_[column].header + static_cast<std::uint64_t>(first) * bytes,
-             count * columns_[column].per_row, from);
+  put_narrow(open_[column], first, count, columns_[column].per_row, from, true);
 }
 
-void Columns::put_narrow(OutputFile& file, std::uint64_t offset, std::int64_t count,
-                         const std::int64_t* from) {
-  if (width_ == 8) {
-    file.write(offset, from, static_cast<std::size_t>(count) * sizeof(std::int64_t));
-    return;
-  }
-  constexpr std::int64_t piece = 1 << 18;
+void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, std::int64_t per_row,
+                         const std::int64_t* from, bool again) {
+  if (width_ == 8) return write(to, first, count, from, again);
+  const std::int64_t piece = std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, per_row));
   for (std::int64_t done = 0; done < count; done += piece) {
+    const std::int64_t here = std::min(piece, count - done);
     narrow_.clear();
-    for (std::int64_t i = done; i < std::min(count, done + piece); ++i) {
+    for (std::int64_t i = done * per_row; i < (done + here) * per_row; ++i) {
       narrow_.push_back(from[i] < 0 ? no_row : static_cast<std::uint32_t>(from[i]));
     }
-    file.write(offset + static_cast<std::uint64_t>(done) * 4, narrow_.data(), narrow_.size() * 4);
+    write(to, first + done, here, narrow_.data(), again);
   }
 }
 
 nlohmann::json Columns::sync() {
-  nlohmann::json bytes;
+  nlohmann::json noted;
+  const auto add = [&](Open& array) {
+    array.file.sync();
+    noted[array.name] = {array.file.size(), hex(array.sum)};
+  };
+  for (Open& array : open_) add(array);
+  add(rows_);
+  return noted;
+}
+
+void Columns::leave_out(std::int64_t place) {
+  std::vector<std::byte> row;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    open_[c].file.sync();
-    bytes[columns_[c].name] = open_[c].file.size();
+    row.resize(static_cast<std::size_t>(open_[c].bytes));
+    read(c, place, 1, row.data());
+    open_[c].left_out += sum_of(row.data(), place, 1, open_[c].bytes);
   }
-  rows_.file.sync();
-  bytes[rows_file] = rows_.file.size();
-  return bytes;
+}
+
+void Columns::check(std::int64_t end, const Execution& execution) const {
+  StopRequest stop(execution);
+  std::vector<std::byte> some;
+  const auto check = [&](const Open& array) {
+    const std::int64_t piece =
+        std::max<std::int64_t>(1, tuning::block_bytes / std::max<std::int64_t>(1, array.bytes));
+    std::uint64_t sum = 0;
+    for (std::int64_t at = 0; at < end; at += piece) {
+      const std::int64_t here = std::min(piece, end - at);
+      some.resize(static_cast<std::size_t>(here * array.bytes));
+      array.file.read(array.header + static_cast<std::uint64_t>(at * array.bytes), some.data(), some.size());
+      sum += sum_of(some.data(), at, here, array.bytes);
+      stop.check();
+    }
+    if (sum - array.left_out == array.sum) return;
+    throw DamagedWork(work_.path(), array.name,
+                      "answers in it are not those that an interrupted run has noted");
+  };
+  for (const Open& array : open_) check(array);
+  check(rows_);
 }
 
 void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const {
@@ -148,6 +213,32 @@ void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>&
   }
 }
 
+// What a run before has brought into order, so many rows of each column.
+std::vector<RunningHash> Columns::resume_ordered(const nlohmann::json& before, std::int64_t rows,
+                                                 const Execution& execution) const {
+  StopRequest stop(execution);
+  std::vector<RunningHash> hashes(columns_.size());
+  std::vector<std::byte> piece;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const std::string name = ordered(columns_[c].name);
+    std::uint64_t at = columns_[c].header(this->rows()).size();
+    const std::uint64_t end =
+        at + static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(columns_[c].bytes);
+    work_.check_file(name, end);
+    const InputFile file(work_.path() / name);
+    for (; at < end; at += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(tuning::block_bytes, end - at)));
+      file.read(at, piece.data(), piece.size());
+      hashes[c].add(piece.data(), piece.size());
+      stop.check();
+    }
+    if (hex(hashes[c].value()) != before.at(c).get<std::string>()) {
+      throw DamagedWork(work_.path(), name, "rows in it are not those that an interrupted run has noted");
+    }
+  }
+  return hashes;
+}
+
 // A bucket of consecutive rows at a time: in every tile those are one run.
 void Columns::write_in_order_of_input(std::int64_t memory, const Execution& execution) {
   std::int64_t row_bytes = 0;
@@ -157,18 +248,16 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
                                                             std::max<std::int64_t>(all, 1));
   const std::int64_t piece = std::max<std::int64_t>(1, tuning::block_bytes / (row_bytes + 8));
 
-  const nlohmann::json* before = work_.last("ordered");
-  std::int64_t first = before == nullptr ? 0 : before->get<std::int64_t>();
-  if (first > 0) {
-    for (const Column& column : columns_) {
-      const auto bytes = static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(column.bytes);
-      work_.check_file(ordered(column.name), column.header(all).size() + bytes);
-    }
+  std::int64_t first = 0;
+  std::vector<RunningHash> hashes(columns_.size());
+  if (const nlohmann::json* before = work_.last("ordered")) {
+    first = before->get<std::int64_t>();
+    hashes = resume_ordered(*work_.last("ordered hashes"), first, execution);
   }
   std::vector<Open> out;
   std::vector<std::vector<std::byte>> buckets, some;
   for (const Column& column : columns_) {
-    out.push_back(open(ordered(column.name), column.header(all)));
+    out.push_back(open(ordered(column.name), column.header(all), column.bytes));
     buckets.emplace_back(static_cast<std::size_t>(std::min(bucket_rows, all) * column.bytes));
     some.emplace_back(static_cast<std::size_t>(std::min(piece, all) * column.bytes));
   }
@@ -201,12 +290,15 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
       const std::uint64_t at = out[c].header + static_cast<std::uint64_t>(first) * bytes;
       const std::uint64_t count = static_cast<std::uint64_t>(last - first) * bytes;
       out[c].file.write(at, buckets[c].data(), count);
+      hashes[c].add(buckets[c].data(), count);
       out[c].file.start_writing(at, count);
     }
     if (pacer.due()) {
       const Pacer::Pause pause(pacer);
+      nlohmann::json noted = nlohmann::json::array();
       for (Open& column : out) column.file.sync();
-      work_.note({{"ordered", last}});
+      for (const RunningHash& hash : hashes) noted.push_back(hex(hash.value()));
+      work_.note({{"ordered", last}, {"ordered hashes", noted}});
     }
   }
   for (Open& column : out) column.file.sync();

@@ -1,6 +1,10 @@
 // Answers of fixed size, a row each, in files: columns at known places, tile after tile and each tile's rows
 // ascending, so that a row has its place before its answer is known; and the pass that brings them into the
 // order of the input.
+//
+// Answers come to their places in any order, and some of them twice, so what the journal notes of a column is
+// a sum over rows, of the XXH3-64 of a row's bytes seeded by its place: of all rows of tiles that are done,
+// but for those of queries that wait.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,7 @@
 #include "core/positioned_file.hpp"
 #include "kith/execution.hpp"
 #include "kith/point_tiles.hpp"
+#include "point_tiles/running_hash.hpp"
 #include "point_tiles/work_folder.hpp"
 
 namespace kith::point_tiles {
@@ -30,8 +35,8 @@ struct Column {
 
 class Columns {
  public:
-  /// Opens what a run before has left of them, or makes them. @throws DamagedWork where less is left than was
-  /// noted
+  /// Opens what a run before has left of them, or makes them; the rows that it has noted are to be checked.
+  /// @throws DamagedWork where less is left than was noted
   /// @param width bytes of a row number
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
           std::int64_t width);
@@ -43,14 +48,22 @@ class Columns {
 
   /// Which rows a tile has.
   void put_rows(std::int64_t tile, std::span<const std::int64_t> rows);
+  /// What is put next has rows at these places that will be put again. Ascending; none: all is as it stays.
+  void expect_again(std::span<const std::int64_t> places) { again_.assign(places.begin(), places.end()); }
   /// Rows of a column at places [first, first + count).
   void put(std::size_t column, std::int64_t first, std::int64_t count, const void* from);
   void read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const;
   /// The same of row numbers; a column of row numbers has the width of all of them.
   void put_numbers(std::size_t column, std::int64_t first, std::int64_t count, const std::int64_t* from);
 
-  /// All of it is on the disk. @return bytes of each file, which the journal takes as "columns"
+  /// All of it is on the disk. @return bytes and sum of each file, which the journal takes as "columns"
   nlohmann::json sync();
+
+  /// What a run before has noted is without the answer of this place: its query waits.
+  void leave_out(std::int64_t place);
+  /// That the rest of the places before `end` is what the run before has noted. @throws DamagedWork,
+  /// Cancelled
+  void check(std::int64_t end, const Execution& execution) const;
 
   /// The file of a column in the order of tiles, and that of the rows' numbers.
   const std::string& file(std::size_t column) const { return columns_[column].name; }
@@ -73,12 +86,21 @@ class Columns {
   static std::string ordered(const std::string& column) { return column + ".input"; }
 
  private:
+  // An array on disk, and the sum of its rows.
   struct Open {
+    std::string name;
     OutputFile file;
     std::uint64_t header = 0;
+    std::int64_t bytes = 0;  // of a row
+    std::uint64_t sum = 0;
+    std::uint64_t left_out = 0;
   };
-  Open open(const std::string& name, const std::string& header) const;
-  void put_narrow(OutputFile& file, std::uint64_t offset, std::int64_t count, const std::int64_t* from);
+  Open open(const std::string& name, const std::string& header, std::int64_t bytes) const;
+  void write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again);
+  void put_narrow(Open& to, std::int64_t first, std::int64_t count, std::int64_t per_row,
+                  const std::int64_t* from, bool again);
+  std::vector<RunningHash> resume_ordered(const nlohmann::json& before, std::int64_t rows,
+                                          const Execution& execution) const;
 
   WorkFolder& work_;
   std::vector<Column> columns_;
@@ -87,6 +109,7 @@ class Columns {
   std::vector<Open> open_;
   Open rows_;
   std::vector<std::uint32_t> narrow_;
+  std::vector<std::int64_t> again_;
 };
 
 }  // namespace kith::point_tiles

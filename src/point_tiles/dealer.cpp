@@ -166,9 +166,28 @@ Dealer::Plan Dealer::plan(Records& records) {
   return made;
 }
 
+// It will be divided again, under new checksums, or stand in the manifest.
+void Dealer::check_extent(const OpenSegment& segment, const Extent& extent) {
+  const std::string name = "tiles/" + segment.file.path().filename().string();
+  const auto bytes = static_cast<std::size_t>(static_cast<std::uint64_t>(extent.rows) * row_bytes_);
+  std::vector<std::byte> coordinates(bytes);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(extent.rows));
+  work_.check_file(name, extent.offset + bytes + numbers.size() * sizeof(std::int64_t));
+  segment.file.read(extent.offset, coordinates.data(), bytes);
+  segment.file.read(extent.offset + bytes, numbers.data(), numbers.size() * sizeof(std::int64_t));
+  if (extent_hash(coordinates.data(), bytes, numbers.data(), numbers.size()) != extent.hash) {
+    throw DamagedWork(work_.path(), name,
+                      fmt::format("the {} at byte {} do not match their checksum", plural(extent.rows, "row"),
+                                  extent.offset));
+  }
+  progress_.check();
+}
+
 // What the runs before have dealt. @return rows that they have come to
 std::int64_t Dealer::replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole) {
   std::int64_t rows = 0;
+  // Segments that nobody needs may be gone by then.
+  const bool check = work_.last("divided") == nullptr;
   for (; replayed_ < work_.records().size(); ++replayed_) {
     const nlohmann::json& record = work_.records()[replayed_];
     if (!record.contains("dealt") || record["dealt"].get<std::int64_t>() != deals_) break;
@@ -179,6 +198,7 @@ std::int64_t Dealer::replay(std::vector<Growing>& tiles, OpenSegment& segment, b
       Growing& tile = tiles[piece.at(0).get<std::size_t>()];
       const Extent extent{segment.number, piece.at(1).get<std::uint64_t>(), piece.at(2).get<std::int64_t>(),
                           piece.at(3).get<std::uint64_t>()};
+      if (check) check_extent(segment, extent);
       tile.rows += extent.rows;
       tile.extents.push_back(extent);
       tile.bounds.push_back({piece.at(4).get<std::vector<double>>(), piece.at(5).get<std::vector<double>>()});

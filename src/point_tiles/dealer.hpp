@@ -7,6 +7,8 @@
 //   row
 //   {"dealt": n, "rows": r, "nans": n, "end": bytes, "extents": [...]}                   the rows before r
 //   are safe
+//   {"divided": true}                                                                    all are; segments
+//   that no tile lies in any more are removed
 #pragma once
 
 #include <cstdint>
@@ -66,6 +68,7 @@ class Dealer {
   Plan plan(Records& records);
   Plan make_plan(Records& records);
   void check_plan(const Plan& plan) const;
+  void check_extent(const OpenSegment& segment, const Extent& extent);
   std::int64_t replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole);
   void deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
             OpenSegment& segment, bool whole);

@@ -63,8 +63,10 @@ class Run {
       file_ = 1 - before->at("file").get<int>();
       first = saved.next;
       const std::int64_t joined = run_.queries == nullptr ? first : 0;
-      sweep_.resume(saved, waiting_[1 - file_], joined);
       if (const nlohmann::json* byte = work_.last("swept to")) swept_to = byte->get<std::uint64_t>();
+      sweep_.resume(saved, waiting_[1 - file_], joined, swept_to,
+                    [&](std::int64_t place) { columns_.leave_out(place); });
+      columns_.check(columns_.place(first), execution_);
       progress_.advance(columns_.place(first));
     }
     run_.queries == nullptr ? join(first) : search(first);
@@ -103,10 +105,8 @@ class Run {
   }
 
   void join(std::int64_t first) {
-    ReadAhead ahead(run_.rows);
     for (std::int64_t t = first; t < tiles_; ++t) {
-      const TileData data = ahead.take(t);
-      sweep_.count_read(t);
+      const TileData data = sweep_.read(t);
       columns_.put_rows(t, data.rows);
       sweep_.join(data, columns_.place(t));
       done(t);
@@ -132,13 +132,16 @@ class Run {
     if (tile + 1 < tiles_ && pacer_.due()) save(tile + 1);
   }
 
-  std::uint64_t sync_lists() { return lists_ == nullptr ? 0 : lists_->sync(); }
+  nlohmann::json sync_lists() {
+    const SavedLists saved = lists_ == nullptr ? SavedLists{} : lists_->sync();
+    return {saved.bytes, saved.hash};
+  }
 
   // Everything before `next` becomes safe; answers first, then what speaks of them.
   void save(std::int64_t next) {
     const Pacer::Pause pause(pacer_);
     const nlohmann::json columns = columns_.sync();
-    const std::uint64_t lists = sync_lists();
+    const nlohmann::json lists = sync_lists();
     const SavedSweep saved = sweep_.save(waiting_[file_], next);
     work_.note({{"sweep", saved_to_json(saved, file_)}, {"lists", lists}, {"columns", columns}});
     file_ = 1 - file_;
@@ -162,9 +165,10 @@ class Run {
 
 }  // namespace
 
-std::uint64_t saved_lists(const WorkFolder& work) {
-  const nlohmann::json* bytes = work.last("lists");
-  return bytes == nullptr ? 0 : bytes->get<std::uint64_t>();
+SavedLists saved_lists(const WorkFolder& work) {
+  const nlohmann::json* noted = work.last("lists");
+  return noted == nullptr ? SavedLists{}
+                          : SavedLists{noted->at(0).get<std::uint64_t>(), noted->at(1).get<std::uint64_t>()};
 }
 
 template <class T>
@@ -173,21 +177,18 @@ TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns
   if (const nlohmann::json* before = work.last("searched")) {
     TileStatistics statistics = statistics_from(*before);
     statistics.resumed_tiles = columns.tiles();
+    columns.check(columns.rows(), execution);
     return statistics;
   }
   return Run<T>(run, work, columns, answers, lists, execution)();
 }
 
 nlohmann::json to_json(const TileStatistics& s) {
-  return {{"queries", s.queries},
-          {"nan_rows", s.nan_rows},
-          {"nan_queries", s.nan_queries},
-          {"tiles", s.tiles},
-          {"tile_bytes", s.tile_bytes},
-          {"bytes_read", s.bytes_read},
-          {"tiles_read_again", s.tiles_read_again},
-          {"crossed", s.crossed},
-          {"visits", s.visits},
+  return {{"queries", s.queries},           {"nan_rows", s.nan_rows},
+          {"nan_queries", s.nan_queries},   {"tiles", s.tiles},
+          {"tile_bytes", s.tile_bytes},     {"bytes_read", s.bytes_read},
+          {"bytes_direct", s.bytes_direct}, {"tiles_read_again", s.tiles_read_again},
+          {"crossed", s.crossed},           {"visits", s.visits},
           {"postponed", s.postponed}};
 }
 
@@ -199,6 +200,7 @@ TileStatistics statistics_from(const nlohmann::json& object) {
   s.tiles = object.at("tiles").get<std::int64_t>();
   s.tile_bytes = object.at("tile_bytes").get<std::uint64_t>();
   s.bytes_read = object.at("bytes_read").get<std::uint64_t>();
+  s.bytes_direct = object.at("bytes_direct").get<std::uint64_t>();
   s.tiles_read_again = object.at("tiles_read_again").get<std::int64_t>();
   s.crossed = object.at("crossed").get<std::int64_t>();
   s.visits = object.at("visits").get<std::int64_t>();

@@ -1,13 +1,13 @@
 // A question asked of all rows, or of all queries in tiles of their own, into files: in a work folder, whose
 // journal another process goes on from.
 //
-//   {"sweep": {...}, "lists": bytes}      tiles before "next" are answered, but for the queries that wait
-//   {"swept to": byte, "lists": bytes}    of what was postponed, so much of its file is answered
-//   {"searched": {...}, "lists": bytes}   everything is, in the order of tiles
-//   {"ordered": rows}                     so many are in the order of the input
+//   {"sweep": {...}}      tiles before "next" are answered, but for the queries that wait
+//   {"swept to": byte}    of what was postponed, so much of its file is answered
+//   {"searched": {...}}   everything is, in the order of tiles
+//   {"ordered": rows, "ordered hashes": [...]}   so many are in the order of the input
 //
-// Those of the search have "columns" as well, the bytes that its files had: what is shorter by then, or gone,
-// is refused.
+// Those of the search have "columns" as well, the bytes and sums of its files (columns.hpp), and "lists", the
+// bytes and the checksum of the file of lists. What is not as it was noted, shorter, or gone, is refused.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct FileRun {
   const char* stage = "";  ///< what progress is called
 };
 
-/// Bytes of the file of lists that a run before has made safe.
-std::uint64_t saved_lists(const WorkFolder& work);
+/// The file of lists, as far as a run before has made it safe.
+SavedLists saved_lists(const WorkFolder& work);
 
 /// Answers everything in the order of tiles, or what a run before has not.
 /// @param lists where answers append to a file; null: they do not

@@ -248,6 +248,7 @@ Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
   for (const Segment& segment : manifest_.segments) {
     InputFile& opened = segments_.emplace_back(path_ / segment.file);
     opened.expect_jumps(true);  // extents are read by large requests
+    opened.open_direct();
     if (const std::uint64_t size = opened.size(); size != segment.bytes) {
       throw IoError(fmt::format("'{}' is {}: it has {} bytes, the manifest says {}; build the tiles again",
                                 (path_ / segment.file).string(),
@@ -276,17 +277,34 @@ void expand_integers(const io::IntegerScale& scale, std::size_t count, std::byte
   }
 }
 
-void Folder::read_tile(std::int64_t number, void* coordinates, std::int64_t* rows) const {
+void Folder::read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const {
+  std::vector<Piece> pieces;
+  add_pieces(tile, coordinates, rows, pieces);
+  for (const Piece& piece : pieces) piece.file->read(piece.offset, piece.to, piece.bytes);
+  check_tile(tile, coordinates, rows);
+}
+
+void Folder::add_pieces(std::int64_t number, void* coordinates, std::int64_t* rows,
+                        std::vector<Piece>& pieces) const {
+  auto* to = static_cast<std::byte*>(coordinates);
+  for (const Extent& extent : manifest_.tiles[static_cast<std::size_t>(number)].extents) {
+    const InputFile* file = &segments_[static_cast<std::size_t>(extent.segment)];
+    const auto count = static_cast<std::size_t>(extent.rows);
+    const std::size_t bytes = count * manifest_.stored_bytes();
+    to += count * manifest_.row_bytes();
+    pieces.push_back({file, extent.offset, to - bytes, bytes});  // integers where their values end
+    pieces.push_back({file, extent.offset + bytes, rows, count * sizeof(std::int64_t)});
+    rows += count;
+  }
+}
+
+void Folder::check_tile(std::int64_t number, void* coordinates, const std::int64_t* rows) const {
   const Tile& tile = manifest_.tiles[static_cast<std::size_t>(number)];
-  const std::uint64_t row_bytes = manifest_.row_bytes();
   auto* to = static_cast<std::byte*>(coordinates);
   for (const Extent& extent : tile.extents) {
-    const InputFile& file = segments_[static_cast<std::size_t>(extent.segment)];
     const auto count = static_cast<std::size_t>(extent.rows);
-    const auto bytes = static_cast<std::size_t>(count * manifest_.stored_bytes());
-    std::byte* const end = to + count * row_bytes;
-    file.read(extent.offset, end - bytes, bytes);
-    file.read(extent.offset + bytes, rows, count * sizeof(std::int64_t));
+    const std::size_t bytes = count * manifest_.stored_bytes();
+    std::byte* const end = to + count * manifest_.row_bytes();
     if (extent_hash(end - bytes, bytes, rows, count) != extent.hash) {
       throw IoError(fmt::format(
           "'{}' is corrupt: the {} of tile {} at byte {} do not match their checksum; build the tiles "

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/piece_reader.hpp"
 #include "core/positioned_file.hpp"
 #include "io/integer_points.hpp"
 #include "kith/dtype.hpp"
@@ -102,6 +103,10 @@ class Folder {
   /// Coordinates (row_bytes a row) and row numbers of a tile, checked against their checksums.
   /// @throws IoError
   void read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const;
+  /// The same by somebody else: where its bytes lie and go, and the check when they are there,
+  /// which makes values of integers.
+  void add_pieces(std::int64_t tile, void* coordinates, std::int64_t* rows, std::vector<Piece>& pieces) const;
+  void check_tile(std::int64_t tile, void* coordinates, const std::int64_t* rows) const;
   /// Coordinates of `count` rows of a tile that has been read before: extents are not checked again.
   void read_points(std::int64_t tile, std::int64_t first, std::int64_t count, void* coordinates) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace kith::point_tiles {
 
@@ -52,6 +53,8 @@ class Answers {
   virtual ~Answers() = default;
   /// The lists of places [first, first + block.lists.queries), again where one has grown.
   virtual void put(std::int64_t first, const Block<T>& block) = 0;
+  /// The lists of these places that are put next, ascending, are still growing; none: what is put is done.
+  virtual void expect_again(std::span<const std::int64_t> /*places*/) {}
   /// Whether lists that are still growing are not to be put.
   virtual bool finished_only() const { return false; }
 };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/memory_budget.hpp"
+#include "core/plural.hpp"
 #include "kith/error.hpp"
 #include "point_tiles/dealer.hpp"
 #include "point_tiles/hilbert.hpp"
@@ -149,6 +150,7 @@ class Partition {
     for (const Tile& tile : manifest.tiles) {
       for (const Extent& extent : tile.extents) number[static_cast<std::size_t>(extent.segment)] = 0;
     }
+    if (std::ranges::count(number, -1) > 0) work_.note({{"divided", true}});
     std::vector<Segment> used;
     for (std::size_t s = 0; s < segments_.size(); ++s) {
       if (number[s] < 0) {
@@ -202,6 +204,18 @@ void check_place(const fs::path& folder) {
       "cannot write '{}': the folder is not empty, and holds no point tiles; name another", folder.string()));
 }
 
+// Of a size that was asked for. The default is what memory leaves.
+void check_number(std::int64_t rows, std::int64_t tile_points) {
+  if (tile_points == 0) return;
+  const std::int64_t tiles = rows / tile_points + (rows % tile_points == 0 ? 0 : 1);
+  if (tiles <= tuning::most_tiles) return;
+  throw InvalidArgument(fmt::format(
+      "{} in tiles of {} would be {} tiles, and more than {} take too long to tell apart; use tiles of {} "
+      "points or more (--tile-points)",
+      plural(rows, "row"), plural(tile_points, "point"), tiles, tuning::most_tiles,
+      (rows + tuning::most_tiles - 1) / tuning::most_tiles));
+}
+
 // All that the tiles depend on.
 nlohmann::json task_of(io::PointStream& cloud, const std::vector<SourceCloud>& sources,
                        std::int64_t tile_points) {
@@ -244,6 +258,7 @@ std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes
 void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const fs::path& folder,
                std::int64_t tile_points, const Execution& execution) {
   check_place(folder);
+  check_number(cloud.rows(), tile_points);
   const bool resumable =
       std::ranges::none_of(sources, [](const SourceCloud& source) { return source.modified == 0; });
   WorkFolder work(folder, task_of(cloud, sources, tile_points), resumable);

@@ -10,6 +10,7 @@
 #include "point_tiles/checks.hpp"
 #include "point_tiles/folder.hpp"
 #include "point_tiles/partition.hpp"
+#include "point_tiles/tuning.hpp"
 
 namespace kith {
 namespace {
@@ -18,9 +19,9 @@ namespace fs = std::filesystem;
 using point_tiles::Folder;
 
 std::int64_t checked(const PointTilesParameters& parameters) {
-  if (parameters.tile_points < 0) {
-    throw InvalidArgument(
-        fmt::format("{} points a tile; use 1 or more, or 0 for the default", parameters.tile_points));
+  if (parameters.tile_points != 0 && parameters.tile_points < point_tiles::tuning::least_tile) {
+    throw InvalidArgument(fmt::format("{} points a tile; use {} or more, or 0 for the default",
+                                      parameters.tile_points, point_tiles::tuning::least_tile));
   }
   return parameters.tile_points;
 }

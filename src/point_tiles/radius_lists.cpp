@@ -15,19 +15,28 @@ namespace kith::point_tiles {
 
 namespace {
 
-OutputFile open_log(WorkFolder& work, std::uint64_t bytes) {
+OutputFile open_log(WorkFolder& work, const SavedLists& saved, RunningHash& hash) {
   constexpr const char* name = "lists";
-  if (bytes > 0) work.check_file(name, bytes);
+  if (saved.bytes > 0) work.check_file(name, saved.bytes);
   OutputFile log = OutputFile::lasting(work.file(name));
-  log.truncate(bytes);
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; at < saved.bytes; at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(tuning::block_bytes, saved.bytes - at)));
+    log.read(at, piece.data(), piece.size());
+    hash.add(piece.data(), piece.size());
+  }
+  if (saved.bytes > 0 && hash.value() != saved.hash) {
+    throw DamagedWork(work.path(), name, "lists in it are not those that an interrupted run has noted");
+  }
+  log.truncate(saved.bytes);
   return log;
 }
 
 }  // namespace
 
 template <class T>
-RadiusLists<T>::RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, std::uint64_t bytes)
-    : work_(work), columns_(columns), width_(width), log_(open_log(work, bytes)), end_(bytes) {}
+RadiusLists<T>::RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, const SavedLists& saved)
+    : work_(work), columns_(columns), width_(width), log_(open_log(work, saved, hash_)), end_(saved.bytes) {}
 
 template <class T>
 std::vector<Column> RadiusLists<T>::columns() {
@@ -56,14 +65,15 @@ void RadiusLists<T>::put(std::int64_t first, const Block<T>& block) {
 template <class T>
 void RadiusLists<T>::flush() {
   log_.write(end_ - buffer_.size(), buffer_.data(), buffer_.size());
+  hash_.add(buffer_.data(), buffer_.size());
   buffer_.clear();
 }
 
 template <class T>
-std::uint64_t RadiusLists<T>::sync() {
+SavedLists RadiusLists<T>::sync() {
   flush();
   log_.sync();
-  return end_;
+  return {end_, hash_.value()};
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 #include "kith/neighbors.hpp"
 #include "point_tiles/columns.hpp"
 #include "point_tiles/lists.hpp"
+#include "point_tiles/running_hash.hpp"
 
 namespace kith::point_tiles {
 
@@ -18,19 +19,25 @@ struct ListPlace {
   std::int64_t count = 0;
 };
 
+/// What of their file is safe.
+struct SavedLists {
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;
+};
+
 template <class T>
 class RadiusLists final : public Answers<T> {
  public:
-  /// @param bytes of the file that a run before has left
-  RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, std::uint64_t bytes);
+  /// @param saved what a run before has left of the file @throws DamagedWork where that is something else
+  RadiusLists(WorkFolder& work, Columns& columns, std::int64_t width, const SavedLists& saved);
   static std::vector<Column> columns();
 
   bool finished_only() const override { return true; }
   void put(std::int64_t first, const Block<T>& block) override;
   /// Everything is in the file.
   void flush();
-  /// And on the disk. @return bytes
-  std::uint64_t sync();
+  /// And on the disk.
+  SavedLists sync();
 
   /// Writes offsets, rows and distances in the order of the input to the files of these names.
   static constexpr const char* files[] = {"offsets.input", "indices.input", "distances.input"};
@@ -48,6 +55,7 @@ class RadiusLists final : public Answers<T> {
   WorkFolder& work_;
   Columns& columns_;
   std::int64_t width_;
+  RunningHash hash_;
   OutputFile log_;
   std::uint64_t end_ = 0;  // of what is in the file and in the buffer
   std::vector<std::byte> buffer_;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "core/visit_dtype.hpp"
+#include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
 
@@ -65,9 +68,12 @@ auto Reach<T>::around(std::int64_t number, const std::vector<double>& lower,
     }
     others.push_back({far, static_cast<std::int32_t>(other)});
   }
-  std::sort(others.begin(), others.end(), [](const Far& a, const Far& b) {
+  const auto nearer = [](const Far& a, const Far& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.tile < b.tile;
-  });
+  };
+  const auto sorted = others.begin() + std::min<std::ptrdiff_t>(tuning::sorted_tiles, std::ssize(others));
+  if (sorted != others.end()) std::nth_element(others.begin(), sorted, others.end(), nearer);
+  std::sort(others.begin(), sorted, nearer);
   return others;
 }
 
@@ -101,8 +107,13 @@ T Reach<T>::distance_to_side(const Point& point, std::int64_t number) const {
 template <class T>
 void Reach<T>::find(const Point& point, T kth, std::span<const Far> tiles,
                     std::vector<std::int32_t>& needed) const {
+  std::int64_t sorted = tuning::sorted_tiles;
   for (const Far& other : tiles) {
-    if (point.finite && !needs(kth, other.distance)) break;  // the rest is farther
+    --sorted;
+    if (point.finite && !needs(kth, other.distance)) {
+      if (sorted >= 0) break;  // the rest is farther
+      continue;
+    }
     if (needs(kth, distance(point, other.tile))) needed.push_back(other.tile);
   }
   std::sort(needed.begin(), needed.end());

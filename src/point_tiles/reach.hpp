@@ -45,7 +45,8 @@ class Reach {
     return !(kth < distance) && !(static_cast<double>(distance) > radius_);
   }
 
-  /// The other tiles by their distance from a tile's rows, or from some queries.
+  /// The other tiles by their distance from a tile's rows, or from some queries: the nearest
+  /// tuning::sorted_tiles in order, and then the rest.
   std::vector<Far> around(std::int64_t tile) const;
   std::vector<Far> around(std::int64_t tile, const DatasetView& queries) const;
 
@@ -56,7 +57,7 @@ class Reach {
   /// gap is at least that in one dimension, and what other dimensions add is not negative.
   T distance_to_side(const Point& point, std::int64_t tile) const;
 
-  /// Adds those of `tiles` that the query needs, ascending. @param tiles nearest first
+  /// Adds those of `tiles` that the query needs, ascending. @param tiles as around() gives them
   void find(const Point& point, T kth, std::span<const Far> tiles, std::vector<std::int32_t>& needed) const;
 
  private:

@@ -35,25 +35,6 @@ std::vector<std::int64_t> last_neighbors(const Manifest& manifest) {
   return last;
 }
 
-TileData read_tile(const Folder& folder, std::int64_t tile) {
-  const Manifest& manifest = folder.manifest();
-  const std::int64_t rows = manifest.tiles[static_cast<std::size_t>(tile)].rows;
-  TileData data;
-  data.tile = tile;
-  data.coordinates = Dataset::allocate(manifest.dtype, rows, manifest.dim);
-  data.rows.resize(static_cast<std::size_t>(rows));
-  folder.read_tile(tile, data.coordinates.mutable_data(), data.rows.data());
-  return data;
-}
-
-TileData ReadAhead::take(std::int64_t tile) {
-  TileData data = next_.valid() ? next_.get() : read_tile(folder_, tile);
-  if (tile + 1 < static_cast<std::int64_t>(folder_.manifest().tiles.size())) {
-    next_ = std::async(std::launch::async, [this, tile] { return read_tile(folder_, tile + 1); });
-  }
-  return data;
-}
-
 std::int64_t TileMemory::data(std::int64_t rows) const {
   return rows * static_cast<std::int64_t>(row_bytes + sizeof(std::int64_t));
 }
@@ -74,9 +55,11 @@ std::int64_t TileMemory::build(std::int64_t rows) const {
   return resident(rows) + rows * std::max<std::int64_t>(2 * (dim * element + 8) + 1, 48);
 }
 
-ResidentTiles::ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget)
+ResidentTiles::ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget,
+                             std::int64_t ahead)
     : folder_(folder),
       question_(question),
+      reader_(folder, ahead),
       memory_(memory_of_tiles(folder.manifest(), question)),
       budget_(budget),
       was_read_(folder.manifest().tiles.size()),
@@ -126,7 +109,18 @@ std::shared_ptr<const Resident> ResidentTiles::get(std::int64_t tile, const Exec
     return tiles_.front();
   }
   count_read(tile);
-  return add(read_tile(folder_, tile), execution);
+  return add(reader_.take(tile), execution);
+}
+
+TileData ResidentTiles::read(std::int64_t tile) {
+  count_read(tile);
+  TileData data = reader_.take(tile);
+  reader_.expect(tile + 1);
+  return data;
+}
+
+void ResidentTiles::expect(std::int64_t tile) {
+  if (find(tile) == nullptr) reader_.expect_one(tile);
 }
 
 std::shared_ptr<const Resident> ResidentTiles::add(const TileData& data, const Execution& execution) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
 #include <list>
 #include <memory>
 #include <optional>
@@ -14,28 +13,9 @@
 #include "kith/dataset.hpp"
 #include "point_tiles/folder.hpp"
 #include "point_tiles/question.hpp"
+#include "point_tiles/tile_reader.hpp"
 
 namespace kith::point_tiles {
-
-/// A tile as it lies on disk.
-struct TileData {
-  std::int64_t tile = -1;
-  Dataset coordinates;
-  std::vector<std::int64_t> rows;  ///< ascending
-};
-TileData read_tile(const Folder& folder, std::int64_t tile);
-
-/// Tiles one after the other, the next being read by a thread of its own while one is searched.
-class ReadAhead {
- public:
-  explicit ReadAhead(const Folder& folder) : folder_(folder) {}
-  /// @param tile one more than at the last call @throws IoError
-  TileData take(std::int64_t tile);
-
- private:
-  const Folder& folder_;
-  std::future<TileData> next_;  // waits for its thread when it goes
-};
 
 /// A tile that can be searched. Its index answers with places in the tile, whose order is that of `rows`, so
 /// that ties come out as among row numbers.
@@ -75,7 +55,8 @@ std::vector<std::int64_t> last_neighbors(const Manifest& manifest);
 /// recently used ones.
 class ResidentTiles {
  public:
-  ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget);
+  /// @param ahead see TileReader
+  ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget, std::int64_t ahead);
 
   /// The sweep has come to a tile.
   void reach(std::int64_t tile) { reached_ = tile; }
@@ -94,16 +75,23 @@ class ResidentTiles {
   /// Drops some until no more than `bytes` are held.
   void shrink_to(std::int64_t bytes);
 
+  /// A tile for add(); reading those that follow it goes on meanwhile.
+  TileData read(std::int64_t tile);
+  /// get() will be called for this one.
+  void expect(std::int64_t tile);
+
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   std::int64_t reads_again() const noexcept { return reads_again_; }
-  /// Counts a tile that was read for add().
-  void count_read(std::int64_t tile);
+  ReadStatistics read_statistics() const { return reader_.statistics(); }
   /// Counts what a run before has read: the tiles before `tile`, and so many bytes and reads.
   void resume(std::int64_t tile, std::uint64_t bytes_read, std::int64_t reads_again);
 
  private:
+  void count_read(std::int64_t tile);
+
   const Folder& folder_;
   Question question_;
+  TileReader reader_;
   TileMemory memory_;
   std::int64_t budget_;
   std::int64_t held_ = 0;

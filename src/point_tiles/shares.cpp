@@ -60,7 +60,11 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, c
   visiting_rows =
       std::clamp<std::int64_t>(spare / 32 / a_visit, tuning::least_visiting, tuning::visiting_block);
   waiting = tuning::least_waiting + spare / 6;
-  resident = limit - held - data - lists - visiting_rows * a_visit - waiting;
+  // Small tiles are read several at a time: those that are under way, and those that were.
+  ahead = std::min(tuning::ahead_bytes, spare / 16);
+  if (ahead < memory.data(rows)) ahead = 0;
+  const std::int64_t reading = ahead > 0 ? memory.data(rows) + 2 * ahead : data;
+  resident = limit - held - reading - lists - visiting_rows * a_visit - waiting;
 }
 
 TileMemory memory_of_tiles(const Manifest& manifest, const Question& question) {

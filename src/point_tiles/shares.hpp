@@ -15,6 +15,7 @@ namespace kith::point_tiles {
 struct MemoryShares {
   std::int64_t block_rows = 0;     ///< queries that are answered together
   std::int64_t lists = 0;          ///< bytes of their lists
+  std::int64_t ahead = 0;          ///< bytes of tiles that are read before they are searched, beyond one
   std::int64_t resident = 0;       ///< bytes of tiles in memory, the one that is searched included
   std::int64_t visiting_rows = 0;  ///< queries that visit other tiles together
   std::int64_t waiting = 0;  ///< bytes of queries that wait, in mailboxes and for the last sweep together

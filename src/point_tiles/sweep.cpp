@@ -23,7 +23,7 @@ Sweep<T>::Sweep(const Folder& folder, const Question& question, const MemoryShar
       row_bytes_(static_cast<std::size_t>(folder.manifest().row_bytes())),
       reach_(folder.manifest(), question.metric, question.radius),
       layout_{static_cast<std::int64_t>(row_bytes_), question.kind != Kind::count, question.points},
-      resident_(folder, question, shares.resident),
+      resident_(folder, question, shares.resident, shares.ahead),
       search_(question, shares.block_rows, shares.lists),
       visits_(question, shares.visiting_rows, shares.lists),
       postponed_(layout_, std::move(file), lasting, shares.waiting / 2),
@@ -51,9 +51,12 @@ void Sweep<T>::join(const TileData& data, std::int64_t place) {
 }
 
 template <class T>
-void Sweep<T>::search(std::int64_t number, const DatasetView& queries, std::span<const std::int64_t> places) {
+void Sweep<T>::search(std::int64_t number, const DatasetView& queries, std::span<const std::int64_t> places,
+                      std::int64_t next) {
   resident_.reach(number);
   const auto here = resident_.get(number, execution_);
+  next = std::min(next, next_mail(number));
+  if (next < statistics_.tiles) resident_.expect(next);
   answer(*here, queries, places.data(), 0, false);
   serve(number, *here);
 }
@@ -63,7 +66,16 @@ void Sweep<T>::serve(std::int64_t number) {
   if (mail_[static_cast<std::size_t>(number)].empty()) return;
   resident_.reach(number);
   const auto here = resident_.get(number, execution_);
+  if (const std::int64_t next = next_mail(number); next < statistics_.tiles) resident_.expect(next);
   serve(number, *here);
+}
+
+// The tile after this one that somebody waits for; past the last where nobody does.
+template <class T>
+std::int64_t Sweep<T>::next_mail(std::int64_t tile) const {
+  std::int64_t next = tile + 1;
+  while (next < statistics_.tiles && mail_[static_cast<std::size_t>(next)].empty()) ++next;
+  return next;
 }
 
 template <class T>
@@ -83,21 +95,28 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
         lists, point_of(first),
         question_.points ? static_cast<const std::byte*>(here.coordinates.view().data) : nullptr};
     const std::int64_t* its_places = places == nullptr ? nullptr : places + first;
+    const auto place_of = [&](std::int64_t i) {
+      return its_places == nullptr ? place + first + i : its_places[i];
+    };
     std::int64_t from = 0;
-    if (answers_.finished_only()) {
+    if (!answers_.finished_only()) {
+      std::vector<std::int64_t> growing;
+      for (const Crossing& query : crossing) growing.push_back(place_of(query.query));
+      answers_.expect_again(growing);
+    } else {
       for (const Crossing& growing : crossing) {
         put(block, from, growing.query - from, its_places, place + first);
         from = growing.query + 1;
       }
     }
     put(block, from, lists.queries - from, its_places, place + first);
+    answers_.expect_again({});
 
     std::vector<Waiting> some;
     for (Crossing& growing : crossing) {
       const std::int64_t i = growing.query;
-      some.push_back(make_waiting(here, lists, i, point_of(first + i),
-                                  places == nullptr ? place + first + i : its_places[i],
-                                  std::move(growing.tiles)));
+      some.push_back(
+          make_waiting(here, lists, i, point_of(first + i), place_of(i), std::move(growing.tiles)));
       if (static_cast<std::int64_t>(some.size()) < shares_.visiting_rows && &growing != &crossing.back())
         continue;
       visit_resident(some);
@@ -347,6 +366,11 @@ TileStatistics Sweep<T>::statistics() const {
   TileStatistics result = statistics_;
   result.bytes_read = resident_.bytes_read();
   result.tiles_read_again = resident_.reads_again();
+  const ReadStatistics reading = resident_.read_statistics();
+  result.reader = reading.reader;
+  result.bytes_direct += reading.direct_bytes;
+  result.read_seconds = reading.seconds;
+  result.waited_seconds = reading.waited;
   return result;
 }
 

@@ -48,11 +48,14 @@ class Sweep {
   Sweep(const Folder& folder, const Question& question, const MemoryShares& shares,
         std::filesystem::path file, bool lasting, Answers<T>& answers, const Execution& execution);
 
+  /// A tile for join(), which follows the one before; those that follow it are read meanwhile.
+  TileData read(std::int64_t tile) { return resident_.read(tile); }
   /// Has every row of a tile find its nearest others, and serves the tile's mailbox. Tiles ascend from call
   /// to call.
   void join(const TileData& tile, std::int64_t place);
-  /// The same for queries from outside. @param places of their answers
-  void search(std::int64_t tile, const DatasetView& queries, std::span<const std::int64_t> places);
+  /// The same for queries from outside. @param places of their answers @param next tile that others begin in
+  void search(std::int64_t tile, const DatasetView& queries, std::span<const std::int64_t> places,
+              std::int64_t next);
   /// Serves the mailbox of a tile that has no queries of its own.
   void serve(std::int64_t tile);
 
@@ -63,15 +66,15 @@ class Sweep {
   /// Puts what waits into files, synced: those in memory into `file`. @param next tile that comes next
   SavedSweep save(const std::filesystem::path& file, std::int64_t next);
   /// Before anything else: goes on from what save() has left. @param joined tiles that join() has had
+  /// @param from where finish() is to begin @param waits(place) is called for each query that waits
   /// @throws IoError where it is damaged
-  void resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined);
+  void resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined,
+              std::uint64_t from, const std::function<void(std::int64_t)>& waits);
   /// Before finish(): what is postponed shall be in the file.
   void spill() { postponed_.spill(); }
   std::int64_t postponed() const noexcept { return postponed_.count(); }
   bool spilled() const noexcept { return postponed_.file_bytes() > 0; }
 
-  /// Once a tile was read for join().
-  void count_read(std::int64_t tile) { resident_.count_read(tile); }
   /// Queries that have no tile to begin in.
   void count_nan_queries(std::int64_t count) { statistics_.nan_queries += count; }
 
@@ -98,6 +101,7 @@ class Sweep {
   void pass_on(Waiting query, std::int64_t current);
   void put_finished(const Waiting& query);
   void serve(std::int64_t tile, const Resident& here);
+  std::int64_t next_mail(std::int64_t tile) const;
   T kth(std::int64_t found, const T* distances) const;
 
   const Folder& folder_;

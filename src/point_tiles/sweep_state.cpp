@@ -38,7 +38,8 @@ SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) 
 }
 
 template <class T>
-void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined) {
+void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined,
+                      std::uint64_t from, const std::function<void(std::int64_t)>& waits) {
   const auto damaged = [](const std::filesystem::path& what) {
     return DamagedWork(what.parent_path(), what.filename().string(),
                        "it is not what an interrupted run has noted");
@@ -48,6 +49,7 @@ void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file
   if (!postponed_.resume(saved.postponed_bytes, saved.postponed, saved.postponed_hash)) {
     throw damaged(postponed_.file());
   }
+  postponed_.for_each(from, [&](const Waiting& query) { waits(query.place); });
   const InputFile in(file);
   if (in.size() != saved.waiting_bytes) throw damaged(file);
   RunningHash hash;
@@ -58,7 +60,11 @@ void Sweep<T>::resume(const SavedSweep& saved, const std::filesystem::path& file
     hash.add(piece.data(), piece.size());
   }
   if (hash.value() != saved.waiting_hash) throw damaged(file);
-  for (std::uint64_t at = 0; at < saved.waiting_bytes;) pass_on(layout_.read(in, at), joined - 1);
+  for (std::uint64_t at = 0; at < saved.waiting_bytes;) {
+    Waiting query = layout_.read(in, at);
+    waits(query.place);
+    pass_on(std::move(query), joined - 1);
+  }
 }
 
 template class Sweep<float>;

@@ -10,6 +10,13 @@ namespace kith::point_tiles::tuning {
 /// them 5 ms.
 constexpr std::int64_t tile_points = 1 << 20;
 constexpr std::int64_t least_default_tile = 1 << 12;
+/// What is asked for may not be less: lists of neighbours then come from many tiles each, and every tile is
+/// compared with every other (100,000 points at k = 8: 0.1 s in tiles of 1000, 0.4 s of 100, 16 s of 10).
+constexpr std::int64_t least_tile = 16;
+/// Nor may there be more tiles of a size that was asked for: comparing them takes half a minute.
+constexpr std::int64_t most_tiles = 1 << 16;
+/// Of all others by their distance so many are sorted; few rows ever look at the rest.
+constexpr std::int64_t sorted_tiles = 256;
 /// So many tiles of the default size fit into the limit, each at what it takes while it is searched, in units
 /// of its record: the tile, its tree, and an answer of some ten neighbours.
 constexpr std::int64_t tiles_in_memory = 6;
@@ -29,6 +36,8 @@ constexpr std::int64_t sample_run = 64;
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
 
+/// Tiles that are read together, where they are smaller.
+constexpr std::int64_t ahead_bytes = 8 << 20;
 /// Queries that are answered together, at the least.
 constexpr std::int64_t least_block = 1 << 12;
 /// Lists of a block at the most: a tile's rows come in the order of its tree, so the first of them touch the

@@ -137,6 +137,11 @@ class Postponed {
     count_ = count;
     return hash_.value() == hash;
   }
+  /// Those in the file from byte `at` on.
+  template <class Use>
+  void for_each(std::uint64_t at, const Use& use) const {
+    while (at < end_) use(layout_.read(spilled_, at));
+  }
   std::uint64_t file_bytes() const noexcept { return end_; }
   std::int64_t file_count() const noexcept { return count_ - static_cast<std::int64_t>(queries_.size()); }
   std::uint64_t file_hash() const { return hash_.value(); }

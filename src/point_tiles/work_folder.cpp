@@ -1,5 +1,6 @@
 #include "point_tiles/work_folder.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int journal_version = 1;
+constexpr int journal_version = 2;
 constexpr const char* journal_name = "journal";
 constexpr const char* replaced_name = "replaced";
 constexpr std::size_t hash_digits = 16;
@@ -52,6 +53,34 @@ std::string difference(const nlohmann::json& there, const nlohmann::json& here) 
   return "it names more than this call has";
 }
 
+// To another file system, where nothing can be renamed to. A run that was killed here does it again, under
+// the same name.
+void copy_over(const fs::path& from, const fs::path& to) {
+  fs::path beside = to;
+  beside += ".kith-work.tmp";
+  const TemporaryFileNote note(beside);
+  OutputFile copy = OutputFile::lasting(beside);
+  try {
+    copy.truncate(0);
+    const InputFile in(from);
+    std::vector<std::byte> piece(std::size_t{4} << 20U);
+    const std::uint64_t size = in.size();
+    for (std::uint64_t at = 0; at < size; at += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), size - at)));
+      in.read(at, piece.data(), piece.size());
+      copy.write(at, piece.data(), piece.size());
+    }
+    copy.sync();
+    copy.rename_to(to);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(beside, ignored);
+    throw;
+  }
+  std::error_code ignored;
+  fs::remove(from, ignored);
+}
+
 }  // namespace
 
 DamagedWork::DamagedWork(const fs::path& folder, const std::string& file, const std::string& why)
@@ -60,6 +89,7 @@ DamagedWork::DamagedWork(const fs::path& folder, const std::string& file, const 
 
 fs::path WorkFolder::place_of(fs::path answer) {
   if (!answer.has_filename()) answer = answer.parent_path();
+  answer = behind_links(std::move(answer));
   answer += ".kith-work";
   return answer;
 }
@@ -235,9 +265,13 @@ std::string WorkFolder::keep() {
                      path_.string());
 }
 
-void WorkFolder::finish(const Moves& moves, const nlohmann::json& result) {
+void WorkFolder::finish(const Moves& asked, const nlohmann::json& result) {
   nlohmann::json list = nlohmann::json::array();
-  for (const auto& [name, to] : moves) list.push_back({name, fs::absolute(to).string()});
+  Moves moves;
+  for (const auto& [name, to] : asked) {
+    moves.emplace_back(name, behind_links(fs::absolute(to)));
+    list.push_back({name, moves.back().second.string()});
+  }
   note({{"moves", list}, {"result", result}});
   keep_ = true;  // from here on it is done, whatever fails
   move(moves);
@@ -280,7 +314,10 @@ void WorkFolder::move(const Moves& moves) {
       }
     }
     if (::rename(from.c_str(), to.c_str()) != 0) {
-      throw IoError(fmt::format("cannot write '{}': {}", to.string(), std::strerror(errno)));
+      if (errno != EXDEV || fs::is_directory(from, ignored)) {
+        throw IoError(fmt::format("cannot write '{}': {}", to.string(), std::strerror(errno)));
+      }
+      copy_over(from, to);
     }
     sync_folder(to.parent_path());
   }

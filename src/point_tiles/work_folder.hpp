@@ -36,7 +36,8 @@ class WorkFolder {
   /// Tests do here what another process might between open() and flock().
   inline static std::function<void()> before_lock;
 
-  /// Where the work on `answer` lies. "cloud/" is the folder "cloud".
+  /// Where the work on `answer` lies: beside it, or beside what it leads to where it is a symbolic link, so
+  /// that it is put in place there and the link stays one. "cloud/" is the folder "cloud".
   static std::filesystem::path place_of(std::filesystem::path answer);
 
   /// Takes up the work there is, or begins it.
@@ -71,7 +72,8 @@ class WorkFolder {
   std::string keep();
 
   /// Puts files or folders of it in place, all of them even where the process is killed meanwhile and runs
-  /// again, and removes the rest. A folder in the way gives way. @param result kept for that other run
+  /// again, and removes the rest. A folder in the way gives way; a symbolic link stays one, and what it leads
+  /// to is written. @param result kept for that other run
   using Moves = std::vector<std::pair<std::string, std::filesystem::path>>;
   void finish(const Moves& moves, const nlohmann::json& result = nullptr);
   /// Whether a run before has come to finish(); its moves are then made, and `result` is what it gave.

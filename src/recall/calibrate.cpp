@@ -9,8 +9,11 @@ namespace kith::recall {
 namespace {
 
 constexpr std::int64_t largest_sample = 1000;
-// Of the rows, at most one in so many: a graph over the others is a little smaller, and finds a little more.
-constexpr std::int64_t rows_a_query = 16;
+// A graph over the other rows is a little smaller, and finds a little more: by less than the sample's own
+// error where the sample is one row in fifty. Fewer than 250 queries would say less than that takes away.
+constexpr std::int64_t rows_a_query = 50;
+constexpr std::int64_t small_sample = 250;
+constexpr std::int64_t fewest_rows_a_query = 16;
 constexpr std::int64_t smallest_sample = 50;
 // Lists of 8, 12, 16, 24, 32, ...
 constexpr std::int64_t shortest_list = 8;
@@ -35,7 +38,9 @@ double share_found(const Neighbors& exact, const Neighbors& found, std::int64_t 
 
 HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool(std::int64_t)>& eligible) {
   HeldOut held{{}, RowSet(rows)};
-  const std::int64_t size = std::min({largest_sample, rows / rows_a_query, rows - first});
+  const std::int64_t size = std::min(
+      {largest_sample, std::max(rows / rows_a_query, std::min(small_sample, rows / fewest_rows_a_query)),
+       rows - first});
   if (size < smallest_sample) return held;
   held.rows = sample_rows(rows - first, size);
   for (std::int64_t& row : held.rows) row += first;

@@ -26,7 +26,8 @@ struct HeldOut {
   RowSet others;                   ///< all other rows, which may be found
 };
 
-/// Up to 1,000 of the rows from `first` on, at most one in sixteen of all.
+/// Up to 1,000 of the rows from `first` on: one in fifty of all, of fewer than 12,500 rows 250 or one in
+/// sixteen.
 /// @param eligible says of a row whether it may be taken
 HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool(std::int64_t)>& eligible);
 

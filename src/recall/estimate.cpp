@@ -11,7 +11,7 @@ RecallEstimate estimate_recall(const std::vector<double>& shares, std::int64_t k
   const auto each = static_cast<double>(std::max<std::int64_t>(k, 1));
   QuerySpread spread;
   for (const double share : shares) spread.add(share * each, each);
-  const Interval interval = spread.of_share();
+  const Interval interval = spread.of_share(z_99);
   return {std::clamp(spread.mean(), 0.0, 1.0), interval.lower, interval.upper};
 }
 

@@ -191,6 +191,13 @@ GatheredRows gather(const DatasetView& rows, const RowSet& allowed, const Execut
   return out;
 }
 
+Dataset on_host(const DatasetView& rows) {
+  if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
+  Dataset copy = Dataset::allocate(rows.dtype, rows.rows, rows.dim);
+  cuda::copy_rows_to_host(rows, copy.mutable_data());
+  return copy;
+}
+
 Neighbors search_allowed(const RowSet& allowed, const DatasetView& queries, std::int64_t k, Dtype distances,
                          const Execution& execution, const WaysToSearch& ways) {
   Answer answer(queries.rows, k, distances, execution);
@@ -200,11 +207,8 @@ Neighbors search_allowed(const RowSet& allowed, const DatasetView& queries, std:
   // Queries in host memory from here on: those that are searched again are picked out.
   Dataset host;
   const auto pick = [&](const std::vector<std::int64_t>& numbers) {
-    if (queries.space == MemorySpace::cuda && host.rows() == 0) {
-      host = Dataset::allocate(queries.dtype, queries.rows, queries.dim);
-      cuda::copy_rows_to_host(queries, host.mutable_data());
-    }
-    return pick_rows(queries.space == MemorySpace::cuda ? host.view() : queries, numbers);
+    if (host.rows() == 0) host = on_host(queries);
+    return pick_rows(host.view(), numbers);
   };
 
   std::vector<std::int64_t> left;

@@ -35,6 +35,9 @@ GatheredRows gather(const DatasetView& rows, const RowSet& allowed, const Execut
 /// The rows of these numbers, side by side. @param rows in host memory @throws OutOfMemory
 Dataset pick_rows(const DatasetView& rows, std::span<const std::int64_t> numbers);
 
+/// The rows where they are, or a copy in host memory. @throws OutOfMemory, DeviceError
+Dataset on_host(const DatasetView& rows);
+
 /// What a search takes for a query, in nanoseconds; only the ratios to each other and to copying rows matter.
 struct SearchCosts {
   double list_place = 50;  ///< of a longer list: what the filter lets through, and its order

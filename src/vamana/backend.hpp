@@ -13,6 +13,7 @@
 #include "codes/scalar.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
+#include "vamana/walk_codes.hpp"
 
 namespace kith::vamana {
 
@@ -29,6 +30,8 @@ struct Built {
   codes::ScalarSpace space;
   Nodes nodes;
   Graph graph;
+  /// Where not null, walks compare these, and the nodes have codes only while the graph is built.
+  std::shared_ptr<const WalkCodes> walked = nullptr;
   /// A search for k evaluates so many times k nodes of its list and a few more; 0: all of it.
   std::int64_t rerank_factor = 0;
   /// Of all that stands here: replaced with the graph, by set_graph().
@@ -37,6 +40,15 @@ struct Built {
   void set_graph(Graph its) {
     graph = std::move(its);
     copies = std::make_shared<DeviceCopies>();
+  }
+  /// Scalar codes are not needed any more, where walks go by others.
+  void drop_scalar_codes() {
+    if (walked != nullptr) nodes.codes = {};
+  }
+  /// Of a code that walks compare.
+  std::int64_t code_bytes() const { return walked != nullptr ? walked->code_bytes() : space.code_bytes(); }
+  std::uint64_t bytes() const {
+    return nodes.bytes() + graph.bytes() + (walked != nullptr ? walked->bytes() : 0);
   }
 };
 

@@ -93,10 +93,10 @@ Neighbors searched(const Contents& contents, const DatasetView& queries, const S
 }
 
 // How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where
-// estimates are the distances a search sees by them how far to go, and asks for no factor.
+// estimates are the distances, or have a bound, a search sees by them how far to go, and asks for no factor.
 std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
                                   const Built& built) {
-  if (built.space.raw_integers()) return 0;
+  if (built.walked != nullptr ? built.walked->coding->bounded() : built.space.raw_integers()) return 0;
   SearchPlan plan;
   plan.k = tuning::rerank_k;
   plan.list_size = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);

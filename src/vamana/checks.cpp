@@ -18,8 +18,52 @@ constexpr std::int64_t least_degree = 4;
 constexpr std::int64_t most_degree = 1024;
 constexpr std::int64_t longest_build_list = 65536;
 constexpr std::int64_t widest_beam = 64;
+constexpr std::int64_t most_rabitq_bits = 8;
+
+// Of codes that are not scalar, and of none that are.
+void check_walk_codes(const VamanaParameters& parameters, std::int64_t dim) {
+  if (parameters.codes != CodeKind::scalar && parameters.code_bits != 8) {
+    throw InvalidArgument(fmt::format(
+        "code_bits of {} with {} codes, which are made of scalar codes of 8 bits; leave code_bits "
+        "at 8, or take scalar codes",
+        parameters.code_bits, name(parameters.codes)));
+  }
+  if (parameters.rabitq_bits != 0) {
+    if (parameters.codes != CodeKind::rabitq) {
+      throw InvalidArgument(fmt::format("rabitq_bits of {} with {} codes; leave it out, or take rabitq codes",
+                                        parameters.rabitq_bits, name(parameters.codes)));
+    }
+    if (parameters.rabitq_bits < 1 || parameters.rabitq_bits > most_rabitq_bits) {
+      throw InvalidArgument(fmt::format("rabitq_bits of {}; use 1 to {}, or 0 for 4", parameters.rabitq_bits,
+                                        most_rabitq_bits));
+    }
+  }
+  if (parameters.pq_subspaces == 0) return;
+  if (parameters.codes != CodeKind::pq) {
+    throw InvalidArgument(fmt::format("pq_subspaces of {} with {} codes; leave it out, or take pq codes",
+                                      parameters.pq_subspaces, name(parameters.codes)));
+  }
+  const std::int64_t most = parameters.code_dim > 0 ? parameters.code_dim : dim;
+  if (parameters.pq_subspaces < 1 || parameters.pq_subspaces > most) {
+    throw InvalidArgument(
+        fmt::format("pq_subspaces of {}; use 1 to the {} values of a code, or 0 for one for "
+                    "every four of these",
+                    parameters.pq_subspaces, most));
+  }
+}
 
 }  // namespace
+
+void check_machine(const VamanaParameters& parameters, const Execution& execution) {
+  if (parameters.codes == CodeKind::scalar) return;
+  const bool gpu = std::ranges::any_of(
+      execution.devices, [](const Device& device) { return device.kind == Device::Kind::cuda; });
+  if (!gpu) return;
+  throw DeviceError(fmt::format(
+      "walks on GPUs compare scalar codes alone, this index vamana has {} codes; use the device cpu, or "
+      "build it with scalar codes",
+      name(parameters.codes)));
+}
 
 void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
   check_metric(Vamana::index_type, parameters.metric);
@@ -40,6 +84,7 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
     throw InvalidArgument(
         fmt::format("code_bits of {}; use 8, or 4 for half the memory", parameters.code_bits));
   }
+  check_walk_codes(parameters, dim);
   const std::int64_t values = parameters.code_dim;
   if (values < 0 || values > dim || (values != dim && values % codes::leading_step != 0)) {
     throw InvalidArgument(fmt::format(

@@ -22,7 +22,10 @@ namespace kith::vamana {
 namespace {
 
 // Of what is in the header and the sections; the file around them has a version of its own.
-constexpr int layout = 3;
+// Layout 3 is that of indexes with scalar codes, 4 that of others, so that an older Kith reads what it can.
+constexpr int layout = 4;
+constexpr int scalar_layout = 3;
+constexpr const char* walked_prefix = "walked_";
 constexpr std::int64_t most_rerank_factor = 64;
 
 // Everything that a walk follows. A file is data from somebody.
@@ -83,13 +86,15 @@ void check_rows_of_nodes(const Nodes& nodes, std::int64_t rows) {
   }
 }
 
-// Codes were kept: rows of many values need not be read to search for a few.
+// Codes were kept: rows of many values need not be read to search for a few. Scalar ones are in the nodes.
 Nodes read_nodes(const IndexFile& file, std::int64_t count, std::int64_t rows,
-                 const codes::ScalarSpace& space) {
+                 const codes::ScalarSpace& space, bool scalar) {
   Nodes nodes;
   nodes.count = count;
-  nodes.codes = AlignedBuffer<std::uint8_t>(count * space.code_bytes());
-  read_section(file, "codes", nodes.codes.data(), nodes.codes.size());
+  if (scalar) {
+    nodes.codes = AlignedBuffer<std::uint8_t>(count * space.code_bytes());
+    read_section(file, "codes", nodes.codes.data(), nodes.codes.size());
+  }
   if (const auto first = file.section("node_first"); !first.empty()) {
     nodes.first.resize(static_cast<std::size_t>(count) + 1);
     read_section(file, "node_first", nodes.first.data(), count + 1);
@@ -99,6 +104,39 @@ Nodes read_nodes(const IndexFile& file, std::int64_t count, std::int64_t rows,
   check_rows_of_nodes(nodes, rows);
   nodes.nan_rows = nodes.plain() ? 0 : rows - static_cast<std::int64_t>(nodes.rows.size());
   return nodes;
+}
+
+// Codes that walks compare in place of scalar ones; null where the parameters name none, or there are no
+// nodes.
+std::shared_ptr<const WalkCodes> read_walk_codes(const IndexFile& file, const VamanaParameters& parameters,
+                                                 const codes::ScalarSpace& space, std::int64_t nodes) {
+  if (parameters.codes == CodeKind::scalar || nodes == 0) return nullptr;
+  const codes::Kept kept{file, file.header().at("walked"), walked_prefix};
+  const codes::Rows rows{Dtype::u8, space.code_dim()};
+  auto read = std::make_shared<WalkCodes>();
+  read->kind = parameters.codes;
+  if (parameters.codes == CodeKind::rabitq) {
+    read->coding = codes::load_rabitq(kept, rows, rabitq_of(parameters));
+  } else {
+    read->coding = codes::load_pq(kept, rows, pq_of(parameters, space.code_dim()));
+  }
+  read->codes = AlignedBuffer<std::uint8_t>(nodes * read->code_bytes());
+  read_section(file, "walked_codes", read->codes.data(), read->codes.size());
+  return read;
+}
+
+// What stands beside the graph of a file, of so many rows.
+std::uint64_t codes_in_file(const IndexFile& file, const Contents& contents, std::int64_t rows) {
+  const Built& built = contents.built;
+  std::uint64_t bytes = file.section("node_first").size() + file.section("node_rows").size() +
+                        static_cast<std::uint64_t>(rows) / 8;
+  if (contents.parameters.codes == CodeKind::scalar) {
+    bytes +=
+        static_cast<std::uint64_t>(built.graph.nodes) * static_cast<std::uint64_t>(built.space.code_bytes());
+  } else {
+    bytes += walk_code_bytes(built.space, contents.parameters, built.graph.nodes);
+  }
+  return bytes;
 }
 
 // Edges are walked fastest from memory, on huge pages; where that is short they stay in the file.
@@ -142,6 +180,11 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   parameters.seed = header.at("seed").get<std::uint64_t>();
   parameters.code_bits = since_2("code_bits", std::int64_t{8});
   parameters.code_dim = since_2("code_dim", dim);
+  if (its_layout > scalar_layout) {
+    parameters.codes = parse_code_kind(header.at("codes").get<std::string>());
+    parameters.rabitq_bits = header.at("rabitq_bits").get<std::int64_t>();
+    parameters.pq_subspaces = header.at("pq_subspaces").get<std::int64_t>();
+  }
   check_parameters(parameters, dim);
   check_rows(contents.dataset.view());
 
@@ -178,12 +221,9 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
     throw InvalidArgument("the scale of its codes is out of range");
   }
   // Integers that are their own codes are not kept twice.
-  const bool codes_kept = its_layout >= 3 && !space.raw_integers();
-  const std::uint64_t codes_need =
-      codes_kept ? static_cast<std::uint64_t>(graph.nodes) * static_cast<std::uint64_t>(space.code_bytes()) +
-                       file.section("node_first").size() + file.section("node_rows").size() +
-                       static_cast<std::uint64_t>(rows) / 8
-                 : node_bytes(space, rows);
+  const bool scalar = parameters.codes == CodeKind::scalar;
+  const bool codes_kept = its_layout >= 3 && (!space.raw_integers() || !scalar);
+  const std::uint64_t codes_need = codes_kept ? codes_in_file(file, contents, rows) : node_bytes(space, rows);
   if (execution.memory_limit > 0 && codes_need > execution.memory_limit) {
     throw OutOfMemory(fmt::format(
         "the index vamana of {} rows takes about {} bytes while it is loaded, the limit is {}; raise "
@@ -210,9 +250,10 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   check_graph(graph, stop);
   curve = curve_from(header.at("recall_curve"));
   contents.plain = header.value("plain", false);
-  contents.built.nodes = codes_kept ? read_nodes(file, graph.nodes, rows, space)
+  contents.built.nodes = codes_kept ? read_nodes(file, graph.nodes, rows, space, scalar)
                                     : (contents.plain ? make_plain_nodes : make_nodes)(
                                           contents.dataset.view(), space, execution);
+  contents.built.walked = read_walk_codes(file, parameters, space, graph.nodes);
   if (header.value("layers", false)) {
     const auto layers = file.section("layers");
     contents.layers.assign(layers.begin(), layers.end());
@@ -224,6 +265,26 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   return contents;
 }
 
+// Codes that walks compare in place of scalar ones, and what they were made by.
+void add_walk_codes(const Contents& contents, nlohmann::json& header, std::vector<IndexSection>& sections) {
+  header["codes"] = name(contents.parameters.codes);
+  header["rabitq_bits"] = contents.parameters.rabitq_bits;
+  header["pq_subspaces"] = contents.parameters.pq_subspaces;
+  const WalkCodes* walked = contents.built.walked.get();
+  if (walked == nullptr) return;  // no nodes
+  nlohmann::json its = nlohmann::json::object();
+  std::vector<IndexSection> parts;
+  walked->coding->save(its, parts);
+  header["walked"] = std::move(its);
+  header["code_bytes"] = walked->code_bytes();
+  for (IndexSection& part : parts) {
+    part.name = walked_prefix + part.name;
+    sections.push_back(std::move(part));
+  }
+  const auto bytes = static_cast<std::size_t>(contents.built.nodes.count * walked->code_bytes());
+  sections.push_back(bytes_section("walked_codes", std::as_bytes(std::span(walked->codes.data(), bytes))));
+}
+
 }  // namespace
 
 std::uint64_t hash(const Graph& graph) {
@@ -233,13 +294,21 @@ std::uint64_t hash(const Graph& graph) {
                               static_cast<std::size_t>(graph.list_values()) * sizeof(std::uint32_t), entries);
 }
 
+std::uint64_t hash(const Built& built) {
+  const std::uint64_t its = hash(built.graph);
+  if (built.walked == nullptr) return its;
+  return XXH3_64bits_withSeed(built.walked->codes.data(),
+                              static_cast<std::size_t>(built.nodes.count * built.code_bytes()), its);
+}
+
 void save(const Contents& contents, const RecallCurve& curve, const std::filesystem::path& path,
           const Execution& execution) {
   const DatasetView& data = contents.dataset.view();
   const VamanaParameters& parameters = contents.parameters;
-  const auto& [space, nodes, graph, rerank_factor, copies] = contents.built;
+  const auto& [space, nodes, graph, walked, rerank_factor, copies] = contents.built;
+  const bool scalar = parameters.codes == CodeKind::scalar;
   nlohmann::json header = {{"index", Vamana::index_type.name},
-                           {"layout", layout},
+                           {"layout", scalar ? scalar_layout : layout},
                            {"rows", data.rows},
                            {"dim", data.dim},
                            {"dtype", name(data.dtype)},
@@ -265,9 +334,12 @@ void save(const Contents& contents, const RecallCurve& curve, const std::filesys
       bytes_section("edges",
                     std::as_bytes(std::span(graph.lists(), static_cast<std::size_t>(graph.list_values())))),
       bytes_section("entries", std::as_bytes(std::span(graph.entries)))};
-  if (!space.raw_integers()) {
+  if (scalar && !space.raw_integers()) {
     const auto bytes = static_cast<std::size_t>(nodes.count * space.code_bytes());
     sections.push_back(bytes_section("codes", std::as_bytes(std::span(nodes.codes.data(), bytes))));
+  }
+  if (!scalar) add_walk_codes(contents, header, sections);
+  if (!scalar || !space.raw_integers()) {
     sections.push_back(bytes_section("node_first", std::as_bytes(std::span(nodes.first))));
     sections.push_back(bytes_section("node_rows", std::as_bytes(std::span(nodes.rows))));
   }

@@ -33,6 +33,8 @@ Contents load(const std::filesystem::path& path, const Execution& execution, Rec
 
 /// Of edges and entries.
 std::uint64_t hash(const Graph& graph);
+/// The same, and of the codes where walks compare others than scalar ones.
+std::uint64_t hash(const Built& built);
 
 }  // namespace kith::vamana
 

@@ -157,10 +157,19 @@ class Grower {
 
 }  // namespace
 
-Graph grow_on(BuildMachine& machine, const Growth& growth, const Graph& old,
+Graph grow_on(const MakeMachine& make_machine, const Graph& old, const Nodes& nodes,
+              const codes::ScalarSpace& space, const VamanaParameters& parameters,
               const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
-              const std::function<void(Graph)>& look) {
-  return Grower(machine, growth, added, waiting).grow(old, look);
+              const std::function<void(Graph)>& look, const Execution& execution) {
+  ProgressCounter progress(
+      execution, "build",
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size())));
+  StopRequest stop(execution);
+  const Growth growth{nodes, space, parameters, execution, progress, stop};
+  const std::unique_ptr<BuildMachine> machine = make_machine(growth);
+  Graph grown = Grower(*machine, growth, added, waiting).grow(old, look);
+  progress.finish();
+  return grown;
 }
 
 void spread(const Graph& graph, std::vector<std::uint8_t>& reached, std::vector<std::uint32_t>& front,

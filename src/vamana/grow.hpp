@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -70,10 +71,14 @@ class BuildMachine {
   virtual void mark_reached(const Graph& graph, std::vector<std::uint8_t>& reached) = 0;
 };
 
+/// A machine for one growth, which outlives it.
+using MakeMachine = std::function<std::unique_ptr<BuildMachine>(const Growth& growth)>;
+
 /// Backend::grow on a machine.
-Graph grow_on(BuildMachine& machine, const Growth& growth, const Graph& old,
+Graph grow_on(const MakeMachine& make_machine, const Graph& old, const Nodes& nodes,
+              const codes::ScalarSpace& space, const VamanaParameters& parameters,
               const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
-              const std::function<void(Graph)>& look);
+              const std::function<void(Graph)>& look, const Execution& execution);
 
 /// Marks what can be reached from the nodes in `front`, which are marked; `front` is empty afterwards.
 void spread(const Graph& graph, std::vector<std::uint8_t>& reached, std::vector<std::uint32_t>& front,

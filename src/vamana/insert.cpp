@@ -83,6 +83,7 @@ void check_memory(const Contents& old, std::int64_t rows, const vamana::Backend&
   const std::uint64_t need =
       static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(its.dim) * size_of(its.dtype) +
       vamana::node_bytes(old.built.space, rows) +
+      vamana::walk_code_bytes(old.built.space, old.parameters, rows) +
       backend.build_bytes(rows, old.parameters, resolve_threads(execution));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(fmt::format(
@@ -98,6 +99,7 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
   const Contents& old = *state_->contents;
   const DatasetView& its = old.dataset.view();
   validate(rows, "rows");
+  vamana::check_machine(old.parameters, execution);
   const vamana::Backend& backend = vamana::backend_for(execution);
   if (rows.dim != its.dim || rows.dtype != its.dtype) {
     throw InvalidArgument(fmt::format(
@@ -127,8 +129,12 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
                             contents->plain = old.plain;
                             built.nodes = (old.plain ? vamana::make_plain_nodes : vamana::make_nodes)(
                                 contents->dataset, built.space, execution);
+                            built.walked = vamana::make_walk_codes(
+                                built.nodes, built.space, old.parameters,
+                                old.built.walked != nullptr ? old.built.walked->coding : nullptr, execution);
                             RecallCurve curve = vamana::build_and_measure(*contents, old.built.graph,
                                                                           its.rows, backend, execution);
+                            built.drop_scalar_codes();
                             return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
                           });
 }

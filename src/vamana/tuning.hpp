@@ -37,6 +37,9 @@ constexpr std::int64_t rerank_depth(std::int64_t factor, std::int64_t k) {
   return factor * k + reranked_more;
 }
 
+/// RaBitQ's bound rules a candidate out with this confidence.
+inline constexpr double rerank_confidence = 0.99;
+
 /// Walks begin at the medoid and at so many nodes more: one for every so many nodes, within bounds.
 inline constexpr std::int64_t nodes_an_entry = 4096;
 inline constexpr std::int64_t fewest_entries = 16;

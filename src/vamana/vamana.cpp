@@ -42,7 +42,7 @@ void check_build_memory(const DatasetView& rows, const codes::ScalarSpace& space
                         const Execution& execution) {
   const std::uint64_t need =
       std::max(codes::scalar_space_bytes(rows.dim, shape_of(parameters, rows.dim)),
-               vamana::node_bytes(space, rows.rows) +
+               vamana::node_bytes(space, rows.rows) + vamana::walk_code_bytes(space, parameters, rows.rows) +
                    backend.build_bytes(rows.rows, parameters, resolve_threads(execution)));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(fmt::format(
@@ -74,7 +74,7 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
   const auto nodes = static_cast<double>(contents.built.nodes.count);
   const double degree = static_cast<double>(contents.built.graph.max_degree) / 2;
   const double walked =
-      std::min(list * degree, nodes) * (12 + 0.1 * static_cast<double>(contents.built.space.code_bytes()));
+      std::min(list * degree, nodes) * (12 + 0.1 * static_cast<double>(contents.built.code_bytes()));
   const double compared =
       some * (0.25 + 0.003 * dim + (60 + 4 * dim) / 1000) + static_cast<double>(plan.k) * (450 + 2 * dim);
   if (allowed.count() == 0 || compared < walked) return false;
@@ -82,14 +82,6 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
   plan.longest_list =
       static_cast<std::int64_t>(std::min(nodes, static_cast<double>(tuning::longest_among_allowed) * list));
   return true;
-}
-
-Dataset on_host(const DatasetView& rows) {
-  if (rows.space == MemorySpace::host) return Dataset::adopt(rows, nullptr);
-  const auto held = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows.rows * rows.dim) *
-                                                             size_of(rows.dtype));
-  cuda::copy_rows_to_host(rows, held->data());
-  return Dataset::adopt(DatasetView(held->data(), rows.dtype, rows.rows, rows.dim, rows.dim), held);
 }
 
 // By the exact engine, where lists of all rows would hold few that are allowed, as walks have shown: so it
@@ -185,6 +177,7 @@ Vamana Vamana::build(const DatasetView& dataset, const VamanaParameters& paramet
 Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters, const Execution& execution) {
   const DatasetView& rows = dataset.view();
   validate(rows, "dataset");
+  vamana::check_machine(parameters, execution);
   const Backend& backend = vamana::backend_for(execution);
   vamana::check_parameters(parameters, rows.dim);
   vamana::check_rows(rows);
@@ -203,7 +196,10 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space = codes::make_scalar_space(rows, parameters.metric, execution,
                                                             shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
+                     built.walked =
+                         vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
+                     built.drop_scalar_codes();
                      return true;
                    });
   return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
@@ -211,6 +207,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
 
 Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                          const SearchOptions& options) const {
+  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, k, execution);
   return or_out_of_memory(
       [&] {
@@ -227,6 +224,7 @@ Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execu
 
 SearchStatistics Vamana::search_into(const DatasetView& queries, const NeighborsView& out,
                                      const Execution& execution, const SearchOptions& options) const {
+  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
   if (out.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
@@ -269,14 +267,17 @@ const VamanaParameters& Vamana::parameters() const noexcept {
 std::int64_t Vamana::code_dim() const noexcept {
   return state_->contents->built.space.code_dim();
 }
+std::int64_t Vamana::code_bytes() const noexcept {
+  return state_->contents->built.code_bytes();
+}
 std::uint64_t Vamana::memory_bytes() const noexcept {
-  return state_->contents->built.nodes.bytes() + state_->contents->built.graph.bytes();
+  return state_->contents->built.bytes();
 }
 const RecallCurve& Vamana::recall_curve() const noexcept {
   return state_->curve;
 }
 std::uint64_t Vamana::graph_hash() const noexcept {
-  return vamana::hash(state_->contents->built.graph);
+  return vamana::hash(state_->contents->built);
 }
 
 namespace vamana {
@@ -287,6 +288,7 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
+  check_machine(parameters, execution);
   (void)backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
@@ -306,7 +308,8 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         built.space.dim = rows.dim();
         built.space.bits = static_cast<int>(parameters.code_bits);
         const std::uint64_t need = std::max(codes::scalar_space_bytes(rows.dim(), shape),
-                                            node_bytes(built.space, rows.rows()) + built.graph.bytes());
+                                            node_bytes(built.space, rows.rows()) + built.graph.bytes() +
+                                                walk_code_bytes(built.space, parameters, rows.rows()));
         if (execution.memory_limit > 0 && need > execution.memory_limit) {
           throw OutOfMemory(fmt::format(
               "the imported graph of {} rows takes about {} bytes, the limit is {}; raise the limit",
@@ -314,7 +317,9 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
+        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);
+        built.drop_scalar_codes();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
 }

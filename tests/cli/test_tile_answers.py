@@ -53,7 +53,7 @@ def test_normals_through_tiles(kith, cloud, folder):
     kith("normals", "points.npy", "-k", 9, "-o", "tree.npy")
     before = files_of(folder)
     outcome = kith("normals", "a.npy", "b.npy", "-k", 9, "-o", "n.npy", "--tile-points", 100)
-    assert "2 files are one cloud: through tiles in n.npy.kith-tiles" in outcome.err
+    assert "2 files are one cloud: through tiles in n.npy.normals.kith-tiles" in outcome.err
     assert same("n.npy", "tree.npy")
     assert files_of(folder) == sorted([*before, "n.npy"])
     kith("normals", "points.npy", "-k", 9, "-o", "o.npy", "--order", "tiles", "--index-dtype", "u32")

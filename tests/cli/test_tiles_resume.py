@@ -153,7 +153,7 @@ def test_a_limit_that_is_too_small_leaves_what_was_done(kith, cloud, folder):
     before = files_of(folder)
     outcome = kith(*command, "--memory-limit", "100KiB", code=3)
     assert "what is done stays in 'r.indices.npy.kith-work'" in outcome.err
-    assert "the tiles stay in 'r.kith-tiles'" in outcome.err
+    assert "the tiles stay in 'r.all-knn.kith-tiles'" in outcome.err
     assert files_of(folder) == before
     outcome = kith(*command, "--memory-limit", LIMIT)
     assert "had been done by a run that was interrupted" in outcome.err
@@ -209,3 +209,53 @@ def test_full_disk(kith, cloud, folder):
             assert contents("disk/found") == contents(name)
         finally:
             subprocess.run(["umount", disk], check=True)
+
+
+def test_two_commands_with_one_output_name(kith, cloud, folder):
+    """Tiles of one command's unfinished work are not another's, which would remove them."""
+    knn = [*COMMANDS["through tiles"]("r"), "--memory-limit", LIMIT]
+    interrupted(folder, knn, folder / "r.indices.npy.kith-work" / "journal")
+    before = files_of(folder)
+    assert "r.all-knn.kith-tiles" in before
+    kith("normals", "cloud.npy", "-k", 4, "--tile-points", 4000, "-o", "r.npy", "--memory-limit", LIMIT)
+    assert files_of(folder) == sorted([*before, "r.npy"])
+    outcome = kith(*knn)
+    assert "had been done by a run that was interrupted" in outcome.err
+    assert files_of(folder) == ["cloud.npy", "r.distances.npy", "r.indices.npy", "r.npy"]
+
+
+@pytest.mark.parametrize("left", ["nothing", "segments", "a manifest"])
+def test_tiles_whose_removal_was_cut_short(kith, cloud, folder, left):
+    command = ["normals", "cloud.npy", "-k", 4, "--tile-points", 4000, "-o", "n.npy"]
+    kith(*command)
+    expected = Path("n.npy").read_bytes()
+    beside = folder / "n.npy.normals.kith-tiles"
+    kith("build", "cloud.npy", "--index", "point_tiles", "-o", beside)
+    for file in list(beside.iterdir()):
+        if left == "nothing" or (file.name == "manifest.json") == (left == "segments"):
+            file.unlink()
+    assert bool(list(beside.iterdir())) == (left != "nothing")
+    outcome = kith(*command)
+    assert "removed what was left of the tiles in 'n.npy.normals.kith-tiles'" in outcome.err
+    assert Path("n.npy").read_bytes() == expected
+    assert files_of(folder) == ["cloud.npy", "n.npy"]
+    # With something of somebody else's in it the folder stays.
+    beside.mkdir()
+    (beside / "segment-0.bin").write_bytes(b"x")
+    (beside / "letter.txt").write_text("dear")
+    outcome = kith(*command, code=2)
+    assert "n.npy.normals.kith-tiles' is in the way" in outcome.err and "remove it" in outcome.err
+    assert (beside / "letter.txt").exists()
+
+
+def test_an_answer_behind_a_link(kith, cloud, folder):
+    """The link stays one, and all that lies beside an answer lies beside what the link leads to."""
+    command = ["normals", "cloud.npy", "-k", 4, "--tile-points", 4000, "-o"]
+    kith(*command, "expected.npy")
+    (folder / "disk").mkdir()
+    (folder / "link.npy").symlink_to("disk/there.npy")
+    outcome = kith(*command, "link.npy")
+    assert "tiles in disk/there.npy.normals.kith-tiles" in outcome.err
+    assert (folder / "link.npy").is_symlink()
+    assert (folder / "disk" / "there.npy").read_bytes() == Path("expected.npy").read_bytes()
+    assert files_of(folder / "disk") == ["there.npy"]

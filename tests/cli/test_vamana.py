@@ -63,6 +63,31 @@ def test_a_saved_graph_states_its_recall(kith, data):
     assert len(files | {open("graph.kith", "rb").read()}) == 7
 
 
+@pytest.mark.covers("build", "--codes", "--rabitq-bits", "--pq-subspaces")
+def test_walks_on_other_codes(kith, data):
+    exact = kith("knn", "base.npy", "queries.npy", "--json").json
+    sizes = {}
+    for options, label, value in [
+        (("--codes", "rabitq"), "codes", "rabitq"),
+        (("--codes", "rabitq", "--rabitq-bits", 2), "bits a value of RaBitQ", "2"),
+        (("--codes", "pq"), "codes", "pq"),
+        (("--codes", "pq", "--pq-subspaces", 4), "subspaces of PQ", "4"),
+    ]:
+        kith("build", "base.npy", "-o", "graph.kith", "--index", "vamana", *options)
+        details = kith("info", "graph.kith", "--json").json["files"][0]["details"]
+        assert details[label] == value and 0 < int(details["bytes a code"]) < int(details["values a code"])
+        sizes[options] = len(open("graph.kith", "rb").read())
+        found = kith("search", "graph.kith", "queries.npy", "--recall", 0.9, "--json").json
+        assert recall(found, exact) >= 0.88 and found["statistics"]["filter"] == options[1]
+    assert len(set(sizes.values())) == 4
+    for options, word, code in [
+        (("--codes", "opq"), "opq", 1),
+        (("--rabitq-bits", 4), "take rabitq codes", 1),
+        (("--codes", "rabitq", "--device", "cuda"), "scalar codes alone", 4),
+    ]:
+        assert word in kith("build", "base.npy", "-o", "no.kith", "--index", "vamana", *options, code=code).err
+
+
 @pytest.mark.covers("knn", "--recall", "--list-size", "--beam-width", "--rerank")
 def test_one_search_by_a_graph(kith, data):
     exact = kith("knn", "base.npy", "queries.npy", "--json").json

@@ -17,7 +17,28 @@
 namespace kith::conformance {
 namespace {
 
-class Approximate : public testing::TestWithParam<Support> {
+// An index with what may be chosen of it: codes of a kind, on the CPU.
+struct Chosen : Support {
+  CodeKind codes = CodeKind::scalar;
+};
+
+std::vector<Chosen> all_chosen() {
+  std::vector<Chosen> all;
+  for (const Support& support : supported_by(Guarantee::approximate)) {
+    all.push_back({support});
+    if (support.backend != Device::Kind::cpu) continue;
+    if (support.dtype == Dtype::f32) all.push_back({support, CodeKind::rabitq});
+    if (support.dtype == Dtype::u8) all.push_back({support, CodeKind::pq});
+  }
+  return all;
+}
+
+std::string chosen_name(const testing::TestParamInfo<Chosen>& info) {
+  const std::string its = entry_name(info.param);
+  return info.param.codes == CodeKind::scalar ? its : its + "_" + std::string(name(info.param.codes));
+}
+
+class Approximate : public testing::TestWithParam<Chosen> {
  protected:
   void SetUp() override {
     if (!backend_usable(GetParam())) GTEST_SKIP() << "no usable CUDA device here";
@@ -31,6 +52,7 @@ class Approximate : public testing::TestWithParam<Support> {
           if constexpr (requires { its.max_degree; }) {
             its.max_degree = 6;
             its.build_list_size = 12;
+            its.codes = GetParam().codes;
           }
         },
         chosen);
@@ -196,8 +218,7 @@ TEST_P(Approximate, TheSameBitsFromThreadsBatchesInstructionSetsAndFiles) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Supported, Approximate, testing::ValuesIn(supported_by(Guarantee::approximate)),
-                         [](const auto& entry) { return entry_name(entry.param); });
+INSTANTIATE_TEST_SUITE_P(Supported, Approximate, testing::ValuesIn(all_chosen()), chosen_name);
 
 }  // namespace
 }  // namespace kith::conformance

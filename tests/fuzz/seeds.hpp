@@ -196,6 +196,16 @@ inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem
   sections.push_back({"node_rows", 8, [&](const auto& sink) { sink(node_rows.data(), 8); }});
   write_index_file(folder / "graph_3.kith", graph, sections);
   seeds["index"].push_back({"graph_3.kith", slurp(folder / "graph_3.kith")});
+  // And one of RaBitQ codes.
+  graph.update({{"layout", 4},
+                {"codes", "rabitq"},
+                {"rabitq_bits", 4},
+                {"pq_subspaces", 0},
+                {"walked", nlohmann::json::object()}});
+  sections.push_back({"walked_mean", 24, [&](const auto& sink) { sink(mean.data(), 24); }});
+  sections.push_back({"walked_codes", 56, [&](const auto& sink) { sink(codes.data(), 56); }});
+  write_index_file(folder / "graph_4.kith", graph, sections);
+  seeds["index"].push_back({"graph_4.kith", slurp(folder / "graph_4.kith")});
   write_index_file(folder / "quantizer.kith",
                    {{"index", "quantizer"},
                     {"layout", 1},

@@ -50,10 +50,31 @@ TEST(Case, ListsAreTheReports) {
   }
 }
 
+// Rungs of two layers run there and, unless they are named, nowhere else.
+TEST(Case, TilesAreForTwoLayers) {
+  EXPECT_EQ(tile_cases().size(), 3U);
+  for (const Case& c : tile_cases()) {
+    EXPECT_TRUE(c.tiles);
+    EXPECT_EQ(c.k, 20);
+  }
+  EXPECT_FALSE(parse_case(tile_cases().front().name()).tiles);
+  ClimbOptions options;
+  options.no_gpus = "none";
+  options.repeat = 1;
+  for (const bool tiles : {false, true}) {
+    const Climb climb = ladder::climb({3, 4, 20000, 3, tiles}, options);
+    for (const Step& step : climb.steps) {
+      if (step.rung->number < 27) continue;
+      EXPECT_EQ(step.skipped, tiles ? "" : "is for --case tiles; --rungs runs it all the same");
+      EXPECT_EQ(step.wrong, 0) << step.rung->id;
+    }
+  }
+}
+
 TEST(RungNames, AreNumbersRangesAndIds) {
   EXPECT_EQ(parse_rungs({}), std::set<int>{});
   EXPECT_EQ(parse_rungs({"1", "4-6", "engine", "kd-tree-gpu"}), (std::set<int>{1, 4, 5, 6, 16, 23}));
-  for (const char* bad : {"", "0", "27", "4-", "-4", "6-4", "4-99", "fusd", "1.5", "99999999999"}) {
+  for (const char* bad : {"", "0", "41", "4-", "-4", "6-4", "4-99", "fusd", "1.5", "99999999999"}) {
     EXPECT_THROW((void)parse_rungs({bad}), InvalidArgument) << bad;
   }
 }
@@ -131,7 +152,7 @@ ClimbOptions on_cpu() {
 }
 
 TEST(Climbing, RunsWhatCanRunAndSaysWhyTheRestDidNot) {
-  const Climb out = climb({3, 40, 2000, 1}, on_cpu());
+  const Climb out = climb({3, 40, 2000, 1, true}, on_cpu());
   EXPECT_EQ(out.largest, 2047);
   ASSERT_EQ(out.steps.size(), rungs().size());
   for (const Step& step : out.steps) {

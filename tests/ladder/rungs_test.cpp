@@ -9,9 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include "coarse.hpp"
 #include "grid.hpp"
 #include "kith/kith.hpp"
+#include "kith/point_tiles.hpp"
 #include "ladder.hpp"
+#include "support/files.hpp"
 
 namespace kith::ladder {
 namespace {
@@ -169,18 +172,77 @@ std::string name_of(const testing::TestParamInfo<int>& info) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(All, Rungs, testing::Range(1, 27), name_of);
+INSTANTIATE_TEST_SUITE_P(All, Rungs, testing::Range(1, 41), name_of);
 
 TEST(RungTable, AreNumberedInOrderAndNamedOnce) {
-  ASSERT_EQ(rungs().size(), 26U);
+  ASSERT_EQ(rungs().size(), 40U);
   std::vector<std::string> ids;
   for (std::size_t i = 0; i < rungs().size(); ++i) {
     EXPECT_EQ(rungs()[i].number, static_cast<int>(i) + 1);
-    EXPECT_EQ(rungs()[i].engine, i >= 19);
+    EXPECT_EQ(rungs()[i].engine, std::string(rungs()[i].id).starts_with("engine"));
     ids.emplace_back(rungs()[i].id);
   }
   std::sort(ids.begin(), ids.end());
   EXPECT_EQ(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+// Leaves of few points, so that a query has many to choose from and boxes touch; ties across all of them.
+TEST(TwoLayers, LeavesOfAnySizeGiveTheOneAnswer) {
+  for (const Data& data : problems()) {
+    const Instance instance(data);
+    const Answer truth = instance.truth();
+    for (const Inside inside : {Inside::brute_force, Inside::tree}) {
+      for (const std::int64_t leaf : {1, 7, 100}) {
+        ladder::Run run = new_run();
+        expect_same(two_layers(instance.problem(), run, leaf, inside), truth,
+                    data.name() + ", leaves of " + std::to_string(leaf));
+      }
+    }
+  }
+}
+
+// Best-first search opens no box that is farther than the k-th neighbour, and those in order.
+TEST(TwoLayers, NoLeafIsOpenedThatCannotMatter) {
+  const Instance instance({3, 20, 3000, 5, 255});
+  const Problem& problem = instance.problem();
+  const Answer truth = instance.truth();
+  const ladder::Run run = new_run();
+  const Coarse coarse = build_coarse(problem, 50, run);
+  for (std::int64_t q = 0; q < problem.queries; ++q) {
+    const float* query = problem.query + q * problem.dim;
+    std::vector<Neighbor> list(5, nobody());
+    std::vector<float> opened;
+    best_first(coarse, query, list.data(), 5, [&](int leaf) {
+      opened.push_back(coarse.distance_to(leaf, query));
+      const Coarse::Node& node = coarse.nodes[static_cast<std::size_t>(leaf)];
+      EXPECT_LE(node.end - node.begin, 50);
+      for (std::int64_t i = node.begin; i < node.end; ++i) {
+        insert(list.data(), 5,
+               {squared_distance(query, coarse.point.data() + 3 * i, 3),
+                coarse.row[static_cast<std::size_t>(i)]});
+      }
+    });
+    EXPECT_TRUE(std::is_sorted(opened.begin(), opened.end()));
+    EXPECT_LE(opened.back(), truth.distances[static_cast<std::size_t>(5 * q + 4)]);
+    EXPECT_LT(opened.size(), 32U);
+  }
+}
+
+// The reference path is the oracle of the tiles on disk: the same lists, each query for itself.
+TEST(TwoLayers, PointTilesGiveWhatBestFirstSearchGives) {
+  const Instance instance({3, 200, 20000, 8, 63});
+  const Problem& problem = instance.problem();
+  ladder::Run run = new_run();
+  const Answer expected = best_first(problem, run);
+  const test::TemporaryFolder folder;
+  for (const std::int64_t tile_points : {100, 3000}) {
+    const PointTiles tiles = PointTiles::build(folder / std::to_string(tile_points),
+                                               {problem.point, problem.points, 3}, {tile_points});
+    const Neighbors found = tiles.search({problem.query, problem.queries, 3}, 8);
+    EXPECT_EQ(found.indices, expected.indices);
+    const auto distances = found.distances_as<float>();
+    EXPECT_TRUE(std::equal(distances.begin(), distances.end(), expected.distances.begin()));
+  }
 }
 
 // --- what they refuse

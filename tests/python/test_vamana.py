@@ -77,6 +77,36 @@ def test_parameters_take_effect(graph):
     assert graph.search(X[:9], 5, list_size=33, rerank=6).statistics.candidates == 54
 
 
+def test_walks_on_other_codes(graph, tmp_path):
+    X, Q = rows(3000, 2), rows(50, 8)
+    exact = kith.knn(X, Q, 10, metric="euclidean")
+    assert (graph.codes, graph.code_bytes) == ("scalar", 32)
+    sizes = {graph.memory_bytes}
+    for given in (
+        {"codes": "rabitq"},
+        {"codes": "rabitq", "rabitq_bits": 1},
+        {"codes": "pq", "pq_subspaces": 4},
+    ):
+        other = kith.Vamana(X, metric="euclidean", **given)
+        assert other.codes == given["codes"] and other.graph_hash != graph.graph_hash
+        sizes.add(other.memory_bytes)
+        answer = other.search(Q, 10, recall=0.9)
+        assert answer.statistics.filter == given["codes"] or answer.statistics.certified
+        assert kith.evaluate(answer, exact).recall_with_ties >= 0.88
+        other.save(tmp_path / "graph.kith")
+        again = kith.load(tmp_path / "graph.kith")
+        np.testing.assert_array_equal(again.search(Q, 10, recall=0.9).indices, answer.indices)
+    assert len(sizes) == 4
+    for given, message in (
+        ({"codes": "opq"}, "'scalar', 'rabitq' or 'pq'"),
+        ({"rabitq_bits": 4}, "take rabitq codes"),
+        ({"codes": "rabitq", "pq_subspaces": 4}, "take pq codes"),
+        ({"codes": "rabitq", "device": "cuda"}, "scalar codes alone"),
+    ):
+        with pytest.raises((kith.InvalidArgument, kith.DeviceError), match=message):
+            kith.Vamana(X, **given)
+
+
 def test_the_curve_says_what_was_measured(graph):
     curve = graph.recall_curve
     assert {point.k for point in curve} == {1, 10, 100}

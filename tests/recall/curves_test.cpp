@@ -25,6 +25,9 @@ struct Curve {
   std::vector<std::int64_t> found;
   /// Nodes that the list of 40 expanded for all of them.
   std::int64_t hops;
+  /// What walks compare.
+  CodeKind codes = CodeKind::scalar;
+  std::int64_t rabitq_bits = 0;
 };
 
 const std::vector<Curve>& curves() {
@@ -59,6 +62,26 @@ const std::vector<Curve>& curves() {
        Metric::euclidean,
        {1896, 1987, 2000, 2000, 2000},
        8255},
+      {"low_intrinsic_f32_rabitq_4",
+       {.generator = Generator::low_intrinsic_dimension, .dim = 96, .seed = 1, .intrinsic_dim = 16},
+       Metric::sqeuclidean,
+       {1538, 1831, 1956, 1989, 1998},
+       8281,
+       CodeKind::rabitq,
+       4},
+      {"clusters_cosine_rabitq_1",
+       {.generator = Generator::clusters, .dim = 48, .seed = 4},
+       Metric::cosine,
+       {740, 1294, 1687, 1864, 1962},
+       8689,
+       CodeKind::rabitq,
+       1},
+      {"low_intrinsic_f32_pq",
+       {.generator = Generator::low_intrinsic_dimension, .dim = 96, .seed = 1, .intrinsic_dim = 16},
+       Metric::sqeuclidean,
+       {1267, 1723, 1934, 1988, 1997},
+       8313,
+       CodeKind::pq},
   };
   return list;
 }
@@ -76,8 +99,12 @@ TEST_P(RecallCurves, AreWhatTheyWere) {
   parameters.rows = queries;
   const Dataset asked = generate(parameters);
   const Neighbors truth = knn(base, asked, k, {.metric = GetParam().metric});
-  const Vamana index = Vamana::build(
-      base, {.metric = GetParam().metric, .max_degree = 16, .build_list_size = 40, .alpha = 1.1});
+  const Vamana index = Vamana::build(base, {.metric = GetParam().metric,
+                                            .max_degree = 16,
+                                            .build_list_size = 40,
+                                            .alpha = 1.1,
+                                            .codes = GetParam().codes,
+                                            .rabitq_bits = GetParam().rabitq_bits});
   std::vector<std::int64_t> found;
   std::int64_t hops = 0;
   for (const std::int64_t list : {10, 20, 40, 80, 160}) {

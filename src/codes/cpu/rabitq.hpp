@@ -18,6 +18,10 @@ struct RabitqKernels {
   /// bytes further. The sum of |q_i| (2^bits - 1) must stay below 2^31.
   void (*dots)(const std::uint8_t* codes, std::int64_t stride, std::int64_t blocks, std::int64_t bits,
                const std::int16_t* query, std::int64_t count, std::int32_t* out);
+  /// The same for the codes `rows[r]`.
+  void (*gathered_dots)(const std::uint8_t* codes, std::int64_t stride, std::int64_t blocks,
+                        std::int64_t bits, const std::int16_t* query, const std::uint32_t* rows,
+                        std::int64_t count, std::int32_t* out);
   /// Of `count` magnitudes a_i, a multiple of 8, and the middles m_i = min(floor(a_i inverse), top) + 1/2 of
   /// the steps that they fall into.
   GridFit (*fit)(const double* magnitudes, std::int64_t count, double inverse, double top);

@@ -49,7 +49,7 @@ inline std::int32_t total(Sum sum) {
 
 }  // namespace
 
-extern constinit const RabitqKernels rabitq_kernels_avx2 = {dots, fit};
+extern constinit const RabitqKernels rabitq_kernels_avx2 = {dots, gathered_dots, fit};
 
 }  // namespace kith::codes
 #endif

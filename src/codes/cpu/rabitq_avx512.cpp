@@ -36,7 +36,7 @@ inline std::int32_t total(Sum sum) {
 
 }  // namespace
 
-extern constinit const RabitqKernels rabitq_kernels_avx512 = {dots, fit};
+extern constinit const RabitqKernels rabitq_kernels_avx512 = {dots, gathered_dots, fit};
 
 }  // namespace kith::codes
 #endif

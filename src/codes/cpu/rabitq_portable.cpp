@@ -27,6 +27,6 @@ inline std::int32_t total(Sum sum) {
 
 }  // namespace
 
-extern constinit const RabitqKernels rabitq_kernels_portable = {dots, fit};
+extern constinit const RabitqKernels rabitq_kernels_portable = {dots, gathered_dots, fit};
 
 }  // namespace kith::codes

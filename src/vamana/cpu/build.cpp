@@ -225,15 +225,8 @@ Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpac
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                  const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                  const Execution& execution) {
-  ProgressCounter progress(
-      execution, "build",
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size())));
-  StopRequest stop(execution);
-  const Growth growth{nodes, space, parameters, execution, progress, stop};
-  CpuMachine machine(growth);
-  Graph grown = grow_on(machine, growth, graph, added, waiting, look);
-  progress.finish();
-  return grown;
+  return grow_on([](const Growth& growth) { return std::make_unique<CpuMachine>(growth); }, graph, nodes,
+                 space, parameters, added, waiting, look, execution);
 }
 
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads) {

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/instruction_set.hpp"
@@ -20,6 +22,8 @@ namespace kith::vamana {
 namespace {
 
 constexpr std::int64_t rows_at_once = 64;
+/// The same where each may rule out those that follow.
+constexpr std::int64_t rows_a_bound = 16;
 
 struct Counters {
   std::atomic<std::int64_t> hops{0}, distances{0}, candidates{0}, nan_queries{0};
@@ -62,11 +66,14 @@ class Task {
   void answer(std::int64_t first, std::int64_t last, const Done& done) {
     const Graph& graph = job_.built.graph;
     const codes::ScalarSpace& space = job_.built.space;
-    const WalkedGraph walked{graph.lists(),      graph.max_degree,           job_.built.nodes.codes.data(),
-                             space.code_bytes(), codes::estimates_of(space), graph.entries};
+    const WalkCodes* others = job_.built.walked.get();
+    const std::uint8_t* codes = others != nullptr ? others->codes.data() : job_.built.nodes.codes.data();
+    const WalkedGraph walked{graph.lists(),           graph.max_degree,           codes,
+                             job_.built.code_bytes(), codes::estimates_of(space), graph.entries};
     std::vector<Lane> lanes;
     for (std::int64_t i = 0; i < std::min(last - first, tuning::walks_side_by_side); ++i) {
-      lanes.push_back({Walk(walked), AlignedBuffer<std::uint8_t>(space.code_bytes())});
+      lanes.push_back({Walk(walked), AlignedBuffer<std::uint8_t>(space.code_bytes()),
+                       others != nullptr ? others->coding->worker(tuning::rerank_confidence) : nullptr});
     }
     const auto begin = [&](Lane& lane) {
       for (; first < last; done(first++)) {
@@ -84,7 +91,7 @@ class Task {
     };
     const auto end = [&](Lane& lane) {
       if (job_.plan.allowed == nullptr) {
-        write(lane.query, rerank(lane.query, lane.walk.list()));
+        write(lane.query, rerank(lane, lane.walk.list()));
       } else {
         end_among_allowed(lane);
       }
@@ -97,13 +104,16 @@ class Task {
   struct Lane {
     Walk walk;
     AlignedBuffer<std::uint8_t> code;
+    std::unique_ptr<codes::Worker> worker;  // of codes that are not scalar
     std::int64_t query = 0;
   };
 
   void begin_walk(Lane& lane) const {
     const SearchPlan& plan = job_.plan;
+    if (lane.worker != nullptr) lane.worker->set_query(lane.code.data());
     lane.walk.begin(
         {.query = lane.code.data(),
+         .worker = lane.worker.get(),
          .list_size = plan.list_size,
          .allowed = plan.allowed != nullptr ? &allowed_nodes_ : nullptr,
          .longest_list = plan.longest_list,
@@ -125,9 +135,9 @@ class Task {
   }
 
   // Answers by the list's allowed nodes, or leaves the query to the exact engine.
-  void end_among_allowed(const Lane& lane) {
+  void end_among_allowed(Lane& lane) {
     if (!lane.walk.failed()) {
-      write(lane.query, rerank(lane.query, lane.walk.allowed()));
+      write(lane.query, rerank(lane, lane.walk.allowed()));
       return;
     }
     write(lane.query, {});
@@ -135,13 +145,25 @@ class Task {
     job_.unanswered.push_back(lane.query);
   }
 
-  // How many of the list's nodes are evaluated exactly.
+  bool estimates_are_distances() const {
+    return job_.built.walked == nullptr && job_.built.space.raw_integers();
+  }
+
+  // Whether RaBitQ's bound says which of the list's nodes are evaluated. A list of all nodes finds
+  // everything.
+  bool by_bound() const {
+    const Built& built = job_.built;
+    return built.walked != nullptr && built.walked->coding->bounded() && job_.plan.rerank == 0 &&
+           job_.plan.list_size < built.nodes.count;
+  }
+
+  // How many of the list's nodes are evaluated exactly, unless a bound rules them out.
   std::size_t to_evaluate(std::span<const Key> list) const {
     const SearchPlan& plan = job_.plan;
     if (plan.rerank > 0) return std::min(list.size(), static_cast<std::size_t>(plan.rerank));
     const auto k = static_cast<std::size_t>(plan.k);
-    if (list.size() <= k) return list.size();
-    if (!job_.built.space.raw_integers()) {
+    if (list.size() <= k || by_bound()) return list.size();
+    if (!estimates_are_distances()) {
       const std::int64_t factor = job_.built.rerank_factor;
       // A list of all nodes finds everything.
       if (factor == 0 || plan.list_size >= job_.built.nodes.count) return list.size();
@@ -154,8 +176,9 @@ class Task {
     return count;
   }
 
-  std::vector<typename TopK<R>::Entry> rerank(std::int64_t q, std::span<const Key> list) {
-    const CanonicalQuery query = prepare_canonical_query(job_.queries.row(q), job_.rows.dtype, job_.rows.dim,
+  std::vector<typename TopK<R>::Entry> rerank(Lane& lane, std::span<const Key> list) {
+    const void* values = job_.queries.row(lane.query);
+    const CanonicalQuery query = prepare_canonical_query(values, job_.rows.dtype, job_.rows.dim,
                                                          job_.built.space.metric, values_.data());
     const Nodes& nodes = job_.built.nodes;
     const RowSet* allowed = job_.plan.allowed;
@@ -164,9 +187,20 @@ class Task {
         job_.built.space.raw_integers() ? list_k_ : std::numeric_limits<std::int64_t>::max();
     TopK<R> best(list_k_);
     const std::size_t count = to_evaluate(list);
+    std::optional<RuledOut> ruled_out;
+    if (by_bound()) ruled_out.emplace(job_.built.space, *job_.built.walked, *lane.worker, values);
+    double limit = std::numeric_limits<double>::infinity();
     std::int64_t waiting = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t node = node_of(list[i]);
+      const std::uint32_t node = node_of(list[i]);
+      if (ruled_out) {
+        // The limit falls with the k-th distance, known from k rows on.
+        if (waiting >= (best.full() ? rows_a_bound : list_k_)) {
+          evaluate(query, waiting, best);
+          if (best.full()) limit = ruled_out->limit(static_cast<double>(best.bound()));
+        }
+        if (limit < std::numeric_limits<double>::infinity() && (*ruled_out)(node, limit)) continue;
+      }
       for (std::int64_t j = 0, taken = 0; j < nodes.rows_of(node) && taken < most_of_a_node; ++j) {
         const std::int64_t row = nodes.row(node, j);
         if (allowed != nullptr && !allowed->contains(row)) continue;
@@ -240,7 +274,9 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
   std::sort(unanswered.begin(), unanswered.end());
   SearchStatistics s;
   s.index = Vamana::index_type.name;
-  s.filter = built.space.bits == 4 ? "int4" : "int8";
+  s.filter = built.walked != nullptr ? std::string(name(built.walked->kind))
+             : built.space.bits == 4 ? "int4"
+                                     : "int8";
   s.instruction_set = std::string(name(active_instruction_set()));
   s.candidates = job.counters.candidates;
   s.hops = job.counters.hops;
@@ -253,12 +289,21 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
   return s;
 }
 
+// Of the workers of a thread's lanes: a rotated query, or a table of 256 entries a subspace.
+std::uint64_t lane_bytes(const Built& built) {
+  const auto dim = static_cast<std::uint64_t>(built.space.code_dim() + 32);
+  const std::uint64_t table =
+      built.walked->kind == CodeKind::pq ? static_cast<std::uint64_t>(built.code_bytes()) * 1024 : 0;
+  return static_cast<std::uint64_t>(tuning::walks_side_by_side) * (dim * 24 + table);
+}
+
 std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threads) {
   return static_cast<std::uint64_t>(threads) *
          (static_cast<std::uint64_t>(tuning::walks_side_by_side) *
               Walk::bytes(plan.list_size, plan.longest_list, plan.beam_width, built.graph.max_degree) +
           TopK<double>::bytes(std::min(plan.k, built.nodes.count + 1)) +
-          static_cast<std::uint64_t>(canonical_padded(built.space.dim)) * 24);
+          static_cast<std::uint64_t>(canonical_padded(built.space.dim)) * 24 +
+          (built.walked != nullptr ? lane_bytes(built) : 0));
 }
 
 }  // namespace

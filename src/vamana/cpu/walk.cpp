@@ -17,7 +17,7 @@ std::uint64_t Walk::bytes(std::int64_t list_size, std::int64_t longest_list, std
   const std::int64_t keys = longest_list > 0 ? longest_list + list_size + 2 : list_size + 1;
   return static_cast<std::uint64_t>(keys * static_cast<std::int64_t>(sizeof(Key)) +
                                     table_size(list_size, longest_list) * 4 +
-                                    std::max(beam_width * degree, tuning::most_entries) * 8);
+                                    std::max(beam_width * degree, tuning::most_entries) * 12);
 }
 
 // Into the list, unless it is full of better ones or has it.
@@ -57,9 +57,19 @@ void Walk::offer_among_allowed(Key key) {
   }
 }
 
+void Walk::estimate_found() {
+  const auto count = static_cast<std::int64_t>(found_count_);
+  if (plan_.worker == nullptr) {
+    graph_.estimates(graph_.codes, graph_.code_bytes, plan_.query, found_.data(), count, estimates_.data());
+    return;
+  }
+  if (distances_.size() < estimates_.size()) distances_.resize(estimates_.size());
+  plan_.worker->estimate_gathered(graph_.codes, found_.data(), count, distances_.data());
+  for (std::size_t i = 0; i < found_count_; ++i) estimates_[i] = ordered(distances_[i]);
+}
+
 void Walk::evaluate_found(Counters& counters) {
-  graph_.estimates(graph_.codes, graph_.code_bytes, plan_.query, found_.data(),
-                   static_cast<std::int64_t>(found_count_), estimates_.data());
+  estimate_found();
   counters.distances += static_cast<std::int64_t>(found_count_);
   if (plan_.allowed == nullptr) {
     for (std::size_t i = 0; i < found_count_; ++i) offer(make_key(estimates_[i], found_[i]));

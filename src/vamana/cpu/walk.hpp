@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "codes/coding.hpp"
 #include "codes/scalar.hpp"
 #include "core/parallel.hpp"
 #include "kith/row_set.hpp"
@@ -58,6 +59,7 @@ struct AllowedNodes {
 /// Where a walk begins and what it is to find.
 struct WalkPlan {
   const std::uint8_t* query = nullptr;  ///< its code; stays where it is until the walk has ended
+  codes::Worker* worker = nullptr;      ///< where not null: what estimates in place of codes, told the query
   std::int64_t list_size = 1;
   const AllowedNodes* allowed = nullptr;  ///< where not null: list_size counts these,
   std::int64_t longest_list = 0;          ///< and this all nodes
@@ -99,6 +101,7 @@ class Walk {
   void offer(Key key);
   void offer_among_allowed(Key key);
   bool enough_allowed() const { return static_cast<std::int64_t>(allowed_.size()) == plan_.list_size; }
+  void estimate_found();
   void evaluate_found(Counters& counters);
   bool choose();
   void fetch_codes() const;
@@ -129,6 +132,7 @@ class Walk {
   unsigned shift_ = 32;
   std::vector<std::uint32_t> found_;
   std::vector<std::int32_t> estimates_;
+  std::vector<float> distances_;  // as a worker has them
   std::size_t found_count_ = 0;
   std::vector<std::uint32_t> beam_;  // nodes whose edges are on their way
 };

@@ -266,16 +266,12 @@ Graph grow_on_device(const Graph& graph, const Nodes& nodes, const codes::Scalar
                      const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                      const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
                      const Execution& execution) {
-  ProgressCounter progress(
-      execution, "build",
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size())));
-  StopRequest stop(execution);
-  const Growth growth{nodes, space, parameters, execution, progress, stop};
-  // One device builds; a search may use them all.
-  DeviceMachine machine(growth, execution.devices.front().ordinal);
-  Graph grown = grow_on(machine, growth, graph, added, waiting, look);
-  progress.finish();
-  return grown;
+  return grow_on(
+      [](const Growth& growth) {
+        // One device builds; a search may use them all.
+        return std::make_unique<DeviceMachine>(growth, growth.execution.devices.front().ordinal);
+      },
+      graph, nodes, space, parameters, added, waiting, look, execution);
 }
 
 }  // namespace kith::vamana

@@ -23,6 +23,7 @@
 #include "kith/brute_force.hpp"
 #include "support/device_memory.hpp"
 #include "support/files.hpp"
+#include "support/gpus.hpp"
 #include "support/late_memory.hpp"
 
 namespace kith {
@@ -32,13 +33,8 @@ using conformance::Random;
 using test::cuda_ok;
 using test::DefaultStream;
 using test::DeviceMemory;
+using test::gpus;
 using test::LateMemory;
-
-int gpus() {
-  int usable = 0;
-  for (const DeviceInfo& info : devices()) usable += info.device.kind == Device::Kind::cuda && info.usable;
-  return usable;
-}
 
 Execution on(const std::vector<int>& ordinals, std::uint64_t device_memory_limit = 0) {
   Execution execution;

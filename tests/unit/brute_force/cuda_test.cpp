@@ -25,6 +25,7 @@
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
+#include "support/gpus.hpp"
 
 namespace kith {
 namespace {
@@ -33,16 +34,8 @@ using conformance::Random;
 using test::contains;
 using test::cuda_ok;
 using test::DeviceMemory;
+using test::gpus;
 using test::message_of;
-
-int gpus() {
-  static const int count = [] {
-    int usable = 0;
-    for (const DeviceInfo& info : devices()) usable += info.device.kind == Device::Kind::cuda && info.usable;
-    return usable;
-  }();
-  return count;
-}
 
 Execution on(std::vector<int> ordinals, std::uint64_t device_memory_limit = 0) {
   Execution execution;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "codes/coding.hpp"
 #include "codes/cpu/rabitq.hpp"
 #include "codes/rotation.hpp"
 #include "conformance/problem.hpp"
@@ -66,6 +68,11 @@ TEST(RabitqKernels, ProductsAreTheSameOnEveryInstructionSet) {
                   << name(set) << " " << bits << " " << blocks;
             }
           }
+          const std::vector<std::uint32_t> some = {10, 0, 0, 7, 3};
+          std::vector<std::int32_t> out(some.size());
+          rabitq_kernels().gathered_dots(codes.data() + 12, stride, blocks, bits, query.data(), some.data(),
+                                         static_cast<std::int64_t>(some.size()), out.data());
+          for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(out[i], expected[some[i]]) << name(set);
         }
       }
     }
@@ -293,6 +300,32 @@ TEST(Rabitq, TheBoundHoldsWithTheConfidenceStated) {
         }
       }
     }
+  }
+}
+
+// Of every kind, whatever the order that codes are met in.
+TEST(GatheredEstimates, AreThoseOfAdjacentCodes) {
+  constexpr std::int64_t rows = 40;
+  const Dataset data = generate({.generator = Generator::gaussian, .rows = rows, .dim = 33, .seed = 8});
+  std::vector<std::unique_ptr<const Coding>> codings;
+  for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product}) {
+    codings.push_back(train_scalar(data, {.metric = metric}, {}));
+    codings.push_back(train_rabitq(data, {.metric = metric, .bits = 3}, {}));
+    codings.push_back(train_pq(data, {.metric = metric, .subspaces = 5}, {}));
+  }
+  for (const auto& coding : codings) {
+    const auto worker = coding->worker(Quantizer::default_confidence);
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * coding->code_bytes()));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      worker->encode(data.view().row(i), codes.data() + i * coding->code_bytes());
+    }
+    worker->set_query(data.view().row(3));
+    std::vector<float> adjacent(rows), gathered(rows);
+    worker->estimate(codes.data(), rows, adjacent.data(), nullptr);
+    std::vector<std::uint32_t> order(rows);
+    for (std::uint32_t i = 0; i < rows; ++i) order[i] = i * 7 % rows;
+    worker->estimate_gathered(codes.data(), order.data(), rows, gathered.data());
+    for (std::size_t i = 0; i < rows; ++i) EXPECT_EQ(gathered[i], adjacent[order[i]]);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/piece_reader.hpp"
 #include "kith/point_tiles.hpp"
 #include "support/errors.hpp"
 #include "support/threads.hpp"
@@ -215,6 +216,43 @@ TEST_F(TileAnswersTest, TheOrderOfTilesIsThatOfTheRowsBeside) {
   const auto found = array_of<double>(answer.files[0], rows * 4);
   const Normals right = KdTree::build(view).normals({8});
   for (std::size_t i = 0; i < order.size(); ++i) ASSERT_EQ(found[i * 4 + 3], right.curvature[order[i]]);
+}
+
+// Whatever reads the tiles, one after the other or as queries need them, small ones together or large ones.
+TEST_F(TileAnswersTest, EveryReaderGivesTheSame) {
+  using Way = PieceReader::Way;
+  const PointTiles asked = PointTiles::build(folder / "asked", view.slice(0, 300), {60});
+  for (const std::int64_t tile_points : {30, 900}) {
+    const PointTiles some = PointTiles::build(folder / "t", view.slice(0, 6000), {tile_points});
+    std::vector<std::string> bytes;
+    for (const Way way : {Way::pread, Way::uring, Way::fitting}) {
+      PieceReader::way = way;
+      const TileAnswer own = some.all_knn(folder / "r", 9);
+      const TileAnswer others = some.search_tiles(folder / "s", asked, 9);
+      for (const TileStatistics& s : {own.statistics, others.statistics}) {
+        EXPECT_LE(s.waited_seconds, s.seconds);
+        EXPECT_GT(s.read_seconds, 0);
+        if (way == Way::pread) {
+          EXPECT_EQ(s.reader, "pread");
+        }
+        if (s.reader == "pread") {
+          EXPECT_EQ(s.bytes_direct, 0U);
+        }
+        // None where the file system has no O_DIRECT.
+        if (way == Way::uring && s.bytes_direct > 0) {
+          EXPECT_EQ(s.bytes_direct, s.bytes_read);
+        }
+      }
+      std::string all;
+      for (const TileAnswer& answer : {own, others}) {
+        for (const auto& file : answer.files) all += test::read_file(file);
+      }
+      bytes.push_back(std::move(all));
+    }
+    PieceReader::way = Way::fitting;
+    EXPECT_TRUE(bytes[1] == bytes[0]);
+    EXPECT_TRUE(bytes[2] == bytes[0]);
+  }
 }
 
 TEST_F(TileAnswersTest, TheRowsThatAreNoOutliersKeepTheirOrder) {

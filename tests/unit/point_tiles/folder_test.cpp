@@ -267,5 +267,23 @@ TEST(TilePoints, AreFewerWhereMemoryIsSmall) {
   EXPECT_GE(default_tile_points(1, 32), 1);
 }
 
+// More of them than that, or smaller ones, and the search is about tiles.
+TEST(TilePoints, AreNotAbsurdlyFew) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = test::make_cloud<float>(test::Cloud::uniform, 1'100'000, 2, 5);
+  const DatasetView many{values.data(), 1'100'000, 2};
+  for (const std::int64_t tile_points : {-1, 1, 15}) {
+    const std::string message =
+        message_of<InvalidArgument>([&] { (void)PointTiles::build(folder / "t", many, {tile_points}); });
+    EXPECT_TRUE(contains(message, std::to_string(tile_points) + " points a tile; use 16 or more"));
+  }
+  const std::string message =
+      message_of<InvalidArgument>([&] { (void)PointTiles::build(folder / "t", many, {16}); });
+  EXPECT_TRUE(contains(message, "would be 68750 tiles, and more than 65536"));
+  EXPECT_TRUE(contains(message, "use tiles of 17 points or more"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "t.kith-work"));
+  EXPECT_EQ(PointTiles::build(folder / "t", many.slice(0, 1000), {16}).rows(), 1000);
+}
+
 }  // namespace
 }  // namespace kith

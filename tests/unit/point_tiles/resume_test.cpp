@@ -1,89 +1,23 @@
 // A process that is killed anywhere, and the same call again: the bytes of a run that nobody disturbed.
-#include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <functional>
 #include <map>
 
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kith/point_tiles.hpp"
-#include "point_tiles/pacer.hpp"
 #include "point_tiles/work_folder.hpp"
 #include "support/errors.hpp"
-#include "unit/point_tiles/clouds.hpp"
+#include "unit/point_tiles/killed.hpp"
 
 namespace kith {
 namespace {
 
 namespace fs = std::filesystem;
-using test::Cloud;
 using test::contains;
-using test::make_cloud;
+using test::contents;
 using test::message_of;
-using test::TemporaryFolder;
-
-// Everything below a folder, by name.
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file())
-      files[fs::relative(entry.path(), folder).string()] = test::read_file(entry.path());
-  }
-  return files;
-}
-
-class ResumeTest : public testing::Test {
- protected:
-  static constexpr std::int64_t rows = 10000;
-  std::vector<double> values = make_cloud<double>(Cloud::uniform, rows, 3, 31);
-  DatasetView view{values.data(), rows, 3};
-  TemporaryFolder folder;
-
-  void SetUp() override { point_tiles::Pacer::always = true; }
-  void TearDown() override { point_tiles::Pacer::always = false; }
-
-  // Has a child do the work, which is killed at its n-th report of progress. @return whether it was
-  static bool killed_at(int report, const std::function<void(const Execution&)>& work) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      int left = report;
-      Execution execution;
-      execution.threads = 2;
-      execution.memory_limit = 6 << 20;
-      execution.progress = [&](const Progress&) {
-        if (--left <= 0) (void)::kill(::getpid(), SIGKILL);
-      };
-      try {
-        work(execution);
-      } catch (const std::exception& error) {
-        (void)::fprintf(stderr, "%s\n", error.what());
-        ::_exit(2);
-      }
-      ::_exit(0);
-    }
-    int status = 0;
-    (void)::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-    return WIFSIGNALED(status);
-  }
-
-  // Kills it after some reports, more from time to time so that it comes to its end, and compares with what
-  // an undisturbed child leaves.
-  static void disturb(const fs::path& expected, const fs::path& found, int reports,
-                      const std::function<void(const fs::path&, const Execution&)>& work) {
-    fs::create_directories(expected);
-    fs::create_directories(found);
-    ASSERT_FALSE(killed_at(1 << 30, [&](const Execution& how) { work(expected, how); }));
-    int kills = 0;
-    while (killed_at(reports + 2 * kills, [&](const Execution& how) { work(found, how); })) {
-      ASSERT_LT(++kills, 100);
-    }
-    EXPECT_GT(kills, 0);
-    EXPECT_EQ(contents(expected), contents(found));
-  }
-};
+using test::ResumeTest;
 
 TEST_F(ResumeTest, Partition) {
   write_dataset(folder / "cloud.npy", view);
@@ -175,110 +109,48 @@ TEST_F(ResumeTest, AnotherCallIsRefusedByName) {
   EXPECT_TRUE(fs::exists(journal));
 }
 
-// A run that is killed at `report`, and files of its work lost or cut: each is refused by name, again and
-// again, and with the file back the work goes on.
-class LostFileTest : public ResumeTest {
- protected:
-  using Call = std::function<void(const fs::path&, const Execution&)>;
-
-  // Reports of a stage alone, when so many rows of it are done.
-  static Execution after(const Execution& how, const std::string& stage, std::int64_t rows) {
-    Execution some = how;
-    if (!how.progress) return some;
-    some.progress = [=](const Progress& at) {
-      if (at.stage == stage && at.done > rows) how.progress(at);
-    };
-    return some;
+TEST_F(ResumeTest, ASymbolicLinkStaysOne) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  (void)tiles.all_knn(folder / "expected", 5);
+  fs::create_directory(folder / "elsewhere");
+  test::write_file(folder / "elsewhere" / "old.npy", "old");
+  fs::create_symlink("elsewhere/old.npy", folder / "r.indices.npy");
+  fs::create_symlink(folder / "elsewhere" / "new.npy", folder / "r.distances.npy");  // is not there yet
+  ASSERT_TRUE(killed_at(9, [&](const Execution& how) { (void)tiles.all_knn(folder / "r", 5, {}, {}, how); }));
+  EXPECT_TRUE(fs::exists(folder / "elsewhere" / "old.npy.kith-work"));
+  EXPECT_GT(tiles.all_knn(folder / "r", 5).statistics.resumed_tiles, 0);
+  EXPECT_TRUE(fs::is_symlink(folder / "r.indices.npy"));
+  EXPECT_TRUE(fs::is_symlink(folder / "r.distances.npy"));
+  EXPECT_EQ(test::read_file(folder / "elsewhere" / "old.npy"),
+            test::read_file(folder / "expected.indices.npy"));
+  EXPECT_EQ(test::read_file(folder / "elsewhere" / "new.npy"),
+            test::read_file(folder / "expected.distances.npy"));
+  // Tiles as well.
+  fs::create_symlink("elsewhere/tiles", folder / "link");
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_EQ(PointTiles::build(folder / "link", view, {500}).rows(), rows);
+    EXPECT_TRUE(fs::is_symlink(folder / "link"));
+    PointTiles::open(folder / "elsewhere" / "tiles").verify();
   }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "elsewhere"), {}), 3);
+}
 
-  void lose(const Call& call, int report, const std::vector<std::string>& names) {
-    fs::create_directories(folder / "a");
-    fs::create_directories(folder / "b");
-    ASSERT_FALSE(killed_at(1 << 30, [&](const Execution& how) { call(folder / "a", how); }));
-    ASSERT_TRUE(killed_at(report, [&](const Execution& how) { call(folder / "b", how); }));
-    const fs::path work = *fs::directory_iterator(folder / "b");
-    Execution little;
-    little.memory_limit = 6 << 20;
-    for (const std::string& name : names) {
-      SCOPED_TRACE(name);
-      const std::string bytes = test::read_file(work / name);
-      ASSERT_GT(bytes.size(), 1000U);
-      const auto refused = [&] { return message_of<IoError>([&] { call(folder / "b", little); }); };
-      fs::remove(work / name);
-      EXPECT_TRUE(contains(refused(), (work / name).string() + "' is damaged"));
-      EXPECT_TRUE(contains(refused(), "remove '" + work.string() + "'"));
-      test::write_file(work / name, bytes.substr(0, bytes.size() / 3));
-      EXPECT_TRUE(contains(refused(), (work / name).string() + "' is damaged"));
-      test::write_file(work / name, bytes);
-    }
-    call(folder / "b", little);
-    EXPECT_EQ(contents(folder / "a"), contents(folder / "b"));
+// What cannot be renamed there is copied.
+TEST_F(ResumeTest, AFileOfTheAnswerOnAnotherFileSystem) {
+  const fs::path other = "/dev/shm";
+  struct stat here {
+  }, there{};
+  if (::stat(other.c_str(), &there) != 0 || ::stat((folder / ".").c_str(), &here) != 0 ||
+      here.st_dev == there.st_dev || ::access(other.c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "no other file system to write to";
   }
-};
-
-TEST_F(LostFileTest, Search) {
+  const fs::path file = other / ("kith-resume-test-" + std::to_string(::getpid()) + ".npy");
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
-  lose([&](const fs::path& to, const Execution& how) { (void)tiles.all_knn(to / "r", 12, {}, {}, how); }, 9,
-       {"indices", "distances", "rows"});
-}
-
-TEST_F(LostFileTest, Lists) {
-  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
-  lose([&](const fs::path& to,
-           const Execution& how) { (void)tiles.radius_search(to / "r", tiles, 0.001, {}, {}, {}, how); },
-       12, {"lists", "lists.places", "rows"});
-}
-
-TEST_F(LostFileTest, OrderOfTheInput) {
-  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
-  const auto call = [&](const fs::path& to, const Execution& how) {
-    Execution little = after(how, "answer", 5000);
-    little.memory_limit = 1600000;  // a bucket has half of it: there are three
-    (void)tiles.all_knn(to / "r", 12, {}, {}, little);
-  };
-  lose(call, 1, {"indices.input", "distances.input"});
-}
-
-TEST_F(LostFileTest, Partition) {
-  write_dataset(folder / "cloud.npy", view);
-  const std::vector<fs::path> clouds = {folder / "cloud.npy"};
-  const auto call = [&](const fs::path& to, const Execution& how) {
-    Execution little = after(how, "partition", 7000);
-    little.memory_limit = 150000;  // rows are safe after 4200
-    (void)PointTiles::build(to / "tiles", clouds, {100}, little);
-  };
-  lose(call, 1, {"tiles/segment-0.bin"});
-}
-
-// A file that is there for one call alone has another name in the next: that begins anew.
-TEST_F(LostFileTest, TemporaryFilesAreDividedFromTheBeginning) {
-  const auto build = [&](const char* name, const Execution& how) {
-    write_dataset(folder / name, view);
-    fs::last_write_time(folder / name, std::chrono::file_clock::from_sys(std::chrono::sys_seconds{}));
-    const std::vector<fs::path> clouds = {folder / name};
-    Execution little = after(how, "partition", 7000);
-    little.memory_limit = 150000;
-    (void)PointTiles::build(folder / "tiles", clouds, {100}, little);
-  };
-  const fs::path work = folder / "tiles.kith-work";
-  ASSERT_TRUE(killed_at(1, [&](const Execution& how) { build("one.npy", how); }));
-  const std::string journal = test::read_file(work / "journal");
-  ASSERT_GT(std::count(journal.begin(), journal.end(), '\n'), 1);
-  build("two.npy", {});
-  EXPECT_EQ(PointTiles::open(folder / "tiles").rows(), rows);
-  EXPECT_FALSE(fs::exists(work));
-}
-
-// Row numbers say where answers go in memory.
-TEST_F(LostFileTest, ChangedRowNumbersAreNotTaken) {
-  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
-  const auto call = [&](const Execution& how) { (void)tiles.all_knn(folder / "r", 12, {}, {}, how); };
-  ASSERT_TRUE(killed_at(9, call));
-  const fs::path numbers = folder / "r.indices.npy.kith-work" / "rows";
-  std::string bytes = test::read_file(numbers);
-  bytes[128 + 8 * 20 + 6] ^= 0x40;  // a row number far beyond the last
-  test::write_file(numbers, bytes);
-  EXPECT_TRUE(contains(message_of<IoError>([&] { call({}); }), numbers.string() + "' is damaged"));
+  (void)tiles.outliers({folder / "o.npy", folder / "m.npy", {}}, {8});
+  (void)tiles.outliers({folder / "p.npy", file, {}}, {8});
+  EXPECT_EQ(test::read_file(file), test::read_file(folder / "m.npy"));
+  EXPECT_FALSE(fs::exists(file.string() + ".kith-work.tmp"));
+  fs::remove(file);
 }
 
 TEST_F(ResumeTest, ACallThatIsCancelledLeavesNothing) {

@@ -25,12 +25,14 @@
 #include "point_tree/cpu/search.hpp"
 #include "point_tree/cuda/search.hpp"
 #include "support/device_memory.hpp"
+#include "support/gpus.hpp"
 
 namespace kith::point_tree {
 namespace {
 
 using test::cuda_ok;
 using test::DeviceMemory;
+using test::gpus;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
@@ -45,10 +47,7 @@ Execution on_gpu(std::uint64_t device_memory_limit = 0) {
 class CudaTreeSearch : public testing::Test {
  protected:
   void SetUp() override {
-    for (const DeviceInfo& info : devices()) {
-      if (info.device.kind == Device::Kind::cuda && info.usable) return;
-    }
-    GTEST_SKIP() << "no usable CUDA device here";
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
 };
 

@@ -23,6 +23,7 @@
 #include "kith/octree.hpp"
 #include "support/device_memory.hpp"
 #include "support/files.hpp"
+#include "support/gpus.hpp"
 #include "support/late_memory.hpp"
 
 namespace kith {
@@ -32,6 +33,7 @@ using conformance::Random;
 using test::cuda_ok;
 using test::DefaultStream;
 using test::DeviceMemory;
+using test::gpus;
 using test::LateMemory;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
@@ -66,12 +68,6 @@ Execution gpu(int ordinal = 0) {
   Execution execution;
   execution.devices = {{Device::Kind::cuda, ordinal}};
   return execution;
-}
-
-int gpus() {
-  int usable = 0;
-  for (const DeviceInfo& info : devices()) usable += info.device.kind == Device::Kind::cuda && info.usable;
-  return usable;
 }
 
 // An answer of any kind as numbers: row numbers, and the bits of what is no whole number.

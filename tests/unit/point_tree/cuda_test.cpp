@@ -29,6 +29,7 @@
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/gpus.hpp"
 
 namespace kith {
 namespace {
@@ -39,6 +40,7 @@ using point_tree::NodeLinks;
 using point_tree::Tree;
 using reference::Matrix;
 using test::contains;
+using test::gpus;
 using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -55,12 +57,7 @@ Execution on_gpu(int ordinal = 0) {
 class CudaTrees : public testing::Test {
  protected:
   void SetUp() override {
-    const auto all = devices();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-          return info.device.kind == Device::Kind::cuda && info.usable;
-        })) {
-      GTEST_SKIP() << "no usable CUDA device here";
-    }
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
 };
 
@@ -511,12 +508,7 @@ TEST_F(CudaTrees, LoadedForADevice) {
 }
 
 TEST_F(CudaTrees, TheFirstOfSeveralDevicesBuilds) {
-  const auto all = devices();
-  if (std::count_if(all.begin(), all.end(), [](const DeviceInfo& info) {
-        return info.device.kind == Device::Kind::cuda && info.usable;
-      }) < 2) {
-    GTEST_SKIP() << "one CUDA device here";
-  }
+  if (gpus() < 2) GTEST_SKIP() << "two CUDA devices are needed";
   Random random(33);
   const Rows rows(uniform(3000, 3, random), Dtype::f32);
   Execution execution = on_gpu(1);

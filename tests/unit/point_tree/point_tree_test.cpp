@@ -20,6 +20,7 @@
 #include "reference/oracle.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/gpus.hpp"
 
 namespace kith {
 namespace {
@@ -28,6 +29,7 @@ using conformance::Random;
 using conformance::Rows;
 using reference::Matrix;
 using test::contains;
+using test::gpus;
 using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -83,13 +85,6 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
                     (c.searched == Device::Kind::cpu ? "_cpu" : "_cuda"));
 }
 
-bool there_is_a_gpu() {
-  const auto all = devices();
-  return std::any_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-    return info.device.kind == Device::Kind::cuda && info.usable;
-  });
-}
-
 // Clustered points on a coarse grid, so that there are ties, with some duplicates, NaN and infinite rows.
 Matrix cloud(std::int64_t rows, std::int64_t dim, std::uint64_t seed, bool specials = true) {
   Random random(seed);
@@ -108,7 +103,7 @@ class Trees : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const bool gpu = GetParam().built == Device::Kind::cuda || GetParam().searched == Device::Kind::cuda;
-    if (gpu && !there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
+    if (gpu && gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
     force_instruction_set(GetParam().set);
   }
   void TearDown() override { force_instruction_set(std::nullopt); }
@@ -537,7 +532,7 @@ TEST(PointTree, BadArgumentsAreRefusedWithTheirValue) {
   expect([&] { (void)tree.search(other.view(), 1); }, "f64");
   Execution cuda;
   cuda.devices = {Device{Device::Kind::cuda, 0}};
-  if (!there_is_a_gpu()) {
+  if (gpus() == 0) {
     expect([&] { (void)KdTree::build(rows.view(), {}, cuda); }, "cuda");
     expect([&] { (void)tree.all_knn(1, false, cuda); }, "cuda");
   }

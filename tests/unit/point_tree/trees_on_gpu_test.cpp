@@ -17,12 +17,14 @@
 #include "kith/error.hpp"
 #include "kith/support.hpp"
 #include "support/errors.hpp"
+#include "support/gpus.hpp"
 
 namespace kith {
 namespace {
 
 using conformance::Random;
 using test::contains;
+using test::gpus;
 using test::message_of;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -32,13 +34,6 @@ Execution on_gpu(std::uint64_t device_memory_limit = 0) {
   execution.devices = {Device{Device::Kind::cuda, 0}};
   execution.device_memory_limit = device_memory_limit;
   return execution;
-}
-
-bool there_is_a_gpu() {
-  const auto all = devices();
-  return std::any_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-    return info.device.kind == Device::Kind::cuda && info.usable;
-  });
 }
 
 // Those of NaN, too: a file of them is the same file.
@@ -73,7 +68,7 @@ struct Case {
 class CudaTreesOnAGpu : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
     const Case& c = GetParam();
     const bool specials = c.dtype != Dtype::i8 && c.dtype != Dtype::u8;
     data_ = conformance::quantize(cloud(12'000, c.dim, 3, specials), c.dtype, 8);
@@ -222,7 +217,7 @@ TEST_P(CudaTreesOnAGpu, MemoryOfTheDevice) {
 class CudaColumns : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!there_is_a_gpu()) GTEST_SKIP() << "no usable CUDA device here";
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
 
   // With NaN, without infinities, which groups do not search. `step`: of a lattice; 0: none.

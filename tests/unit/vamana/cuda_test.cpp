@@ -16,43 +16,28 @@
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "kith/evaluate.hpp"
-#include "kith/generate.hpp"
 #include "kith/vamana.hpp"
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/gpus.hpp"
+#include "unit/vamana/rows.hpp"
 
 namespace kith {
 namespace {
 
 using test::contains;
 using test::DeviceMemory;
+using test::gpus;
+using test::in_clusters;
 using test::message_of;
+using test::with_few_directions;
 
 Execution on_gpu(std::uint64_t device_memory_limit = 0) {
   Execution execution;
   execution.devices = {{Device::Kind::cuda, 0}};
   execution.device_memory_limit = device_memory_limit;
   return execution;
-}
-
-Dataset rows_of(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32, std::int64_t dim = 24) {
-  return generate({.generator = Generator::clusters,
-                   .rows = rows,
-                   .dim = dim,
-                   .dtype = dtype,
-                   .seed = 11,
-                   .first_row = first,
-                   .clusters = 40});
-}
-
-Dataset with_few_directions(std::int64_t rows, std::int64_t first, Dtype dtype) {
-  return generate({.generator = Generator::low_intrinsic_dimension,
-                   .rows = rows,
-                   .dim = 128,
-                   .dtype = dtype,
-                   .seed = 5,
-                   .first_row = first});
 }
 
 void expect_same(const Neighbors& a, const Neighbors& b, const std::string& where) {
@@ -63,12 +48,7 @@ void expect_same(const Neighbors& a, const Neighbors& b, const std::string& wher
 class CudaVamana : public testing::Test {
  protected:
   void SetUp() override {
-    const auto all = devices();
-    if (std::none_of(all.begin(), all.end(), [](const DeviceInfo& info) {
-          return info.device.kind == Device::Kind::cuda && info.usable;
-        })) {
-      GTEST_SKIP() << "no usable CUDA device here";
-    }
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
 
   static void compare(const Vamana& index, const DatasetView& queries, std::int64_t k,
@@ -85,8 +65,8 @@ class CudaVamana : public testing::Test {
 
 TEST_F(CudaVamana, FindsWhatTheCpuFinds) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
-    const Dataset data = rows_of(3000, 0, dtype);
-    const Dataset queries = rows_of(70, 3000, dtype);
+    const Dataset data = in_clusters(3000, 0, dtype);
+    const Dataset queries = in_clusters(70, 3000, dtype);
     for (const Metric metric : vamana_metrics) {
       const Vamana index = Vamana::build(data, {.metric = metric});
       for (const std::int64_t list : {10, 33, 200}) {
@@ -120,8 +100,8 @@ TEST_F(CudaVamana, WalksCodesOfEveryKind) {
 }
 
 TEST_F(CudaVamana, LongListsAndManyNeighbors) {
-  const Dataset data = rows_of(9000);
-  const Dataset queries = rows_of(12, 9000);
+  const Dataset data = in_clusters(9000);
+  const Dataset queries = in_clusters(12, 9000);
   const Vamana index = Vamana::build(data);
   for (const std::int64_t list : {600, 3000, 9000}) {
     compare(index, queries, 500, {.list_size = list}, "list " + std::to_string(list));
@@ -149,8 +129,8 @@ TEST_F(CudaVamana, EqualRowsAndNaN) {
 }
 
 TEST_F(CudaVamana, FindsAmongAllowedRows) {
-  const Dataset data = rows_of(6000);
-  const Dataset queries = rows_of(50, 6000);
+  const Dataset data = in_clusters(6000);
+  const Dataset queries = in_clusters(50, 6000);
   for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product}) {
     const Vamana index = Vamana::build(data, {.metric = metric});
     for (const std::int64_t step : {1, 2, 3, 7, 40, 900}) {
@@ -175,7 +155,7 @@ TEST_F(CudaVamana, FindsAmongAllowedRows) {
 TEST_F(CudaVamana, BuildsTheGraphOfTheCpu) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
     for (const Metric metric : vamana_metrics) {
-      const Dataset data = rows_of(4000, 0, dtype);
+      const Dataset data = in_clusters(4000, 0, dtype);
       for (const VamanaParameters& chosen :
            {VamanaParameters{}, VamanaParameters{.max_degree = 12, .build_list_size = 40, .alpha = 1.2},
             VamanaParameters{.max_degree = 33, .build_list_size = 50, .seed = 7, .code_bits = 4}}) {
@@ -206,11 +186,11 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForCodesOfEveryKindAndForFewRows) {
     }
   }
   for (const std::int64_t rows : {0, 1, 2, 3, 65, 500}) {
-    const Dataset data = rows_of(rows);
+    const Dataset data = in_clusters(rows);
     EXPECT_EQ(Vamana::build(data, {}, on_gpu()).graph_hash(), Vamana::build(data).graph_hash()) << rows;
   }
   // Lists that do not fit shared memory.
-  const Dataset data = rows_of(5000);
+  const Dataset data = in_clusters(5000);
   const VamanaParameters longer{.max_degree = 16, .build_list_size = 2500};
   EXPECT_EQ(Vamana::build(data, longer, on_gpu()).graph_hash(), Vamana::build(data, longer).graph_hash());
 }
@@ -234,15 +214,15 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForRowsThatAreHardToConnect) {
 }
 
 TEST_F(CudaVamana, InsertsAsTheCpuDoes) {
-  const Dataset data = rows_of(3000);
-  const Dataset more = rows_of(700, 3000);
+  const Dataset data = in_clusters(3000);
+  const Dataset more = in_clusters(700, 3000);
   const Vamana one = Vamana::build(data);
   EXPECT_EQ(one.insert(more, on_gpu()).graph_hash(), one.insert(more).graph_hash());
 }
 
 TEST_F(CudaVamana, GraphAndRowsMayLieOnTheHost) {
-  const Dataset data = rows_of(60'000, 0, Dtype::f32, 96);
-  const Dataset queries = rows_of(40, 60'000, Dtype::f32, 96);
+  const Dataset data = in_clusters(60'000, 0, Dtype::f32, 96);
+  const Dataset queries = in_clusters(40, 60'000, Dtype::f32, 96);
   const VamanaParameters parameters{.max_degree = 64, .build_list_size = 64, .code_dim = 96};
   const Vamana index = Vamana::build(data, parameters);
   const SearchOptions options{.list_size = 30};
@@ -272,8 +252,8 @@ TEST_F(CudaVamana, GraphAndRowsMayLieOnTheHost) {
 }
 
 TEST_F(CudaVamana, QueriesAndAnswersMayLieOnTheDevice) {
-  const Dataset data = rows_of(4000);
-  const Dataset queries = rows_of(300, 4000);
+  const Dataset data = in_clusters(4000);
+  const Dataset queries = in_clusters(300, 4000);
   const Vamana index = Vamana::build(data);
   const SearchOptions options{.list_size = 25};
   const Neighbors wanted = index.search(queries, 7, {}, options);
@@ -303,8 +283,8 @@ TEST_F(CudaVamana, QueriesAndAnswersMayLieOnTheDevice) {
 }
 
 TEST_F(CudaVamana, ManyThreadsSearchOneIndex) {
-  const Dataset data = rows_of(5000);
-  const Dataset queries = rows_of(200, 5000);
+  const Dataset data = in_clusters(5000);
+  const Dataset queries = in_clusters(200, 5000);
   const Vamana index = Vamana::build(data);
   std::vector<Neighbors> wanted;
   for (std::int64_t k = 1; k <= 8; ++k) wanted.push_back(index.search(queries, k, {}, {.list_size = 10 * k}));
@@ -324,8 +304,8 @@ TEST_F(CudaVamana, ManyThreadsSearchOneIndex) {
 }
 
 TEST_F(CudaVamana, StatesRecallAndStops) {
-  const Dataset data = rows_of(20'000);
-  const Dataset queries = rows_of(500, 20'000);
+  const Dataset data = in_clusters(20'000);
+  const Dataset queries = in_clusters(500, 20'000);
   const Vamana index = Vamana::build(data, {}, on_gpu());
   const Neighbors exact = knn(data, queries, 10);
   const Neighbors found = index.search(queries, 10, on_gpu(), {.recall = 0.95});

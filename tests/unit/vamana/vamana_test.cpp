@@ -17,27 +17,20 @@
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/threads.hpp"
+#include "unit/vamana/rows.hpp"
 
 namespace kith {
 namespace {
 
 using test::contains;
+using test::in_clusters;
 using test::message_of;
+using test::with_few_directions;
 using test::with_threads;
-
-Dataset clusters(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32) {
-  return generate({.generator = Generator::clusters,
-                   .rows = rows,
-                   .dim = 24,
-                   .dtype = dtype,
-                   .seed = 11,
-                   .first_row = first,
-                   .clusters = 40});
-}
 
 TEST(Vamana, TheGraphIsTheSameFromAnyThreadsAndInstructionSet) {
   for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
-    const Dataset data = clusters(1500, 0, dtype);
+    const Dataset data = in_clusters(1500, 0, dtype);
     const Vamana one = Vamana::build(data, {}, with_threads(1));
     for (const int threads : {2, 3, 7}) {
       EXPECT_EQ(Vamana::build(data, {}, with_threads(threads)).graph_hash(), one.graph_hash()) << threads;
@@ -52,17 +45,6 @@ TEST(Vamana, TheGraphIsTheSameFromAnyThreadsAndInstructionSet) {
     EXPECT_NE(Vamana::build(data, {.build_list_size = 64}).graph_hash(), one.graph_hash());
     EXPECT_NE(Vamana::build(data, {.alpha = 1.3}).graph_hash(), one.graph_hash());
   }
-}
-
-// From shares that the walk answers to shares that the exact engine does, spread evenly and all on one side.
-// Rows whose variance sits in few of their directions.
-Dataset with_few_directions(std::int64_t rows, std::int64_t first = 0, Dtype dtype = Dtype::f32) {
-  return generate({.generator = Generator::low_intrinsic_dimension,
-                   .rows = rows,
-                   .dim = 128,
-                   .dtype = dtype,
-                   .seed = 5,
-                   .first_row = first});
 }
 
 double recall_of(const Vamana& index, const Dataset& data, const Dataset& queries, std::int64_t list_size,
@@ -144,9 +126,10 @@ TEST(VamanaCodes, OfEveryKindAreTheSameFromAnyThreadsAndInstructionSetAndFile) {
   }
 }
 
+// From shares that the walk answers to shares that the exact engine does, spread evenly and all on one side.
 TEST(Vamana, AllowedRowsAreFoundToTheRecallAskedFor) {
-  const Dataset data = clusters(4000);
-  const Dataset queries = clusters(200, 4000);
+  const Dataset data = in_clusters(4000);
+  const Dataset queries = in_clusters(200, 4000);
   const Vamana index = Vamana::build(data);
   const auto* values = static_cast<const float*>(data.view().data);
   bool walked = false;
@@ -174,7 +157,7 @@ TEST(Vamana, AllowedRowsAreFoundToTheRecallAskedFor) {
 
 // No row near a query is allowed: the walk gives up, and the exact engine has the answer.
 TEST(Vamana, AllowedRowsFarFromAQueryAreFound) {
-  const Dataset data = clusters(4000);
+  const Dataset data = in_clusters(4000);
   // Few edges, so that walks are the cheaper way.
   const Vamana index = Vamana::build(data, {.max_degree = 8, .build_list_size = 32});
   const DatasetView query = data.view().slice(17, 1);
@@ -195,8 +178,8 @@ TEST(Vamana, AllowedRowsFarFromAQueryAreFound) {
 }
 
 TEST(Vamana, RecallIsAtLeastWhatIsStated) {
-  const Dataset data = clusters(4000);
-  const Dataset queries = clusters(300, 4000);
+  const Dataset data = in_clusters(4000);
+  const Dataset queries = in_clusters(300, 4000);
   for (const Metric metric : vamana_metrics) {
     const Vamana index = Vamana::build(data, {.metric = metric});
     const Neighbors truth = knn(data, queries, 10, {.metric = metric});
@@ -219,8 +202,8 @@ TEST(Vamana, RecallIsAtLeastWhatIsStated) {
 }
 
 TEST(Vamana, LongerListsFindMore) {
-  const Dataset data = clusters(3000);
-  const Dataset queries = clusters(100, 3000);
+  const Dataset data = in_clusters(3000);
+  const Dataset queries = in_clusters(100, 3000);
   const Vamana index = Vamana::build(data, {.max_degree = 12, .build_list_size = 24});
   const Neighbors truth = knn(data, queries, 10);
   double before = 0;
@@ -264,7 +247,7 @@ TEST(Vamana, ManyEqualRowsAreFoundAllOfThem) {
 
 TEST(Vamana, RowsAndQueriesWithNaNAreLeftOut) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Dataset made = clusters(700);
+  const Dataset made = in_clusters(700);
   std::vector<float> values(static_cast<const float*>(made.view().data),
                             static_cast<const float*>(made.view().data) + 700 * 24);
   for (const std::size_t row : {0U, 5U, 699U}) values[row * 24 + row % 24] = nan;
@@ -280,7 +263,7 @@ TEST(Vamana, RowsAndQueriesWithNaNAreLeftOut) {
 }
 
 TEST(Vamana, RefusesByNameWhatItDoesNotTake) {
-  const Dataset data = clusters(500);
+  const Dataset data = in_clusters(500);
   const auto refusal = [&](const VamanaParameters& parameters) {
     return message_of<InvalidArgument>([&] { Vamana::build(data, parameters); });
   };
@@ -323,7 +306,7 @@ TEST(VamanaCodes, ThatThereAreNotAreRefused) {
 }
 
 TEST(Vamana, RefusesToTakeMoreMemoryThanTheLimit) {
-  const Dataset data = clusters(5000);
+  const Dataset data = in_clusters(5000);
   Execution execution;
   execution.memory_limit = 1 << 20U;
   EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { Vamana::build(data, {}, execution); }),
@@ -335,7 +318,7 @@ TEST(Vamana, RefusesToTakeMoreMemoryThanTheLimit) {
 }
 
 TEST(Vamana, StopsWithinAThirdOfASecondAndReportsProgress) {
-  const Dataset data = clusters(30'000);
+  const Dataset data = in_clusters(30'000);
   using Clock = std::chrono::steady_clock;
   for (const int polls : {1, 40, 200}) {
     std::atomic<int> asked{0};
@@ -348,7 +331,7 @@ TEST(Vamana, StopsWithinAThirdOfASecondAndReportsProgress) {
     EXPECT_THROW(Vamana::build(data, {}, execution), Cancelled);
     EXPECT_LT(std::chrono::duration<double>(Clock::now() - told).count(), 0.3 * 10);  // machines are busy
   }
-  const Dataset few = clusters(3000);
+  const Dataset few = in_clusters(3000);
   std::vector<std::int64_t> reports;
   Execution execution = with_threads(2);
   execution.progress = [&](const Progress& progress) {
