@@ -11,6 +11,7 @@
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tree.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -46,6 +47,7 @@ void run(const Common& common, Options& options) {
   check_result_options(common, options.result, options.clouds);
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
+  const UnpackedClouds unpacked(common, options.clouds, options.result.output, options.input_format);
   if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
     if (!is_tiles(options.clouds.front())) return through_tiles(common, options, metric, why);
     refuse_tree_options(options.index);

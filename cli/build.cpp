@@ -16,6 +16,7 @@
 #include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -63,6 +64,7 @@ void run(const Common& common, Options& options) {
   options.output = output_path(common, options.output);
   check_index_output(options.output);
   refuse_overwriting({options.output}, {options.base.path});
+  const UnpackedClouds unpacked(common, {&options.base.path}, options.output, options.input_format);
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base}, options.input_format);
   const Size size = peek(options.base);

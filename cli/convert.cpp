@@ -13,6 +13,7 @@
 #include "result.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -109,6 +110,8 @@ void convert_results(const Common& common, const Options& options) {
 
 void run(const Common& common, Options& options) {
   options.output = output_path(common, options.output);
+  refuse_overwriting({options.output}, {options.input.path});
+  const UnpackedClouds unpacked(common, {&options.input.path}, options.output, options.input_format);
   open_inputs(common, {&options.input}, options.input_format);
   if (holds_results(options)) {
     convert_results(common, options);

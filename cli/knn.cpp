@@ -10,6 +10,7 @@
 #include "tiles.hpp"
 #include "tree.hpp"
 #include "tune.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -70,6 +71,8 @@ void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.base.path, options.queries.path, options.allowed, options.index.tuning});
   check_index_options(options.index);
+  const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.result.output,
+                                options.input_format);
   if (is_tiles(options.base.path)) return run_on_tiles(common, options);
   refuse_tile_options(options.tiles, "an index in memory");
   Execution execution = make_execution(common);

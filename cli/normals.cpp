@@ -9,11 +9,14 @@
 #include "commands.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
+#include "point_output.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -50,18 +53,30 @@ std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
 }
 
 std::vector<std::pair<std::string, std::string>> formats_with_normals() {
-  return {
-      {"ply", "points, normals and curvature"}, {"pcd", "the same"}, {"npy", "normals and curvature alone"}};
+  return {{"ply", "points, normals and curvature"},
+          {"pcd", "the same"},
+          {"las", "the same, of LAS and LAZ files"},
+          {"npy", "normals and curvature alone"}};
 }
 
 // The format of the output, refused here before anything is read.
 FileFormat check_format(const std::string& output, const std::string& named) {
+  if (is_output_folder(output)) {
+    if (named.empty()) return FileFormat::las;  // each file's own
+    throw InvalidArgument(fmt::format(
+        "--format {}: in the folder '{}' every file has the format of its input; leave it out, or name "
+        "a file",
+        named, output));
+  }
   check_output(output, named, is_stream(output) ? formats_with_normals() : dataset_formats(), true);
   const FileFormat format =
       parse_format(named).value_or(format_of_extension(output).value_or(FileFormat::npy));
-  if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::npy) return format;
-  throw InvalidArgument(fmt::format("cannot write '{}': {} cannot hold normals; write .ply, .pcd or .npy",
-                                    output, name(format)));
+  for (const auto& [known, meaning] : formats_with_normals()) {
+    if (name(format) == known) return format;
+  }
+  throw InvalidArgument(
+      fmt::format("cannot write '{}': {} cannot hold normals; write .ply, .pcd, .las, .laz or .npy", output,
+                  name(format)));
 }
 
 void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
@@ -87,54 +102,77 @@ Dataset table_of(Normals found, std::int64_t rows, std::int64_t dim) {
   return table;
 }
 
-void write(const Common& common, const Options& options, FileFormat format, const Dataset& points,
-           Dataset table) {
-  const CancellableScope scope;
-  const WriteOptions how{format, must_stop};
+// @return what was written, to tell
+std::vector<PointTarget> write(const Common& common, const Options& options, FileFormat format,
+                               const Dataset& points, Dataset table,
+                               const std::vector<PointTarget>& targets) {
   if (format == FileFormat::npy) {
-    write_dataset(options.output, table, how);
-    return;
+    const CancellableScope scope;
+    write_dataset(options.output, table, {format, must_stop});
+    return {};
   }
   // Directions need no more than f32; that is also what readers of these formats expect.
+  if (targets.front().way != PointTarget::Way::coordinates) {
+    const auto values = io::stream_rows(table);
+    io::PointChanges changes;
+    changes.values = values.get();
+    write_targets(common, targets, changes);
+    return targets;
+  }
+  const CancellableScope scope;
   const Dataset narrow = convert(table, Dtype::f32, Rounding::nearest);
   table = Dataset();
-  const PointColumns columns{format == FileFormat::ply
-                                 ? std::vector<std::string>{"nx", "ny", "nz", "curvature"}
-                                 : std::vector<std::string>{"normal_x", "normal_y", "normal_z", "curvature"},
-                             narrow};
-  write_points(options.output, as_floats(common, points), columns, how);
+  write_points(options.output, as_floats(common, points), {normal_names(format), narrow},
+               {format, must_stop});
+  return {};
 }
 
 using Viewpoint = std::optional<std::vector<double>>;
 
 // From tiles, in a folder or made of files for the while; `why` is then the reason.
-void run_on_tiles(const Common& common, Options& options, FileFormat format, const Neighborhood& near,
-                  const Viewpoint& viewpoint, const std::string& why) {
+void run_on_tiles(const Common& common, Options& options, const CloudFiles& clouds, FileFormat format,
+                  const Neighborhood& near, const Viewpoint& viewpoint, const std::string& why) {
   refuse_tree_options(options.index);
-  if (format != FileFormat::npy || is_standard_output(options.output)) {
+  if (writes_to_stream()) {
     throw InvalidArgument(
-        fmt::format("from tiles normals are written as npy, not to '{}'; give -o a name that ends in .npy",
+        fmt::format("from tiles normals are written to files, not to '{}'; name one with -o",
                     shown_output(options.output)));
+  }
+  if (const char* given = given_answer_option(options.tiles); given != nullptr && format != FileFormat::npy) {
+    throw InvalidArgument(fmt::format(
+        "{} is for an answer as npy, files of points have the order of the input; leave it out", given));
+  }
+  if (format != FileFormat::npy && !is_tiles(clouds.named.front())) {
+    plan_targets(clouds, options.output, format);
   }
   TileSearchOptions search;
   search.metric = Metric::euclidean;
   search.inside = options.tiles.inside;
   const auto find = [&](const PointTiles& tiles, const Execution& execution) {
-    return tiles.normals(options.output, near, viewpoint, search, answer_options(options.tiles), execution);
+    if (format == FileFormat::npy) {
+      return tiles.normals(options.output, near, viewpoint, search, answer_options(options.tiles), execution);
+    }
+    check_dim(options, format, tiles.dim());
+    return normals_with_points(common, {clouds, options.output, format}, tiles, near, viewpoint, search,
+                               execution);
   };
   const TileAnswer answer =
       answer_from_tiles(common, options.clouds, options.points, options.input_format, options.output,
                         tile_parameters(options.tile_points), why, find);
+  nlohmann::json files = nlohmann::json::array();
+  std::string list;
+  for (const auto& file : answer.files) {
+    files.push_back(file.string());
+    list += (list.empty() ? "" : ", ") + file.string();
+  }
   if (common.json) {
-    nlohmann::json files = nlohmann::json::array();
-    for (const auto& file : answer.files) files.push_back(file.string());
     print_json({{"files", files},
                 {"rows", answer.statistics.queries},
                 {"index", {{"name", PointTiles::type_name}, {"inside", options.tiles.inside}}},
                 {"statistics", to_json(answer.statistics)}});
     return;
   }
-  note(common, fmt::format("wrote {}: normals and curvature of {} in {:.2f} s", answer.files.front().string(),
+  note(common, fmt::format("wrote {}: normals and curvature of {} in {:.2f} s", list,
                            plural(answer.statistics.queries, "point"), answer.statistics.seconds));
   note_tiles(common, answer.statistics);
 }
@@ -143,15 +181,23 @@ void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const Neighborhood near = neighborhood(options.index, options.k);
   const auto viewpoint = parse_viewpoint(options.viewpoint);
+  const OutputFolder folder(options.output);
   options.output = output_path(common, options.output);
   const FileFormat format = check_format(options.output, options.format);
   refuse_overwriting({options.output}, {options.clouds.begin(), options.clouds.end()});
+  CloudFiles clouds{options.clouds, {}, parse_format(options.input_format)};
+  const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
+  clouds.readable = options.clouds;
   if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
-    return run_on_tiles(common, options, format, near, viewpoint, why);
+    return run_on_tiles(common, options, clouds, format, near, viewpoint, why);
   }
   options.points.path = options.clouds.front();
   const Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
+  if (clouds.named == clouds.readable) clouds.named = {options.points.path};
+  clouds.readable = {options.points.path};
+  std::vector<PointTarget> targets;
+  if (format != FileFormat::npy) targets = plan_targets(clouds, options.output, format);
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
@@ -163,10 +209,10 @@ void run(const Common& common, Options& options) {
     writing.add("table", size.rows * 4 * 8);
     writing.check();
   } catch (const OutOfMemory&) {
-    if (!may_take_tiles(common, options.index) || format != FileFormat::npy || writes_to_stream()) throw;
+    if (!may_take_tiles(common, options.index) || writes_to_stream()) throw;
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
-    return run_on_tiles(common, options, format, near, viewpoint,
+    return run_on_tiles(common, options, clouds, format, near, viewpoint,
                         "the cloud, its tree and the normals do not fit in memory");
   }
 
@@ -186,16 +232,18 @@ void run(const Common& common, Options& options) {
   });
   std::int64_t without = 0;
   for (const double curvature : found.curvature) without += std::isnan(curvature) ? 1 : 0;
-  write(common, options, format, points, table_of(std::move(found), points.rows(), points.dim()));
+  targets = write(common, options, format, points, table_of(std::move(found), points.rows(), points.dim()),
+                  targets);
+  const std::string file = targets.empty() ? options.output : targets.front().path.string();
   if (common.json) {
-    print_json(nlohmann::json{{"file", options.output},
+    print_json(nlohmann::json{{"file", file},
                               {"rows", points.rows()},
                               {"dim", points.dim()},
                               {"index", to_json(index)},
                               {"without_normal", without}});
     return;
   }
-  note(common, fmt::format("wrote {}: normals and curvature of {}", shown_output(options.output),
+  note(common, fmt::format("wrote {}: normals and curvature of {}", shown_output(file),
                            plural(points.rows(), "point")));
   if (without > 0) {
     note(common, fmt::format("{} without a normal (NaN), for want of {} neighbours or of coordinates",
@@ -214,9 +262,11 @@ void add_normals(CLI::App& app, Common& common) {
   add_clouds_argument(command, common, options->clouds, "The points, of 2 or 3 dimensions");
   common.file(
       command
-          .add_option("-o,--output", options->output,
-                      "The file to write, whole or not at all; its extension chooses the format: .ply, "
-                      ".pcd, or .npy")
+          .add_option(
+              "-o,--output", options->output,
+              "The file to write, whole or not at all; its extension chooses the format: .ply, "
+              ".pcd, .las, .laz or .npy. Or a folder (out/), in which every LAS, LAZ or PLY file gets one "
+              "of its name")
           ->type_name("FILE")
           ->required()
           ->group("Answer"));
@@ -246,19 +296,33 @@ void add_normals(CLI::App& app, Common& common) {
       "A normal is the direction in which a point's neighbours, itself included, spread the least (Hoppe et "
       "al. 1992); the curvature is that direction's share of their spread (Pauly et al. 2002), from 0 in a "
       "plane to 1/3. Distances are euclidean; a radius is in the units of the coordinates.",
-      "PLY files get the properties nx, ny, nz and curvature, PCD files the fields normal_x, normal_y, "
-      "normal_z and curvature, as float, after x, y and z in their own precision. npy files hold the normals "
+      "From LAS or LAZ to LAS or LAZ, and from PLY to PLY, points keep all attributes they have, and files "
+      "all "
+      "their records. LAS points get NormalX, NormalY, NormalZ and Curvature as extra bytes (as of PDAL and "
+      "CloudCompare), PLY vertices the properties nx, ny, nz and curvature, as float; what is called the "
+      "same in "
+      "the input gives way. From other formats PLY files get x, y and z in their own precision and these "
+      "properties, PCD files the fields normal_x, normal_y, normal_z and curvature. npy files hold the "
+      "normals "
       "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
-      "order; a normal that does not exist is NaN.",
+      "order; a "
+      "normal that does not exist is NaN.",
+      "LAZ, COPC and E57 are read, and LAZ is written, by the Python that has laspy and lazrs, or pye57 "
+      "(KITH_PYTHON "
+      "names it): they are unpacked beside the output for the while.",
       "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
-      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
-      "as npy."};
-  about.examples = {{"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
-                    {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
-                     "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},
-                    {"kith normals scan.ply -k 16 -o normals.npy", "An array [points, 4] for NumPy."},
-                    {"kith normals county.tiles -k 16 -o normals.npy --memory-limit 2GiB",
-                     "Of point tiles, within 2 GiB."}};
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits. "
+      "Of "
+      "several files with attributes each gets a file in a folder."};
+  about.examples = {
+      {"kith normals scan.las -o scan.ply", "From the 20 nearest points of each."},
+      {"kith normals scan.laz -k 16 -o with-normals.laz", "All attributes of the scan, and normals."},
+      {"kith normals a.laz b.laz -k 16 -o normals/", "As one cloud: normals/a.laz and normals/b.laz."},
+      {"kith normals scan.pcd -k 30 --radius 0.2 --viewpoint 0,0,1.8 -o normals.pcd",
+       "From up to 30 points within 20 cm; towards a scanner that stood at 0, 0, 1.8."},
+      {"kith normals scan.ply -k 16 -o normals.npy", "An array [points, 4] for NumPy."},
+      {"kith normals county.tiles -k 16 -o normals.npy --memory-limit 2GiB",
+       "Of point tiles, within 2 GiB."}};
 }
 
 }  // namespace kith::cli

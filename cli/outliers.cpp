@@ -10,12 +10,15 @@
 
 #include "commands.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "json_arrays.hpp"
+#include "point_output.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -60,11 +63,21 @@ void check(const Common& common, Options& options) {
     check_output(options.output, options.format, {{"npy", ""}}, true);
     return;
   }
-  check_output(options.output, options.format, dataset_formats(), true);
-  if (std::filesystem::path(options.output).extension() == ".laz") {
-    throw InvalidArgument(
-        fmt::format("cannot write '{}': compressed LAS is not supported; write .las", options.output));
+  if (is_output_folder(options.output)) {
+    if (options.format.empty()) return;
+    throw InvalidArgument(fmt::format(
+        "--format {}: in the folder '{}' every file has the format of its input; leave it out, or name "
+        "a file",
+        options.format, options.output));
   }
+  check_output(options.output, options.format, dataset_formats(), true);
+}
+
+// Whether points go with their attributes: into a folder, or between files of one such format.
+bool keeps_attributes(const Options& options, const CloudFiles& clouds) {
+  if (options.mark || options.output.empty()) return false;
+  if (is_output_folder(options.output) || is_laz(options.output)) return true;
+  return keeps_attributes(clouds, output_format(options));
 }
 
 // Formats of point clouds hold x, y and z, as f32 or f64.
@@ -91,31 +104,25 @@ Dataset rows_of(const Dataset& points, const std::vector<std::int64_t>& rows) {
   return out;
 }
 
-// What the file read has beside coordinates and the file written will lack.
-void note_what_is_lost(const Common& common, const Source& points, const std::string& output) {
-  for (const auto& [key, value] : inspect(points.path, points.format).details) {
-    if ((key != "properties" && key != "fields") || value == "x y z") continue;
-    note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, shown(points.path),
-                             value, shown_output(output)));
+void write_kept(const Common& common, const Options& options, const Dataset& points, const Outliers& found,
+                const std::vector<PointTarget>& targets) {
+  if (!targets.empty()) {
+    io::PointChanges changes;
+    changes.dropped = [&](std::int64_t first, std::span<std::uint8_t> flags) {
+      for (std::uint8_t& flag : flags) flag = found.outlier[static_cast<std::size_t>(first++)] ? 1 : 0;
+    };
+    write_targets(common, targets, changes);
+    return;
   }
-}
-
-void write_kept(const Common& common, const Options& options, const Dataset& points, const Outliers& found) {
   std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < found.outlier.size(); ++i) {
     if (!found.outlier[i]) kept.push_back(static_cast<std::int64_t>(i));
   }
   const CancellableScope scope;
   const FileFormat format = output_format(options);
-  const WriteOptions how{format, must_stop};
-  const FileFormat read = options.points.format ? *options.points.format : guess_format(options.points.path);
-  if (format == FileFormat::las && read == FileFormat::las) {
-    write_las_rows(options.output, options.points.path, kept, how);
-    return;
-  }
   Dataset left = rows_of(points, kept);
   if (is_point_cloud(format)) left = as_floats(common, left);
-  write_dataset(options.output, left, how);
+  write_dataset(options.output, left, {format, must_stop});
   if (format == FileFormat::las && !writes_to_stream()) {
     for (const auto& [key, value] : inspect(options.output).details) {
       if (key == "scale") note(common, fmt::format("LAS holds scaled integers; the scale is {}", value));
@@ -170,14 +177,32 @@ nlohmann::json to_json(const Options& options, const Summary& found, Metric metr
           {"threshold", found.threshold}};
 }
 
-// From tiles, in a folder or made of files for the while; `why` is then the reason.
-void run_on_tiles(const Common& common, Options& options, const Neighborhood& near, Metric metric,
-                  const std::string& why) {
-  refuse_tree_options(options.index);
-  if (options.output.empty() || output_format(options) != FileFormat::npy ||
-      is_standard_output(options.output)) {
-    throw InvalidArgument("from tiles flags and points are written as npy; give -o a name that ends in .npy");
+// Through tiles points are written as npy, or as they are in their files, or as x, y and z of PLY and PCD.
+void check_tile_output(const Options& options) {
+  const bool folder = is_output_folder(options.output);
+  const FileFormat format = folder || options.output.empty() ? FileFormat::las : output_format(options);
+  if (options.output.empty() || writes_to_stream()) {
+    throw InvalidArgument("from tiles flags and points are written to files; name one with -o");
   }
+  if (options.mark || folder || format == FileFormat::npy || format == FileFormat::las ||
+      format == FileFormat::ply || format == FileFormat::pcd) {
+    return;
+  }
+  throw InvalidArgument(
+      fmt::format("cannot write '{}': from tiles points are written as npy, ply, pcd or las; name one of "
+                  "these, and convert it "
+                  "(kith convert)",
+                  options.output));
+}
+
+// From tiles, in a folder or made of files for the while; `why` is then the reason.
+void run_on_tiles(const Common& common, Options& options, const CloudFiles& clouds, const Neighborhood& near,
+                  Metric metric, const std::string& why) {
+  refuse_tree_options(options.index);
+  check_tile_output(options);
+  const bool array =
+      options.mark || (!is_output_folder(options.output) && output_format(options) == FileFormat::npy);
+  if (!array && !is_tiles(clouds.named.front())) plan_targets(clouds, options.output, output_format(options));
   TileSearchOptions search;
   search.metric = metric;
   search.inside = options.tiles.inside;
@@ -186,7 +211,10 @@ void run_on_tiles(const Common& common, Options& options, const Neighborhood& ne
   const TileOutliers answer = answer_from_tiles(
       common, options.clouds, options.points, options.input_format, options.output,
       tile_parameters(options.tile_points), why, [&](const PointTiles& tiles, const Execution& execution) {
-        return tiles.outliers(files, near, options.ratio, search, execution);
+        if (array) return tiles.outliers(files, near, options.ratio, search, execution);
+        check_dim(options, tiles.dim());
+        return outliers_with_points(common, {clouds, options.output, output_format(options)}, tiles, near,
+                                    options.ratio, search, execution);
       });
   const Summary found{answer.statistics.queries, answer.outliers, answer.alone, answer.mean,
                       answer.deviation,          answer.threshold};
@@ -203,31 +231,40 @@ void run_on_tiles(const Common& common, Options& options, const Neighborhood& ne
 }
 
 void run(const Common& common, Options& options) {
+  const OutputFolder folder(options.output);
   check(common, options);
   const Neighborhood near = neighborhood(options.index, options.k);
   const Metric metric = parse_tree_metric(options.metric);
+  CloudFiles clouds{options.clouds, {}, parse_format(options.input_format)};
+  const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
+  clouds.readable = options.clouds;
   if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
-    return run_on_tiles(common, options, near, metric, why);
+    return run_on_tiles(common, options, clouds, near, metric, why);
   }
   options.points.path = options.clouds.front();
   const Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
+  if (clouds.named == clouds.readable) clouds.named = {options.points.path};
+  clouds.readable = {options.points.path};
+  std::vector<PointTarget> targets;
+  if (keeps_attributes(options, clouds)) {
+    targets = plan_targets(clouds, options.output, output_format(options));
+  }
   constexpr const char* remedy = "use fewer rows (kith convert --rows)";
   const Size size = peek(options.points);
   MemoryPlan plan(common, remedy);
   plan.add("points", size.bytes, size.mapped);
   plan.add("mean distances", size.rows * 8);
   // Of those that are left a copy, and their numbers.
-  if (!options.mark) plan.add("points left", size.bytes + size.rows * 8);
+  if (!options.mark && targets.empty()) plan.add("points left", size.bytes + size.rows * 8);
   try {
     check_with_tree(plan, size);
   } catch (const OutOfMemory&) {
-    const bool npy =
-        !options.output.empty() && output_format(options) == FileFormat::npy && !writes_to_stream();
-    if (!may_take_tiles(common, options.index) || !npy) throw;
+    if (!may_take_tiles(common, options.index) || options.output.empty() || writes_to_stream()) throw;
+    check_tile_output(options);
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
-    return run_on_tiles(common, options, near, metric, "the cloud and its tree do not fit in memory");
+    return run_on_tiles(common, options, clouds, near, metric, "the cloud and its tree do not fit in memory");
   }
 
   const Dataset points = load(common, options.points);
@@ -241,7 +278,7 @@ void run(const Common& common, Options& options) {
   });
   const Summary summary = summary_of(found);
   if (!options.mark) {
-    write_kept(common, options, points, found);
+    write_kept(common, options, points, found, targets);
   } else if (!options.output.empty()) {
     const CancellableScope scope;
     write_array(options.output, found.outlier, {FileFormat::npy, must_stop});
@@ -271,12 +308,14 @@ void add_outliers(CLI::App& app, Common& common) {
                                   "Remove the points that are far from their neighbours, or mark them",
                                   [options, &common] { run(common, *options); });
   add_clouds_argument(command, common, options->clouds, "A file of points or vectors");
-  common.file(command
-                  .add_option("-o,--output", options->output,
-                              "The file for the remaining points, written whole or not at all; the extension "
-                              "chooses the format. With --mark: an .npy of bool")
-                  ->type_name("FILE")
-                  ->group("Answer"));
+  common.file(
+      command
+          .add_option("-o,--output", options->output,
+                      "The file for the remaining points, written whole or not at all; the extension "
+                      "chooses the format. Or a folder (out/), in which every LAS, LAZ or PLY file gets one "
+                      "of its name. With --mark: an .npy of bool")
+          ->type_name("FILE")
+          ->group("Answer"));
   auto formats = dataset_formats();
   for (auto& [format, meaning] : formats) meaning.clear();
   common.choice(
@@ -310,11 +349,16 @@ void add_outliers(CLI::App& app, Common& common) {
       "Statistical outlier removal (Rusu et al. 2008): a point is an outlier if its mean distance to its "
       "neighbours, itself excluded, is more than RATIO standard deviations above the mean of all points. So "
       "are points without a neighbour within the radius, and points with a NaN.",
-      "From LAS to LAS the remaining points keep all their attributes, and the file its version, scale, "
-      "offset and records. Other formats keep coordinates only; a note says what is lost.",
+      "From LAS or LAZ to LAS or LAZ, and from PLY to PLY, the remaining points keep all their attributes, "
+      "and the "
+      "file its version, scale, offset and records; of a PLY with faces or other elements only the vertices "
+      "remain. Other formats keep coordinates only; a note says what is lost.",
+      "LAZ, COPC and E57 are read, and LAZ is written, by the Python that has laspy and lazrs, or pye57 "
+      "(KITH_PYTHON "
+      "names it): they are unpacked beside the output for the while.",
       "A folder that kith build --index point_tiles made, several files, which are one cloud, and a file "
-      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits, "
-      "as npy."};
+      "that does not fit into --memory-limit with its tree are answered through point tiles: the same bits. "
+      "Of several files with attributes each gets a file in a folder (-o clean/)."};
   about.examples = {
       {"kith outliers scan.las -o clean.las", "By the 20 nearest neighbours, ratio 2."},
       {"kith outliers scan.ply -k 8 --ratio 3 -o clean.ply", "Milder."},

@@ -18,6 +18,7 @@
 #include "tiles.hpp"
 #include "tree.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -278,6 +279,8 @@ void run(const Common& common, Options& options) {
   check(options);
   check_output_files(common, options);
   const Metric metric = parse_tree_metric(options.metric);
+  const UnpackedClouds unpacked(common, {&options.points.path, &options.queries.path}, options.output,
+                                options.input_format);
   if (is_tiles(options.points.path)) return run_on_tiles(common, options, metric);
   refuse_tile_options(options.tiles, "an index in memory");
   const Execution execution = make_execution(common);

@@ -13,6 +13,7 @@
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tune.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -48,6 +49,7 @@ void search_tiles_of(const Common& common, Options& options) {
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.index, options.queries.path, options.allowed, options.asked.tuning});
+  const UnpackedClouds unpacked(common, {&options.queries.path}, options.result.output, options.input_format);
   if (is_tiles(options.index)) return search_tiles_of(common, options);
   refuse_tile_options(options.tiles, "an index in a file");
   if (options.metric_given->count() > 0) {

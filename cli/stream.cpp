@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <optional>
 
 #include <fcntl.h>
@@ -25,6 +26,12 @@ constexpr const char* standard_input = "standard input";
 // Held to the end of the program: datasets map them at any time.
 std::deque<io::StreamFile>& streams() {
   static std::deque<io::StreamFile> all;
+  return all;
+}
+
+// Of files that stand for others.
+std::map<std::string, std::string>& names() {
+  static std::map<std::string, std::string> all;
   return all;
 }
 
@@ -154,7 +161,12 @@ void open_inputs(const Common& common, const std::vector<Source*>& sources, cons
 }
 
 std::string shown(const std::string& path) {
-  return io::shown_name(path);
+  const auto named = names().find(path);
+  return named != names().end() ? named->second : io::shown_name(path);
+}
+
+void show_as(const std::string& path, const std::string& name) {
+  names()[path] = name;
 }
 
 bool is_plain_file(const std::string& path) {

@@ -26,6 +26,8 @@ void open_input(const Common& common, std::string& path);
 
 /// What messages call an input that open_inputs has opened.
 std::string shown(const std::string& path);
+/// From now on messages call a file what it stands for.
+void show_as(const std::string& path, const std::string& name);
 /// True where another process can open the path, too.
 bool is_plain_file(const std::string& path);
 

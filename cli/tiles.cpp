@@ -201,10 +201,12 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   if (folder == "-" || is_standard_output(folder)) {
     throw InvalidArgument("point tiles are a folder and cannot go to standard output; name one with -o");
   }
+  std::vector<std::string*> named;
+  for (Source& cloud : clouds) named.push_back(&cloud.path);
+  const UnpackedClouds unpacked(common, named, folder, input_format);
   open_clouds(common, clouds, input_format);
   note_resumption(common, folder);
-  const UnpackedClouds unpacked(common, paths_of(clouds), folder);
-  const std::vector<fs::path>& paths = unpacked.paths();
+  const std::vector<fs::path> paths = paths_of(clouds);
   const PatientScope patient;
   const PointTiles tiles = run_cancellable(
       common, limited_execution(common),

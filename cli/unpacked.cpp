@@ -1,20 +1,31 @@
 #include "unpacked.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/stream.hpp"
 #include "kith/error.hpp"
 #include "python.hpp"
+#include "stream.hpp"
 
 namespace kith::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view suffix = ".unpacked.npy";
 
 std::string lower_extension(const fs::path& path) {
   std::string text = path.extension().string();
@@ -23,60 +34,182 @@ std::string lower_extension(const fs::path& path) {
   return text;
 }
 
-// Beside an installed kith, or in the source tree around a built one.
-std::string program() {
-  std::error_code error;
-  const fs::path bin = program_folder();
-  for (const fs::path& file : {bin.parent_path() / "share/kith/_unpack.py",
-                               bin.parent_path().parent_path() / "python/kith/_unpack.py",
-                               bin.parent_path().parent_path().parent_path() / "python/kith/_unpack.py"}) {
-    if (fs::exists(file, error)) return file.string();
+// FNV-1a, of 64 bits.
+std::string hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+// What is unpacked of the file as it is now.
+std::string identity_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return path;  // its reader says why
+  std::error_code ignored;
+  return fmt::format("{}\n{}\n{}.{}", fs::absolute(path, ignored).lexically_normal().string(), status.st_size,
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+// Where files beside an output go.
+fs::path stem_of(const std::string& output) {
+  std::error_code ignored;
+  if (output.empty() || is_stream(output))
+    return fs::temp_directory_path(ignored) / fmt::format("kith-{}", ::getuid());
+  fs::path stem = output;
+  return stem.has_filename() ? stem : stem.parent_path();
+}
+
+// A descriptor that holds the lock of a file, which is made where there is none; -1 where another has it.
+int locked(const fs::path& path, int flags) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | flags, 0666);
+  if (file < 0 && (flags & O_CREAT) != 0) {
+    throw IoError(fmt::format("cannot write '{}': {}", path.string(), std::strerror(errno)));
   }
-  throw IoError(fmt::format("'{}' is missing, which reads LAZ and E57; install kith again",
-                            (bin.parent_path() / "share/kith/_unpack.py").string()));
+  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(file);
+    return -1;
+  }
+  return file;
 }
 
 }  // namespace
 
-UnpackedClouds::UnpackedClouds(const Common& common, std::vector<fs::path> paths, const fs::path& folder)
-    : paths_(std::move(paths)) {
+bool is_packed(const std::string& path) {
+  const std::string extension = lower_extension(path);
+  if (extension == ".e57") return true;
+  std::error_code ignored;
+  if (is_stream(path) || !fs::is_regular_file(path, ignored)) return extension == ".laz";
+  std::array<char, 105> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  const bool las = std::string_view(start.data(), 4) == "LASF";
+  return las ? (static_cast<unsigned char>(start[104]) & 0xC0U) != 0 : extension == ".laz";
+}
+
+std::string program_of(const std::string& name) {
+  std::error_code error;
+  const fs::path bin = program_folder();
+  for (const fs::path& folder :
+       {bin.parent_path() / "share/kith", bin.parent_path().parent_path() / "python/kith",
+        bin.parent_path().parent_path().parent_path() / "python/kith"}) {
+    if (fs::exists(folder / name, error)) return (folder / name).string();
+  }
+  throw IoError(fmt::format("'{}' is missing, which kith runs for LAZ and E57; install kith again",
+                            (bin.parent_path() / "share/kith" / name).string()));
+}
+
+std::string python_for(const std::string& path, bool laz, const std::string& verb) {
+  const char* named = std::getenv("KITH_PYTHON");
+  return find_python(
+      named == nullptr ? "" : named,
+      laz ? std::vector<std::string>{"laspy", "lazrs"} : std::vector<std::string>{"pye57"},
+      fmt::format("'{}' is {} by", path, verb),
+      fmt::format("install {} (python3 -m pip install {}), or name a Python that has {} with KITH_PYTHON",
+                  laz ? "them" : "it", laz ? "laspy lazrs" : "pye57", laz ? "them" : "it"));
+}
+
+void run_packer(const std::vector<std::string>& arguments, const std::string& path) {
+  const Ended ended = run_program(arguments);
+  if (ended.status == 0) return;
+  const std::string said = ended.out.substr(0, ended.out.find('\n'));
+  throw IoError(said.empty()
+                    ? fmt::format("cannot convert '{}': Python ended with status {}", path, ended.status)
+                    : said);
+}
+
+UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::string*>& paths,
+                               const std::string& output, const std::string& format) {
+  if (!format.empty()) return;
+  std::vector<std::string*> packed;
+  std::ranges::copy_if(paths, std::back_inserter(packed),
+                       [](const std::string* path) { return is_packed(*path); });
+  if (packed.empty()) return;
+  const fs::path stem = stem_of(output);
   try {
-    for (fs::path& path : paths_) {
-      const std::string extension = lower_extension(path);
-      if (extension != ".laz" && extension != ".e57") continue;
-      const bool laz = extension == ".laz";
-      const char* named = std::getenv("KITH_PYTHON");
-      const std::string python = find_python(
-          named == nullptr ? "" : named,
-          laz ? std::vector<std::string>{"laspy", "lazrs"} : std::vector<std::string>{"pye57"},
-          fmt::format("'{}' is read by", path.string()),
-          fmt::format("install {} (python3 -m pip install {}), or name a Python that has {} with KITH_PYTHON",
-                      laz ? "them" : "it", laz ? "laspy lazrs" : "pye57", laz ? "them" : "it"));
-      fs::path place = folder;
-      if (!place.has_filename()) place = place.parent_path();
-      place += fmt::format(".{}.{}.unpacked.npy", ::getpid(), made_.size());
-      made_.push_back(place);
-      const Ended ended = run_program({python, "-B", program(), "unpack", path.string(), place.string(),
-                                       std::to_string(std::max<std::int64_t>(0, common.threads))});
-      if (ended.status != 0) {
-        const std::string said = ended.out.substr(0, ended.out.find('\n'));
-        throw IoError(said.empty() ? fmt::format("cannot read '{}': its reader ended with status {}",
-                                                 path.string(), ended.status)
-                                   : said);
+    for (std::string* path : packed) {
+      auto made = std::ranges::find(made_, *path, &Made::source);
+      if (made == made_.end()) {
+        fs::path place = stem;
+        place += fmt::format(".{}{}", hash_of(identity_of(*path)), suffix);
+        made_.push_back({*path, std::move(place), -1, {}});
+        made = std::prev(made_.end());
+        unpack(common, *made);
       }
-      // Of a name of its own in every run: a time of 0 says that none goes on from it.
-      fs::last_write_time(place, std::chrono::file_clock::from_sys(std::chrono::sys_seconds{}));
-      path = place;
+      show_as(made->place.string(), *path);
+      *path = made->place.string();
     }
+    remove_older(stem);
   } catch (...) {
     remove();
     throw;
   }
 }
 
+void UnpackedClouds::unpack(const Common& common, Made& made) const {
+  const bool laz = lower_extension(made.source) != ".e57";
+  const std::string python = python_for(made.source, laz, "read");
+  const auto busy = [&] {
+    return IoError(fmt::format("'{}' is in use by another run of kith; wait for it, or name another output",
+                               made.place.string()));
+  };
+  std::error_code ignored;
+  if (fs::exists(made.place, ignored)) {  // whole: it was given its name at the end
+    made.lock = locked(made.place, 0);
+    if (made.lock < 0) throw busy();
+    made.note = TemporaryFileNote(made.place);
+    note(common, fmt::format("'{}' had been unpacked by a run that was interrupted", made.source));
+    return;
+  }
+  fs::path temporary = made.place;
+  temporary += ".tmp";
+  made.lock = locked(temporary, O_CREAT);
+  if (made.lock < 0) throw busy();
+  const TemporaryFileNote unfinished(temporary);
+  made.note = TemporaryFileNote(made.place);
+  try {
+    run_packer({python, "-B", program_of("_unpack.py"), "unpack", made.source, temporary.string(),
+                std::to_string(std::max<std::int64_t>(0, common.threads))},
+               made.source);
+    // The time of what it is made of: tiles of it are those of a run to come as well.
+    fs::last_write_time(temporary, fs::last_write_time(made.source));
+    fs::rename(temporary, made.place);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove(temporary, ignored);
+    throw IoError(fmt::format("cannot write '{}': {}", made.place.string(), error.code().message()));
+  } catch (...) {
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+// What runs that were killed have left of other files.
+void UnpackedClouds::remove_older(const fs::path& stem) const {
+  std::error_code ignored;
+  const std::string start = stem.filename().string() + '.';
+  const fs::path folder = stem.has_parent_path() ? stem.parent_path() : ".";
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(".tmp")) name.resize(name.size() - 4);
+    constexpr std::size_t digits = 16;
+    if (!name.starts_with(start) || !name.ends_with(suffix) ||
+        name.size() != start.size() + digits + suffix.size()) {
+      continue;
+    }
+    const auto ours = [&](const Made& made) { return made.place.filename() == entry.path().filename(); };
+    if (std::ranges::any_of(made_, ours)) continue;
+    const int lock = locked(entry.path(), 0);
+    if (lock < 0) continue;
+    fs::remove(entry.path(), ignored);
+    ::close(lock);
+  }
+}
+
 void UnpackedClouds::remove() noexcept {
   std::error_code ignored;
-  for (const fs::path& file : made_) fs::remove(file, ignored);
+  for (const Made& made : made_) {
+    if (made.lock < 0) continue;
+    fs::remove(made.place, ignored);
+    ::close(made.lock);
+  }
 }
 
 }  // namespace kith::cli

@@ -82,6 +82,18 @@ struct PointColumns {
 void write_points(const std::filesystem::path& path, const DatasetView& points, const PointColumns& columns,
                   const WriteOptions& options = {});
 
+/// A LAS or PLY file once more, by blocks, with further columns, with some of its points, or both. All that
+/// the file has stays as it is: version, encoding, comments, records of the header, every attribute of a
+/// point, what follows the points. In LAS the columns become extra bytes, which a record describes (names of
+/// up to 32 characters); in PLY properties of the vertices. A column of the file that is called the same
+/// gives way. Counts and bounds are made anew where points go; so do elements beside the vertices of a PLY
+/// then, which refer to points by number. The two may be one file.
+/// @param columns of all points of `from`; none where they have no names
+/// @param kept of the points of `from`; null: all
+/// @throws IoError, InvalidArgument
+void copy_points(const std::filesystem::path& path, const std::filesystem::path& from,
+                 const PointColumns& columns, const RowSet* kept = nullptr, const WriteOptions& options = {});
+
 /// Some rows of a LAS file as a LAS file of the same version: scale, offset, further records of the header
 /// and every attribute of a point stay as they are; counts and bounds are made anew. The two may be one file.
 /// @param rows ascending

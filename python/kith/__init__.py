@@ -14,7 +14,7 @@ from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, Ou
 from ._evaluate import Evaluation, evaluate
 from ._graph_files import ImportedGraph, export_graph, export_pq, import_graph, import_pq
 from ._index import BruteForce, Index, IndexChoice, choose_index, knn, load
-from ._io import read, read_neighbors, write, write_neighbors
+from ._io import copy_points, read, read_neighbors, write, write_neighbors
 from ._kith import GpuArray
 from ._kith import version as _version
 from ._knn_graph import all_knn, knn_graph
@@ -63,6 +63,7 @@ __all__ = [
     "__version__",
     "all_knn",
     "choose_index",
+    "copy_points",
     "devices",
     "evaluate",
     "export_graph",

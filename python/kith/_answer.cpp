@@ -62,6 +62,15 @@ nb::tuple to_python(Neighbors&& neighbors) {
   return nb::make_tuple(distances, indices, statistics_dict(neighbors.statistics));
 }
 
+nb::tuple to_python(RadiusNeighbors&& found) {
+  const std::size_t total = found.indices.size();
+  nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
+  nb::object distances =
+      std::visit([&](auto& held) { return own(std::move(held), {total}); }, found.distances);
+  nb::object indices = own(std::move(found.indices), {total});
+  return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
+}
+
 Neighbors from_python(const Distances& distances, const Indices& indices, const Execution& execution) {
   if (distances.shape(0) != indices.shape(0) || distances.shape(1) != indices.shape(1)) {
     throw InvalidArgument(fmt::format("distances are [{}, {}], indices [{}, {}]; they must be the same",

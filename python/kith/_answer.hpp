@@ -11,6 +11,7 @@
 
 #include "kith/execution.hpp"
 #include "kith/neighbors.hpp"
+#include "kith/point_tree.hpp"
 
 namespace kith::python {
 
@@ -25,6 +26,9 @@ nanobind::object own(std::vector<T>&& values, std::initializer_list<std::size_t>
 /// (distances [q, k], indices [q, k], statistics dict); the arrays own the library's memory, nothing is
 /// copied.
 nanobind::tuple to_python(Neighbors&& neighbors);
+
+/// (offsets [q + 1], indices, distances, statistics dict), likewise.
+nanobind::tuple to_python(RadiusNeighbors&& found);
 
 nanobind::dict statistics_dict(const SearchStatistics& statistics);
 

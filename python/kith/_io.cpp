@@ -91,6 +91,22 @@ void bind_io(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("rows"), nb::arg("format"), "Writes vectors, the whole file or nothing.");
   module.def(
+      "count_rows", [](const std::filesystem::path& path) { return inspect(path).rows; }, nb::arg("path"),
+      "How many rows a file holds.");
+  module.def(
+      "copy_points",
+      [](const std::filesystem::path& path, const std::filesystem::path& source,
+         const std::vector<std::string>& names, const Rows* columns, const RowSet* kept) {
+        run({}, nb::none(), false, [&](const Execution& execution) {
+          PointColumns added;
+          added.names = names;
+          if (columns != nullptr) added.values = columns->dataset;
+          copy_points(path, source, added, kept, {{}, execution.cancelled});
+        });
+      },
+      nb::arg("path"), nb::arg("source"), nb::arg("names"), nb::arg("columns").none(), nb::arg("kept").none(),
+      "A file of points once more, with columns, or some of its points.");
+  module.def(
       "read_neighbors",
       [](const std::filesystem::path& path) {
         Neighbors neighbors;

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from . import _kith
+from . import _kith, _repack, _unpack
 from ._arrays import to_rows
+from ._errors import InvalidArgument, IoError
 from ._evaluate import as_arrays
 from ._index import _integer
 from ._neighbors import Neighbors, from_parts
 
-__all__ = ["read", "read_neighbors", "write", "write_neighbors"]
+__all__ = ["copy_points", "read", "read_neighbors", "write", "write_neighbors"]
 
 
 def read(
@@ -27,10 +31,12 @@ def read(
     """The vectors or points of a file, ``[n, d]``, in the file's element type.
 
     Files whose rows lie as Kith needs them are memory-mapped: the array is read-only then and costs no memory.
-    Point clouds give ``[n, 3]``; LAS gives float64 with scale and offset applied.
+    Point clouds give ``[n, 3]``; LAS gives float64 with scale and offset applied. So do LAZ and COPC, which laspy with
+    lazrs reads, and E57, which pye57 reads (``pip install 'kith[clouds]'``): worker processes unpack them into a file
+    for temporary ones first.
 
     Args:
-        path: fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5, PCD, PLY, LAS or text.
+        path: fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5, PCD, PLY, LAS, LAZ, E57 or text.
         format: name of the format where extension and content do not tell it: ``"fvecs"``, ``"npy"``, ...
         member: dataset of an HDF5 file; ``"train"`` if empty.
         first_row: rows to skip.
@@ -43,6 +49,16 @@ def read(
         ImportError: the file holds bfloat16 and the package ml_dtypes is not installed.
     """
     rows = -1 if max_rows is None else _integer(max_rows, "max_rows")
+    if format is None and _unpack.is_packed(os.fspath(path)):
+        with tempfile.TemporaryDirectory(prefix="kith-") as folder:
+            plain = os.path.join(folder, "cloud.npy")
+            try:
+                _unpack.unpack(os.fspath(path), plain)
+            except (_unpack.CannotUnpack, OSError) as error:
+                raise IoError(str(error)) from None
+            # The map stays good without the name.
+            unpacked, _ = _kith.read(plain, "", member, _integer(first_row, "first_row"), rows)
+            return np.asarray(unpacked)
     array, dtype = _kith.read(os.fspath(path), format or "", member, _integer(first_row, "first_row"), rows)
     if dtype == "bfloat16":
         try:
@@ -69,6 +85,97 @@ def write(path: str | os.PathLike[str], array: Any, *, format: str | None = None
         InvalidArgument: the format cannot hold the array, or is unknown.
     """
     _kith.write(os.fspath(path), to_rows(array, "array"), format or "")
+
+
+def copy_points(
+    path: str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, Any] | tuple[Sequence[str], Any] | None = None,
+    keep: Any = None,
+) -> None:
+    """A LAS, LAZ or PLY file once more, with further columns, with some of its points, or both.
+
+    All that the file has stays as it is: every attribute of a point, comments, records of the header, what follows the
+    points. In LAS and LAZ the columns become extra bytes, in PLY properties of the vertices; what is called the same in
+    the file gives way. Where points go, counts and bounds are made anew, and elements of a PLY beside its vertices, which
+    refer to points by number, are left out. The file is read and written in blocks, and appears whole or not at all.
+
+    Args:
+        path: where it goes, ``.las``, ``.laz`` or ``.ply``. LAZ on either side needs laspy with lazrs
+            (``pip install 'kith[clouds]'``).
+        source: the file the points come from: LAS or LAZ for LAS or LAZ, PLY for PLY.
+        columns: names and arrays ``[points]``, or ``(names, array)`` with an array ``[points, names]``, which may be
+            memory-mapped. float32 is written as float, everything else as double.
+        keep: the points that stay, an array of bool ``[points]``; None for all.
+
+    Raises:
+        InvalidArgument: files of different formats, columns or a mask of another length, a name that cannot be.
+        IoError: the file is missing, truncated or corrupt, the other cannot be written, or laspy is missing.
+    """
+    target, origin = os.fspath(path), os.fspath(source)
+    names, table = _columns(columns)
+    if target.lower().endswith(".laz") or _unpack.is_packed(origin):
+        _copy_packed(target, origin, names, table, keep)
+        return
+    rows = to_rows(table, "columns") if table is not None else None
+    kept = None if keep is None else _kith.RowSet(_mask(keep, _kith.count_rows(origin)).tobytes())
+    _kith.copy_points(target, origin, names, rows, kept)
+
+
+def _columns(columns: Any) -> tuple[list[str], NDArray[Any] | None]:
+    """Their names, and one array [points, names] of float32 or float64."""
+    if not columns:
+        return [], None
+    if isinstance(columns, Mapping):
+        names, arrays = list(columns), [np.asarray(column) for column in columns.values()]
+        for name, array in zip(names, arrays, strict=True):
+            if array.ndim != 1 or len(array) != len(arrays[0]):
+                raise InvalidArgument(
+                    f"columns: '{name}' has shape {array.shape}, '{names[0]}' {arrays[0].shape}; give one number a point"
+                )
+        table = np.stack(arrays, axis=1)
+    else:
+        names, table = list(columns[0]), columns[1]
+        if getattr(table, "ndim", 0) != 2 or table.shape[1] != len(names):
+            raise InvalidArgument(
+                f"columns: {len(names)} names and an array of shape {np.shape(table)}; use [points, names]"
+            )
+    return names, table if table.dtype in (np.float32, np.float64) else table.astype(np.float64)
+
+
+def _mask(keep: Any, rows: int) -> NDArray[np.bool_]:
+    mask = np.asarray(keep)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"keep: an array of {mask.dtype}; an array of bool is needed, a flag a point")
+    if mask.shape != (rows,):
+        raise InvalidArgument(f"keep has the shape {mask.shape}, ({rows},) is needed: a flag for each point")
+    return mask
+
+
+def _copy_packed(target: str, origin: str, names: list[str], table: NDArray[Any] | None, keep: Any) -> None:
+    if not target.lower().endswith((".laz", ".las")) or not _unpack.is_las(origin):
+        raise InvalidArgument(
+            f"cannot write '{target}': points of '{origin}' keep their attributes in LAS and LAZ files, and LAZ files take "
+            "those of LAS and LAZ; name an output of that format"
+        )
+    try:
+        gone = None if keep is None else ~_mask(keep, _unpack.count_points(origin))
+    except _unpack.CannotUnpack as error:
+        raise IoError(str(error)) from None
+    temporary = f"{target}.{os.getpid()}.tmp"
+    try:
+        _repack.repack(origin, temporary, target.lower().endswith(".laz"), names, table, gone)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
+    except (_unpack.CannotUnpack, OSError) as error:
+        raise IoError(str(error)) from None
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
 def read_neighbors(path: str | os.PathLike[str]) -> Neighbors:

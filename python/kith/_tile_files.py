@@ -59,6 +59,14 @@ class TileAnswer:
         return iter((self.distances, self.indices))
 
 
+def answer_of(files: list[str], statistics: dict[str, Any]) -> TileAnswer:
+    """An answer that the library has written: indices, distances and, in the order of tiles, rows."""
+    indices, distances, *rows = (mapped(file) for file in files)
+    return TileAnswer(
+        distances, indices, rows[0] if rows else None, tuple(map(Path, files)), TileStatistics(**statistics)
+    )
+
+
 def gather(arrays: Iterator[Any], path: str) -> None:
     """One npy of arrays that come one after the other."""
     header_bytes, rows, dim = 128, 0, 0

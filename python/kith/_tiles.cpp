@@ -150,12 +150,7 @@ nb::tuple radius_search(const PointTiles& tiles, const Rows& queries, double rad
     found = tiles.radius_search(queries.dataset.view(), radius, {.max_neighbors = max_neighbors},
                                 search_options(how), execution);
   });
-  const std::size_t total = found.indices.size();
-  nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
-  nb::object distances =
-      std::visit([&](auto& held) { return own(std::move(held), {total}); }, found.distances);
-  nb::object indices = own(std::move(found.indices), {total});
-  return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
+  return to_python(std::move(found));
 }
 
 nb::object radius_files(const PointTiles& tiles, const std::filesystem::path& output,

@@ -95,12 +95,7 @@ nb::tuple radius_search(const AnyIndex& index, const Rows& queries, double radiu
     follow_queries(following, q);
     found = tree.radius_search(q, radius, {.sorted = sorted, .max_neighbors = max_neighbors}, following);
   });
-  const std::size_t total = found.indices.size();
-  nb::object offsets = own(std::move(found.offsets), {static_cast<std::size_t>(found.queries) + 1});
-  nb::object distances =
-      std::visit([&](auto& held) { return own(std::move(held), {total}); }, found.distances);
-  nb::object indices = own(std::move(found.indices), {total});
-  return nb::make_tuple(offsets, indices, distances, statistics_dict(found.statistics));
+  return to_python(std::move(found));
 }
 
 nb::object count_within(const AnyIndex& index, const Rows& queries, double radius, const CallLimits& limits,

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ["CannotUnpack", "is_packed", "unpack"]
+__all__ = ["CannotUnpack", "count_points", "is_las", "is_packed", "require", "unpack"]
 
 _HEADER_BYTES = 128
 _BLOCK = 250_000  # rows a worker has in memory
@@ -28,11 +28,33 @@ class CannotUnpack(Exception):
 
 
 def is_packed(path: str) -> bool:
-    """Whether its suffix is that of LAZ (COPC, too) or E57."""
-    return path.lower().endswith((".laz", ".e57"))
+    """Whether it is LAZ (COPC, too) by its first bytes, or LAZ or E57 by its suffix."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix == ".e57":
+        return True
+    try:
+        with open(path, "rb") as file:
+            start = file.read(105)
+    except OSError:
+        start = b""
+    return start[104] >= 64 if start.startswith(b"LASF") and len(start) == 105 else suffix == ".laz"
 
 
-def _require(path: str) -> Any:
+def is_las(path: str) -> bool:
+    """Whether it is LAS or LAZ by its first bytes; a file that is not there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"LASF"
+    except OSError:
+        return path.lower().endswith((".las", ".laz"))
+
+
+def count_points(path: str) -> int:
+    """Of a LAS or LAZ file."""
+    return sum(share[2] for share in _shares(path, 1))
+
+
+def require(path: str) -> Any:
     try:
         if path.lower().endswith(".e57"):
             import pye57
@@ -51,7 +73,7 @@ def _require(path: str) -> Any:
 
 
 def _shares(path: str, workers: int) -> list[Share]:
-    library = _require(path)
+    library = require(path)
     try:
         if path.lower().endswith(".e57"):
             with open(path, "rb"):  # the library's message does not name the reason

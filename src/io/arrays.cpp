@@ -1,9 +1,13 @@
 // What is written beyond datasets and k-neighbour results: points with columns, rows of a LAS file, arrays of
 // one dimension, the rows within a radius.
 #include <array>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "core/plural.hpp"
 #include "io/format.hpp"
+#include "io/point_copy.hpp"
 #include "kith/neighbors.hpp"
 
 namespace kith {
@@ -24,6 +28,12 @@ FileFormat output_format(const fs::path& path, const WriteOptions& options, cons
 
 [[noreturn]] void refuse(FileFormat format, const char* what, const char* wanted) {
   throw InvalidArgument(fmt::format("{} files hold no {}; use {}", name(format), what, wanted));
+}
+
+void refuse_laz(const fs::path& path) {
+  if (path.extension() != ".laz") return;
+  throw InvalidArgument(
+      fmt::format("cannot write '{}': compressed LAS is not supported; write .las", path.string()));
 }
 
 AtomicFile open_npy(const fs::path& path, const WriteOptions& options) {
@@ -84,14 +94,55 @@ void write_points(const fs::path& path, const DatasetView& points, const PointCo
   out.commit();
 }
 
+void copy_points(const fs::path& path, const fs::path& from, const PointColumns& columns, const RowSet* kept,
+                 const WriteOptions& options) {
+  constexpr const char* wanted = ".las or .ply";
+  if (!columns.names.empty()) validate(columns.values, "columns to write");
+  if (columns.values.space != MemorySpace::host) {
+    throw InvalidArgument("data to write lie on a device; copy them to host memory first");
+  }
+  const FileFormat format = output_format(path, options, "points with their attributes", wanted);
+  if (format != FileFormat::las && format != FileFormat::ply) refuse(format, "all attributes", wanted);
+  refuse_laz(path);
+  const io::Source source = io::open_source(from, options.cancelled);
+  if (const FileFormat read = io::guess_format(source, source.name, false); read != format) {
+    throw InvalidArgument(
+        fmt::format("cannot write '{}': points keep their attributes in a file of the format they come from, "
+                    "'{}' is {}; name an output of that format (las or ply)",
+                    path.string(), source.name, name(read)));
+  }
+  const auto rows = io::format_of(format).inspect(source).rows;
+  io::PointChanges changes;
+  changes.names = columns.names;
+  std::unique_ptr<io::PointStream> values;
+  if (!columns.names.empty()) {
+    if (columns.values.rows != rows) {
+      throw InvalidArgument(fmt::format("'{}' has {}, the columns have {}; give one for each", source.name,
+                                        plural(rows, "point"), plural(columns.values.rows, "row")));
+    }
+    changes.type = columns.values.dtype;
+    values = io::stream_rows(Dataset::adopt(columns.values, nullptr));
+    changes.values = values.get();
+  }
+  if (kept != nullptr) {
+    if (kept->rows() != rows) {
+      throw InvalidArgument(fmt::format("'{}' has {}, the points kept are some of {}; give a set of its rows",
+                                        source.name, plural(rows, "point"), kept->rows()));
+    }
+    changes.dropped = [kept](std::int64_t first, std::span<std::uint8_t> flags) {
+      for (std::uint8_t& flag : flags) flag = kept->contains(first++) ? 0 : 1;
+    };
+  }
+  AtomicFile out(path, options.cancelled);
+  (format == FileFormat::las ? io::copy_las : io::copy_ply)(out, source, changes);
+  out.commit();
+}
+
 void write_las_rows(const fs::path& path, const fs::path& from, std::span<const std::int64_t> rows,
                     const WriteOptions& options) {
   const FileFormat format = output_format(path, options, "LAS points", ".las");
   if (format != FileFormat::las) refuse(format, "LAS points", ".las");
-  if (path.extension() == ".laz") {
-    throw InvalidArgument(
-        fmt::format("cannot write '{}': compressed LAS is not supported; write .las", path.string()));
-  }
+  refuse_laz(path);
   const io::Source source = io::open_source(from);
   AtomicFile out(path, options.cancelled);
   io::write_las_rows(out, source, rows);

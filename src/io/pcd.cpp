@@ -345,24 +345,29 @@ void write_pcd(AtomicFile& out, const DatasetView& data) {
   write_pcd_columns(out, data, {});
 }
 
-void write_pcd_columns(AtomicFile& out, const DatasetView& data, const PointColumns& columns) {
-  check_points("pcd", data);
-  check_columns("pcd", data, columns);
+std::string pcd_header(std::int64_t rows, Dtype dtype, const std::vector<std::string>& names,
+                       Dtype column_type) {
   std::string fields = "FIELDS x y z";
   std::string sizes = "SIZE";
   std::string types = "TYPE F F F";
   std::string counts = "COUNT 1 1 1";
-  for (int axis = 0; axis < 3; ++axis) sizes += fmt::format(" {}", size_of(data.dtype));
-  for (const std::string& name : columns.names) {
+  for (int axis = 0; axis < 3; ++axis) sizes += fmt::format(" {}", size_of(dtype));
+  for (const std::string& name : names) {
     fields += " " + name;
-    sizes += fmt::format(" {}", size_of(columns.values.dtype));
+    sizes += fmt::format(" {}", size_of(column_type));
     types += " F";
     counts += " 1";
   }
-  out.write(
-      fmt::format("# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\n{}\n{}\n{}\n{}\nWIDTH {}\n"
-                  "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {}\nDATA binary\n",
-                  fields, sizes, types, counts, data.rows, data.rows));
+  return fmt::format(
+      "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\n{}\n{}\n{}\n{}\nWIDTH {}\n"
+      "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {}\nDATA binary\n",
+      fields, sizes, types, counts, rows, rows);
+}
+
+void write_pcd_columns(AtomicFile& out, const DatasetView& data, const PointColumns& columns) {
+  check_points("pcd", data);
+  check_columns("pcd", data, columns);
+  out.write(pcd_header(data.rows, data.dtype, columns.names, columns.values.dtype));
   write_records(out, data, columns);
 }
 

@@ -7,6 +7,7 @@
 #include "core/positioned_file.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
+#include "io/integer_points.hpp"
 #include "io/source_stream.hpp"
 
 namespace kith::io {
@@ -159,17 +160,39 @@ class WholeFile final : public SourceStream {
   std::unique_ptr<PointStream> held_;
 };
 
-class Concatenated final : public PointStream {
+class Concatenated final : public PointStream, public IntegerPoints {
  public:
   explicit Concatenated(std::vector<std::unique_ptr<PointStream>> parts) : parts_(std::move(parts)) {
-    for (const auto& part : parts_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->rows());
+    for (const auto& part : parts_) {
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->rows());
+      auto* integers = dynamic_cast<IntegerPoints*>(part.get());
+      integers_.push_back(integers != nullptr && integers->integer_scale() != nullptr ? integers : nullptr);
+    }
+  }
+  const IntegerScale* integer_scale() const override {
+    const auto differs = [&](const IntegerPoints* part) {
+      return part == nullptr || *part->integer_scale() != *integers_.front()->integer_scale();
+    };
+    if (integers_.front() == nullptr || std::ranges::any_of(integers_, differs)) return nullptr;
+    return integers_.front()->integer_scale();
   }
   std::int64_t rows() const override { return ends_.back(); }
   std::int64_t dim() const override { return parts_.front()->dim(); }
   Dtype dtype() const override { return parts_.front()->dtype(); }
   void seek(std::int64_t row) override { next_ = row; }
   void read(void* out, std::int64_t count) override {
-    const std::size_t bytes = static_cast<std::size_t>(dim()) * size_of(dtype());
+    read_parts(out, count, static_cast<std::size_t>(dim()) * size_of(dtype()),
+               [&](std::size_t part, void* to, std::int64_t here) { parts_[part]->read(to, here); });
+  }
+  void read_integers(void* out, std::int64_t count) override {
+    read_parts(out, count, 3 * sizeof(std::int32_t), [&](std::size_t part, void* to, std::int64_t here) {
+      integers_[part]->read_integers(to, here);
+    });
+  }
+
+ private:
+  template <class Read>
+  void read_parts(void* out, std::int64_t count, std::size_t bytes, const Read& read) {
     auto* to = static_cast<std::byte*>(out);
     while (count > 0) {
       const auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, next_) - ends_.begin());
@@ -179,15 +202,15 @@ class Concatenated final : public PointStream {
       if (part != current_) parts_[current_]->seek(parts_[current_]->rows());
       current_ = part;
       parts_[part]->seek(next_ - begin);
-      parts_[part]->read(to, here);
+      read(part, to, here);
       to += static_cast<std::size_t>(here) * bytes;
       next_ += here;
       count -= here;
     }
   }
 
- private:
   std::vector<std::unique_ptr<PointStream>> parts_;
+  std::vector<IntegerPoints*> integers_;  // the same, null where one is no such
   std::vector<std::int64_t> ends_;
   std::size_t current_ = 0;
   std::int64_t next_ = 0;

@@ -97,11 +97,15 @@ void check_columns(std::string_view format, const DatasetView& points, const Poi
   }
   if (values.dtype != Dtype::f32 && values.dtype != Dtype::f64)
     refuse_dtype(format, "f32 and f64", values.dtype);
-  for (auto name = columns.names.begin(); name != columns.names.end(); ++name) {
+  check_column_names(columns.names);
+}
+
+void check_column_names(const std::vector<std::string>& names) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
     const bool plain = !name->empty() &&
                        std::all_of(name->begin(), name->end(), [](char c) { return c > ' ' && c < '\x7f'; });
     const bool taken =
-        *name == "x" || *name == "y" || *name == "z" || std::find(columns.names.begin(), name, *name) != name;
+        *name == "x" || *name == "y" || *name == "z" || std::find(names.begin(), name, *name) != name;
     if (!plain || taken) {
       throw InvalidArgument(
           fmt::format("a column cannot be named '{}'; use a word of its own, without blanks", *name));

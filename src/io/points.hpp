@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/format.hpp"
 
@@ -40,6 +42,15 @@ void check_points(std::string_view format, const DatasetView& data);
 
 /// @throws InvalidArgument unless there is a named column of f32 or f64 for each of the points
 void check_columns(std::string_view format, const DatasetView& points, const PointColumns& columns);
+
+/// @throws InvalidArgument unless they are words of their own
+void check_column_names(const std::vector<std::string>& names);
+
+/// The headers of such files: points of `dtype`, then columns of `column_type`.
+std::string ply_header(std::int64_t rows, Dtype dtype, const std::vector<std::string>& names,
+                       Dtype column_type);
+std::string pcd_header(std::int64_t rows, Dtype dtype, const std::vector<std::string>& names,
+                       Dtype column_type);
 
 /// Binary records: x, y, z and the columns of each point.
 void write_records(AtomicFile& out, const DatasetView& points, const PointColumns& columns);

@@ -12,6 +12,11 @@ constexpr std::size_t most_places = std::size_t{1} << 15U;
 }  // namespace
 
 void RecordStream::read(void* out, std::int64_t count) {
+  read_as(out, count, row_bytes(),
+          [&](const std::byte* records, std::int64_t some, std::byte* to) { convert(records, some, to); });
+}
+
+void RecordStream::read_as(void* out, std::int64_t count, std::size_t bytes, const Convert& convert) {
   if (count == 0) return;
   const auto at = [&](std::int64_t row) {
     return data() + offset_ + static_cast<std::uint64_t>(row) * record_bytes_;
@@ -23,7 +28,7 @@ void RecordStream::read(void* out, std::int64_t count) {
     const std::int64_t here = std::min(count, stretch);
     pass_.reached(at(next_));
     convert(at(next_), here, to);
-    to += static_cast<std::size_t>(here) * row_bytes();
+    to += static_cast<std::size_t>(here) * bytes;
     next_ += here;
     count -= here;
   }

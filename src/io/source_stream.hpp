@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "io/format.hpp"
@@ -38,6 +39,9 @@ class RecordStream : public SourceStream {
   void read(void* out, std::int64_t count) final;
 
  protected:
+  using Convert = std::function<void(const std::byte* records, std::int64_t count, std::byte* to)>;
+  /// The next rows as something else, of `bytes` each.
+  void read_as(void* out, std::int64_t count, std::size_t bytes, const Convert& convert);
   RecordStream(const Source& source, std::int64_t rows, Dtype dtype, std::uint64_t offset,
                std::uint64_t record_bytes)
       : SourceStream(source, rows, 3, dtype), offset_(offset), record_bytes_(record_bytes) {}

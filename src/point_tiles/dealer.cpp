@@ -39,11 +39,12 @@ Splitters splitters_from(const nlohmann::json& list, std::int64_t tiles) {
 
 }  // namespace
 
-Dealer::Dealer(std::int64_t dim, Dtype dtype, std::int64_t rows, std::int64_t tile_points, WorkFolder& work,
-               const Execution& execution)
+Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerScale>& integers,
+               std::int64_t rows, std::int64_t tile_points, WorkFolder& work, const Execution& execution)
     : dim_(dim),
       dtype_(dtype),
-      row_bytes_(static_cast<std::size_t>(dim) * size_of(dtype)),
+      integers_(integers),
+      row_bytes_(static_cast<std::size_t>(dim) * (integers ? sizeof(std::int32_t) : size_of(dtype))),
       record_(static_cast<std::int64_t>(row_bytes_ + sizeof(std::int64_t))),
       tile_points_(tile_points),
       memory_(memory_of(execution)),
@@ -71,6 +72,16 @@ Dealer::Dealer(std::int64_t dim, Dtype dtype, std::int64_t rows, std::int64_t ti
 bool Dealer::load(const std::byte* from, double* to, bool& nan) const {
   bool finite = true;
   nan = false;
+  if (integers_) {
+    for (std::size_t j = 0; j < 3; ++j) {
+      std::int32_t integer = 0;
+      std::memcpy(&integer, from + j * sizeof integer, sizeof integer);
+      to[j] = integers_->value(integer, j);
+      finite = finite && std::isfinite(to[j]);
+      nan = nan || std::isnan(to[j]);
+    }
+    return finite;
+  }
   visit_dtype(dtype_, [&]<class T>(T) {
     for (std::int64_t j = 0; j < dim_; ++j) {
       T value;

@@ -37,8 +37,8 @@ struct OpenSegment {
 class Dealer {
  public:
   /// @throws OutOfMemory where the limit is too small for buffers
-  Dealer(std::int64_t dim, Dtype dtype, std::int64_t rows, std::int64_t tile_points, WorkFolder& work,
-         const Execution& execution);
+  Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerScale>& integers, std::int64_t rows,
+         std::int64_t tile_points, WorkFolder& work, const Execution& execution);
 
   /// The tiles that the records come to, one more for rows that no box holds. Empty: no plane divides them.
   /// @param whole all rows of the cloud, whose progress is told
@@ -47,6 +47,8 @@ class Dealer {
   /// What was dealt into the segment is safe, and noted.
   void commit(OpenSegment& segment);
 
+  /// Of a row's coordinates as they are dealt.
+  std::size_t row_bytes() const noexcept { return row_bytes_; }
   std::int64_t nan_rows() const noexcept { return nan_rows_; }
   void finish() { progress_.finish(); }
 
@@ -75,6 +77,7 @@ class Dealer {
 
   std::int64_t dim_;
   Dtype dtype_;
+  std::optional<io::IntegerScale> integers_;
   std::size_t row_bytes_;
   std::int64_t record_;
   std::int64_t tile_points_;

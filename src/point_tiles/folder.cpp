@@ -91,6 +91,17 @@ Manifest parse_content(const nlohmann::json& content) {
   manifest.rows = content.at("rows").get<std::int64_t>();
   manifest.nan_rows = content.at("nan_rows").get<std::int64_t>();
   manifest.tile_points = content.at("parameters").at("tile_points").get<std::int64_t>();
+  if (content.contains("integers")) {
+    manifest.integers = {content["integers"].at("scale").get<std::array<double, 3>>(),
+                         content["integers"].at("offset").get<std::array<double, 3>>()};
+    require(manifest.dim == 3 && manifest.dtype == Dtype::f64,
+            "the integers of its rows are not those of points");
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      require(std::isfinite(manifest.integers->scale[axis]) && manifest.integers->scale[axis] != 0 &&
+                  std::isfinite(manifest.integers->offset[axis]),
+              "the scale of its integers is none");
+    }
+  }
   require(manifest.dim > 0 && manifest.dim < (std::int64_t{1} << 32), "the dimension is none");
   require(manifest.rows >= 0 && manifest.nan_rows >= 0 && manifest.nan_rows <= manifest.rows,
           "the rows are none");
@@ -141,6 +152,9 @@ std::string to_text(const Manifest& manifest) {
                             {"sources", nlohmann::json::array()},
                             {"segments", nlohmann::json::array()},
                             {"tiles", nlohmann::json::array()}};
+  if (manifest.integers) {
+    content["integers"] = {{"scale", manifest.integers->scale}, {"offset", manifest.integers->offset}};
+  }
   for (const SourceCloud& source : manifest.sources) {
     content["sources"].push_back({{"name", source.name},
                                   {"rows", source.rows},
@@ -154,7 +168,8 @@ std::string to_text(const Manifest& manifest) {
   // Names of files may be of any encoding.
   const std::string text = content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return fmt::format("{{\"format\":\"{}\",\"version\":{},\"xxh3\":\"{}\",\"content\":{}}}\n", format_name,
-                     folder_version, hex(XXH3_64bits(text.data(), text.size())), text);
+                     manifest.integers ? folder_version : 1, hex(XXH3_64bits(text.data(), text.size())),
+                     text);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& file) {
@@ -172,9 +187,9 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   std::string_view rest = text.substr(start.size());
   const std::string version(rest.substr(0, std::min(rest.find(','), rest.size())));
   rest.remove_prefix(version.size());
-  if (version != std::to_string(folder_version)) {
+  if (version != "1" && version != std::to_string(folder_version)) {
     throw fail(fmt::format(
-        "has version {} of the format of point tiles; this Kith reads {}; use another Kith, or build "
+        "has version {} of the format of point tiles; this Kith reads 1 and {}; use another Kith, or build "
         "the tiles again",
         version.substr(0, 20), folder_version));
   }
@@ -193,7 +208,9 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
     throw fail("is corrupt: it does not match its checksum; build the tiles again");
   }
   try {
-    return parse_content(nlohmann::json::parse(rest));
+    Manifest manifest = parse_content(nlohmann::json::parse(rest));
+    require(manifest.integers.has_value() == (version != "1"), "its version is not that of its content");
+    return manifest;
   } catch (const nlohmann::json::exception& error) {
     throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
   } catch (const std::invalid_argument& error) {
@@ -246,6 +263,20 @@ std::uint64_t extent_hash(const void* coordinates, std::size_t coordinate_bytes,
   return XXH3_64bits_withSeed(rows, count * sizeof(std::int64_t), XXH3_64bits(coordinates, coordinate_bytes));
 }
 
+void expand_integers(const io::IntegerScale& scale, std::size_t count, std::byte* values) {
+  constexpr std::size_t stored = 3 * sizeof(std::int32_t);
+  // Values end where their integers do: no integer is overwritten before it is read.
+  const std::byte* from = values + count * (3 * sizeof(double) - stored);
+  for (std::size_t i = 0; i < count; ++i, from += stored) {
+    std::array<std::int32_t, 3> integers;
+    std::memcpy(integers.data(), from, stored);
+    for (std::size_t axis = 0; axis < 3; ++axis, values += sizeof(double)) {
+      const double value = scale.value(integers[axis], axis);
+      std::memcpy(values, &value, sizeof value);
+    }
+  }
+}
+
 void Folder::read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const {
   std::vector<Piece> pieces;
   add_pieces(tile, coordinates, rows, pieces);
@@ -259,28 +290,30 @@ void Folder::add_pieces(std::int64_t number, void* coordinates, std::int64_t* ro
   for (const Extent& extent : manifest_.tiles[static_cast<std::size_t>(number)].extents) {
     const InputFile* file = &segments_[static_cast<std::size_t>(extent.segment)];
     const auto count = static_cast<std::size_t>(extent.rows);
-    const std::size_t bytes = count * manifest_.row_bytes();
-    pieces.push_back({file, extent.offset, to, bytes});
+    const std::size_t bytes = count * manifest_.stored_bytes();
+    to += count * manifest_.row_bytes();
+    pieces.push_back({file, extent.offset, to - bytes, bytes});  // integers where their values end
     pieces.push_back({file, extent.offset + bytes, rows, count * sizeof(std::int64_t)});
-    to += bytes;
     rows += count;
   }
 }
 
-void Folder::check_tile(std::int64_t number, const void* coordinates, const std::int64_t* rows) const {
+void Folder::check_tile(std::int64_t number, void* coordinates, const std::int64_t* rows) const {
   const Tile& tile = manifest_.tiles[static_cast<std::size_t>(number)];
-  const auto* to = static_cast<const std::byte*>(coordinates);
+  auto* to = static_cast<std::byte*>(coordinates);
   for (const Extent& extent : tile.extents) {
     const auto count = static_cast<std::size_t>(extent.rows);
-    const std::size_t bytes = count * manifest_.row_bytes();
-    if (extent_hash(to, bytes, rows, count) != extent.hash) {
+    const std::size_t bytes = count * manifest_.stored_bytes();
+    std::byte* const end = to + count * manifest_.row_bytes();
+    if (extent_hash(end - bytes, bytes, rows, count) != extent.hash) {
       throw IoError(fmt::format(
           "'{}' is corrupt: the {} of tile {} at byte {} do not match their checksum; build the tiles "
           "again",
           (path_ / manifest_.segments[static_cast<std::size_t>(extent.segment)].file).string(),
           plural(extent.rows, "row"), number, extent.offset));
     }
-    to += bytes;
+    if (manifest_.integers) expand_integers(*manifest_.integers, count, to);
+    to = end;
     rows += count;
   }
   // Answers are put where these numbers say.
@@ -304,10 +337,13 @@ void Folder::read_points(std::int64_t number, std::int64_t first, std::int64_t c
     }
     const std::int64_t here = std::min(count, extent.rows - first);
     if (here <= 0) return;
-    const std::uint64_t bytes = static_cast<std::uint64_t>(here) * row_bytes;
+    const std::uint64_t stored = manifest_.stored_bytes();
+    const std::uint64_t bytes = static_cast<std::uint64_t>(here) * stored;
+    std::byte* const end = to + static_cast<std::uint64_t>(here) * row_bytes;
     segments_[static_cast<std::size_t>(extent.segment)].read(
-        extent.offset + static_cast<std::uint64_t>(first) * row_bytes, to, bytes);
-    to += bytes;
+        extent.offset + static_cast<std::uint64_t>(first) * stored, end - bytes, bytes);
+    if (manifest_.integers) expand_integers(*manifest_.integers, static_cast<std::size_t>(here), to);
+    to = end;
     count -= here;
     first = 0;
   }

@@ -1,6 +1,6 @@
 // Point tiles on disk: a folder with a manifest and packed segments.
 //
-//   manifest.json   {"format": "kith point tiles", "version": 1, "xxh3": hash of the content, "content":
+//   manifest.json   {"format": "kith point tiles", "version": 1 or 2, "xxh3": hash of the content, "content":
 //   {...}}: element type,
 //                   dimension, rows, parameters, sources, segments, and of each tile its rows, box and
 //                   extents
@@ -13,18 +13,21 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/piece_reader.hpp"
 #include "core/positioned_file.hpp"
+#include "io/integer_points.hpp"
 #include "kith/dtype.hpp"
 #include "kith/execution.hpp"
 
 namespace kith::point_tiles {
 
-inline constexpr int folder_version = 1;
+/// 2 where the tiles keep the integers of their files, which older programs do not know.
+inline constexpr int folder_version = 2;
 inline constexpr std::string_view manifest_name = "manifest.json";
 
 /// A piece of a tile: `rows` records from `offset` on.
@@ -64,13 +67,17 @@ struct Manifest {
   std::int64_t rows = 0;
   std::int64_t nan_rows = 0;
   std::int64_t tile_points = 0;
+  /// Where the tiles keep integers (three int32 a row): what they stand for. `dtype` is that of the values.
+  std::optional<io::IntegerScale> integers;
   std::vector<SourceCloud> sources;
   std::vector<Segment> segments;
   std::vector<Tile> tiles;
 
   std::uint64_t row_bytes() const noexcept { return static_cast<std::uint64_t>(dim) * size_of(dtype); }
-  /// A row and its number.
-  std::uint64_t record_bytes() const noexcept { return row_bytes() + sizeof(std::int64_t); }
+  /// The coordinates of a row on the disk.
+  std::uint64_t stored_bytes() const noexcept { return integers ? 3 * sizeof(std::int32_t) : row_bytes(); }
+  /// A row and its number on the disk.
+  std::uint64_t record_bytes() const noexcept { return stored_bytes() + sizeof(std::int64_t); }
   std::int64_t largest_tile() const noexcept;
 };
 
@@ -96,9 +103,10 @@ class Folder {
   /// Coordinates (row_bytes a row) and row numbers of a tile, checked against their checksums.
   /// @throws IoError
   void read_tile(std::int64_t tile, void* coordinates, std::int64_t* rows) const;
-  /// The same by somebody else: where its bytes lie and go, and the check when they are there.
+  /// The same by somebody else: where its bytes lie and go, and the check when they are there,
+  /// which makes values of integers.
   void add_pieces(std::int64_t tile, void* coordinates, std::int64_t* rows, std::vector<Piece>& pieces) const;
-  void check_tile(std::int64_t tile, const void* coordinates, const std::int64_t* rows) const;
+  void check_tile(std::int64_t tile, void* coordinates, const std::int64_t* rows) const;
   /// Coordinates of `count` rows of a tile that has been read before: extents are not checked again.
   void read_points(std::int64_t tile, std::int64_t first, std::int64_t count, void* coordinates) const;
 
@@ -120,5 +128,8 @@ class Folder {
 /// The checksum of an extent.
 std::uint64_t extent_hash(const void* coordinates, std::size_t coordinate_bytes, const std::int64_t* rows,
                           std::size_t count);
+
+/// The values of `count` rows of integers at the end of a place for these values, in that place.
+void expand_integers(const io::IntegerScale& scale, std::size_t count, std::byte* values);
 
 }  // namespace kith::point_tiles

@@ -24,6 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What the integers of a cloud stand for; nothing where it is none of integers.
+std::optional<io::IntegerScale> integers_of(io::PointStream& cloud) {
+  const io::IntegerPoints* integers = CloudRecords::integers_of(cloud);
+  return integers == nullptr ? std::nullopt : std::optional(*integers->integer_scale());
+}
+
 class Partition {
  public:
   Partition(io::PointStream& cloud, std::int64_t tile_points, WorkFolder& work, const Execution& execution)
@@ -31,9 +37,10 @@ class Partition {
         folder_(work.file("tiles")),
         dim_(cloud.dim()),
         dtype_(cloud.dtype()),
+        integers_(integers_of(cloud)),
         tile_points_(tile_points),
         work_(work),
-        dealer_(dim_, dtype_, cloud.rows(), tile_points, work, execution) {
+        dealer_(dim_, dtype_, integers_, cloud.rows(), tile_points, work, execution) {
     std::error_code ignored;
     fs::create_directory(folder_, ignored);  // or it is there from a run before
   }
@@ -44,6 +51,7 @@ class Partition {
     manifest.dim = dim_;
     manifest.rows = cloud_.rows();
     manifest.tile_points = tile_points_;
+    manifest.integers = integers_;
     if (cloud_.rows() > 0) {
       std::vector<Growing> tiles;
       {
@@ -86,7 +94,7 @@ class Partition {
     for (Growing& tile : tiles) (is_large(tile) ? large : finished).push_back(std::move(tile));
     OpenSegment segment = open_segment();
     for (Growing& tile : large) {
-      TileRecords records(readable_, tile, static_cast<std::uint64_t>(dim_) * size_of(dtype_));
+      TileRecords records(readable_, tile, dealer_.row_bytes());
       std::vector<Growing> parts = dealer_.divide(records, segment, false);
       if (parts.empty()) parts.push_back(std::move(tile));
       std::move(parts.begin(), parts.end(), std::back_inserter(finished));
@@ -163,6 +171,7 @@ class Partition {
   fs::path folder_;
   std::int64_t dim_;
   Dtype dtype_;
+  std::optional<io::IntegerScale> integers_;
   std::int64_t tile_points_;
   WorkFolder& work_;
   Dealer dealer_;
@@ -208,18 +217,22 @@ void check_number(std::int64_t rows, std::int64_t tile_points) {
 }
 
 // All that the tiles depend on.
-nlohmann::json task_of(const io::PointStream& cloud, const std::vector<SourceCloud>& sources,
+nlohmann::json task_of(io::PointStream& cloud, const std::vector<SourceCloud>& sources,
                        std::int64_t tile_points) {
   nlohmann::json list = nlohmann::json::array();
   for (const SourceCloud& source : sources) {
     list.push_back({source.name, source.rows, source.bytes, source.modified});
   }
-  return {{"call", "build"},
-          {"sources", list},
-          {"rows", cloud.rows()},
-          {"dim", cloud.dim()},
-          {"dtype", name(cloud.dtype())},
-          {"tile_points", tile_points}};
+  nlohmann::json task = {{"call", "build"},
+                         {"sources", list},
+                         {"rows", cloud.rows()},
+                         {"dim", cloud.dim()},
+                         {"dtype", name(cloud.dtype())},
+                         {"tile_points", tile_points}};
+  if (const auto integers = integers_of(cloud)) {
+    task["integers"] = {{"scale", integers->scale}, {"offset", integers->offset}};
+  }
+  return task;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/positioned_file.hpp"
+#include "io/integer_points.hpp"
 #include "io/point_stream.hpp"
 #include "point_tiles/folder.hpp"
 
@@ -56,16 +57,27 @@ class Records {
 
 class CloudRecords final : public Records {
  public:
-  explicit CloudRecords(io::PointStream& cloud) : cloud_(cloud) {}
+  explicit CloudRecords(io::PointStream& cloud) : cloud_(cloud), integers_(integers_of(cloud)) {}
+
+  /// The same cloud as integers, where all of it is such, by one scale; else null.
+  static io::IntegerPoints* integers_of(io::PointStream& cloud) {
+    auto* integers = dynamic_cast<io::IntegerPoints*>(&cloud);
+    return integers != nullptr && integers->integer_scale() != nullptr ? integers : nullptr;
+  }
   std::int64_t rows() const override { return cloud_.rows(); }
   void read(std::int64_t first, std::int64_t count, std::byte* coordinates, std::int64_t* numbers) override {
     cloud_.seek(first);
-    cloud_.read(coordinates, count);
+    if (integers_ != nullptr) {
+      integers_->read_integers(coordinates, count);
+    } else {
+      cloud_.read(coordinates, count);
+    }
     for (std::int64_t i = 0; i < count; ++i) numbers[i] = first + i;
   }
 
  private:
   io::PointStream& cloud_;
+  io::IntegerPoints* integers_;
 };
 
 /// A tile in a finished segment.

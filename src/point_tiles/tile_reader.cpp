@@ -36,7 +36,7 @@ TileReader::TileReader(const Folder& folder, std::int64_t ahead)
 std::int64_t TileReader::bytes(std::int64_t tile) const {
   const Manifest& manifest = folder_.manifest();
   return manifest.tiles[static_cast<std::size_t>(tile)].rows *
-         static_cast<std::int64_t>(manifest.record_bytes());
+         static_cast<std::int64_t>(manifest.row_bytes() + sizeof(std::int64_t));
 }
 
 // All pieces at once: small tiles keep the disk as busy as a large one.
@@ -52,8 +52,8 @@ TileReader::Batch TileReader::read(const Folder& folder, PieceReader& reader, st
   const std::uint64_t before = reader.direct_bytes();
   reader.read(pieces);
   batch.direct_bytes = reader.direct_bytes() - before;
-  for (const TileData& data : batch.tiles) {
-    folder.check_tile(data.tile, data.coordinates.view().data, data.rows.data());
+  for (TileData& data : batch.tiles) {
+    folder.check_tile(data.tile, data.coordinates.mutable_data(), data.rows.data());
   }
   batch.seconds = since(start);
   return batch;

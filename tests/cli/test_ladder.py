@@ -31,7 +31,7 @@ def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
     assert (second["dim"], second["queries"], second["points"], second["k"]) == (16, 5, 300, 4)
     assert ran(first) == ON_CPU and ran(second) == ON_CPU - {17, 22}
     for case in out["cases"]:
-        assert [rung["number"] for rung in case["rungs"]] == list(range(1, 27))
+        assert [rung["number"] for rung in case["rungs"]] == list(range(1, 41))
         assert case["floor_ms"] is None and case["published"] == []
         for rung in case["rungs"]:
             assert set(rung) == RUNG_FIELDS
@@ -42,6 +42,7 @@ def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
             else:
                 assert rung["ms"] is None and rung["checked"] is None and rung["runs"] == 0
     assert first["rungs"][3]["skipped"] == "no GPU: --device cpu"
+    assert {rung["skipped"] for rung in first["rungs"][26:]} == {"is for --case tiles; --rungs runs it all the same"}
     assert second["rungs"][16]["skipped"] == "is for 3 dimensions, not 16"
 
 
@@ -67,12 +68,22 @@ def test_rungs_are_chosen_by_number_range_and_name(kith):
     assert ran(kith("ladder", "--case", "20,1,300", *SMALL, "--rungs", "15,21", "--json").json["cases"][0]) == {15, 21}
 
 
+@pytest.mark.covers("ladder", "--case")
+def test_rungs_of_two_layers(kith):
+    """Their own cases are large; named, they run on any."""
+    case = kith("ladder", "--case", "3,9,9000,20", *SMALL, "--rungs", "27-40", "--json").json["cases"][0]
+    assert ran(case) == set(range(27, 41))
+    assert all(rung["checked"] for rung in case["rungs"][26:])
+    assert "leaf-tree-64k" in kith("ladder", "--case", "tiles", "--list").out
+    assert "all, published, or tiles" in kith("ladder", "--case", "tile", code=1).err
+
+
 @pytest.mark.covers("ladder", "--list", "--json")
 def test_list(kith):
     listed = kith("ladder", "--list", "--json").json["rungs"]
-    assert [rung["number"] for rung in listed] == list(range(1, 27)) and listed[3]["id"] == "fused"
+    assert [rung["number"] for rung in listed] == list(range(1, 41)) and listed[3]["id"] == "fused"
     shown = kith("ladder", "--list").out
-    assert len(shown.splitlines()) == 26 and all(rung["id"] in shown for rung in listed)
+    assert len(shown.splitlines()) == 40 and all(rung["id"] in shown for rung in listed)
 
 
 @pytest.mark.covers("ladder", "--repeat", "--threads")
@@ -136,8 +147,8 @@ def test_file(kith, folder):
         (["--case", "99999999,1,5"], 1, "16777216"),
         (["--case", "16777216,1,2147483647"], 3, "this machine has"),
         (["--case", "3,2147483647,5,2147483647"], 3, "this machine has"),
-        (["--rungs", "0"], 1, "no such rung; use 1 to 26"),
-        (["--rungs", "27"], 1, "no such rung"),
+        (["--rungs", "0"], 1, "no such rung; use 1 to 40"),
+        (["--rungs", "41"], 1, "no such rung"),
         (["--rungs", "9-3"], 1, "the range is empty"),
         (["--rungs", "fusd"], 1, "no rung has that name"),
         (["--repeat", "0"], 1, "--repeat 0: use 1 to 10000"),

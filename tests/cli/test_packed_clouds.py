@@ -1,10 +1,14 @@
-"""kith build --index point_tiles of LAZ and E57: by a Python that has their readers, or a message that names them."""
+"""LAZ and E57 on the command line: by a Python that has their readers, or a message that names them."""
 
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from program import KITH, files_of
 
 
 @pytest.mark.parametrize(
@@ -32,9 +36,106 @@ def test_laz_gives_the_tiles_of_its_las(kith, folder, monkeypatch):
     las.write("a.las")
     for name in ["a.laz", "a.las"]:
         kith("build", name, "--index", "point_tiles", "--tile-points", 500, "-o", name + ".tiles")
-    segments = [(folder / f"{name}.tiles" / "segment-0.bin").read_bytes() for name in ["a.laz", "a.las"]]
-    assert segments[0] == segments[1]
+        kith("all-knn", name + ".tiles", "-k", 4, "-o", name[2:])
+    for part in ["indices", "distances"]:
+        assert same(f"laz.{part}.npy", f"las.{part}.npy")
+        for name in ["laz", "las"]:
+            os.remove(f"{name}.{part}.npy")
     assert sorted(os.listdir(folder)) == ["a.las", "a.las.tiles", "a.laz", "a.laz.tiles"]
     (folder / "cut.laz").write_bytes((folder / "a.laz").read_bytes()[:5000])
     assert "cut.laz" in kith("build", "cut.laz", "--index", "point_tiles", "-o", "tiles", code=2).err
     assert sorted(os.listdir(folder)) == ["a.las", "a.las.tiles", "a.laz", "a.laz.tiles", "cut.laz"]
+
+
+@pytest.fixture
+def scans(folder, monkeypatch):
+    """a.las and a.laz, the same points; b.laz, others."""
+    laspy = pytest.importorskip("laspy")
+    pytest.importorskip("lazrs")
+    monkeypatch.setenv("KITH_PYTHON", sys.executable)
+    random = np.random.default_rng(2)
+    for name, count in [("a", 3000), ("b", 400)]:
+        header = laspy.LasHeader(point_format=6, version="1.4")
+        header.scales = [0.001] * 3
+        las = laspy.LasData(header)
+        las.X, las.Y, las.Z = (random.integers(0, 2**15, count).astype(np.int32) for _ in range(3))
+        las.intensity = random.integers(0, 60000, count).astype(np.uint16)
+        las.return_number = np.ones(count, np.uint8)
+        las.write(f"{name}.laz")
+        las.write(f"{name}.las")
+    return laspy
+
+
+def same(*names):
+    contents = set()
+    for name in names:
+        with open(name, "rb") as file:
+            contents.add(file.read())
+    return len(contents) == 1
+
+
+def test_every_command_reads_laz(kith, scans, folder):
+    kith("build", "a.las", "--index", "kd_tree", "--metric", "euclidean", "-o", "las.kith")
+    kith("build", "a.laz", "--index", "kd_tree", "--metric", "euclidean", "-o", "laz.kith")
+    assert same("las.kith", "laz.kith")
+    for x in ["las", "laz"]:
+        kith("convert", f"a.{x}", f"{x}_rows.npy")
+        kith("all-knn", f"a.{x}", "-k", 5, "-o", f"{x}_all")
+        kith("all-knn", f"a.{x}", f"b.{x}", "-k", 5, "-o", f"{x}_two", "--tile-points", 300)
+        kith("knn", f"a.{x}", f"b.{x}", "-k", 3, "-o", f"{x}_knn")
+        kith("knn", f"b.{x}", f"b.{x}", "-k", 3, "-o", f"{x}_own")
+        kith("search", "las.kith", f"b.{x}", "-k", 3, "-o", f"{x}_search")
+        kith("radius", f"a.{x}", f"b.{x}", "-r", 2, "-o", f"{x}_radius")
+        kith("normals", f"a.{x}", "-k", 9, "-o", f"{x}_normals.npy")
+        kith("normals", f"a.{x}", "-k", 9, "-o", f"{x}_normals.ply")
+        kith("outliers", f"a.{x}", "-k", 9, "--mark", "-o", f"{x}_marks.npy")
+    for name in files_of(folder):
+        if name.startswith("las_"):
+            assert same(name, "laz_" + name[4:]), name
+    shown = [
+        kith("knn", "b.laz", "b.laz", "-k", 2, "--json").json,
+        kith("knn", "b.las", "b.las", "-k", 2, "--json").json,
+    ]
+    assert shown[0]["indices"] == shown[1]["indices"]
+    assert not [name for name in files_of(folder) if "unpacked" in name]
+
+
+def test_normals_and_outliers_of_laz_stay_in_laz(kith, scans, folder):
+    before = scans.read("a.laz")
+    kith("normals", "a.las", "-k", 9, "-o", "n.npy")
+    marks = np.array(kith("outliers", "a.las", "-k", 9, "--mark", "--json").json["outlier"])
+    for more in [[], ["--tile-points", 400]]:
+        for source, target in [("a.laz", "n.laz"), ("a.las", "n.laz"), ("a.laz", "n.las")]:
+            kith("normals", source, "-k", 9, "-o", target, *more)
+            after = scans.read(target)
+            assert after.header.are_points_compressed == (target == "n.laz")
+            assert np.array_equal(before.points.array, after.points.array[list(before.points.array.dtype.names)])
+            for i, name in enumerate(["NormalX", "NormalY", "NormalZ", "Curvature"]):
+                assert np.array_equal(after[name], np.load("n.npy")[:, i].astype(np.float32))
+        kith("outliers", "a.laz", "-k", 9, "-o", "o.laz", *more)
+        assert np.array_equal(scans.read("o.laz").points.array, before.points.array[~marks])
+    kith("normals", "a.laz", "b.laz", "-k", 9, "-o", "both/")
+    assert (
+        len(scans.read("both/a.laz")) == 3000 and "Curvature" in scans.read("both/b.laz").point_format.dimension_names
+    )
+    assert files_of(folder) == sorted(["a.las", "a.laz", "b.las", "b.laz", "both", "n.las", "n.laz", "n.npy", "o.laz"])
+    kith("normals", "a.laz", "-o", "-", "--format", "las", code=1)
+
+
+def test_what_a_killed_run_unpacked_is_taken_up(kith, scans, folder):
+    kith("all-knn", "a.las", "-k", 3, "-o", "expected")
+    # A whole file of a killed run, and of another one what was under way.
+    run = subprocess.Popen(
+        [str(KITH), "all-knn", "a.laz", "-k", "2900", "-o", "r", "--threads", "1"], stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("r.*.unpacked.npy")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    assert len(list(folder.glob("r.*.unpacked.npy"))) == 1
+    (folder / "r.0123456789abcdef.unpacked.npy.tmp").write_bytes(b"older")
+    outcome = kith("all-knn", "a.laz", "-k", 3, "-o", "r")
+    assert "'a.laz' had been unpacked by a run that was interrupted" in outcome.err
+    assert same("r.indices.npy", "expected.indices.npy") and same("r.distances.npy", "expected.distances.npy")
+    assert not [name for name in files_of(folder) if "unpacked" in name]

@@ -669,9 +669,10 @@ def test_outliers_says_what_is_lost(kith, noisy):
     table = np.empty(400, dtype=[("p", "<f4", 3), ("q", "<f4")])
     table["p"], table["q"] = noisy, 1
     open("rich.ply", "wb").write(head + b"property float quality\nend_header\n" + table.tobytes())
-    text = kith("outliers", "rich.ply", "-o", "clean.ply").err
+    text = kith("outliers", "rich.ply", "-o", "clean.pcd").err
     assert "x y z quality" in text and "only x, y and z" in text
-    assert "only x" not in kith("outliers", "points.ply", "-o", "clean.ply").err
+    for cloud, file in [("points.ply", "clean.pcd"), ("rich.ply", "clean.ply")]:
+        assert "only x" not in kith("outliers", cloud, "-o", file).err
 
 
 @pytest.mark.covers("outliers", "--quiet", "--member", "--leaf-size")
@@ -788,7 +789,11 @@ CASES = [
         "no tree supports inner_product",
     ),
     (["normals", "points.npy"], 1, "-o (--output) is missing"),
-    (["normals", "points.npy", "-o", "n.las"], 1, "las cannot hold normals; write .ply"),
+    (
+        ["normals", "points.npy", "-o", "n.las"],
+        1,
+        "las keeps the attributes of LAS and LAZ points, 'points.npy' is npy; write .ply",
+    ),
     (["normals", "points.npy", "-o", "n.xyz"], 1, "xyz cannot hold normals"),
     (["normals", "points.npy", "-o", "n"], 1, "no extension"),
     (["normals", "points.npy", "-o", "n.ply", "-k", "0"], 1, "-k 0"),
@@ -805,7 +810,7 @@ CASES = [
     (["outliers", "points.npy", "-o", "c.ply", "--metric", "cosine"], 1, "no tree supports cosine"),
     (["outliers", "points.npy", "-o", "c.unknown"], 1, "'.unknown'"),
     (["outliers", "high.npy", "-o", "c.ply"], 1, "dimension 3"),
-    (["outliers", "points.npy", "-o", "c.laz"], 1, "compressed LAS"),
+    (["outliers", "points.npy", "-o", "c.laz"], 1, "laz keeps the attributes of LAS and LAZ points"),
 ] + [
     case
     for command in TREE_COMMANDS
@@ -815,7 +820,9 @@ CASES = [
         ([command[0], "folder", *command[2:], *output], 2, "folder"),
         ([command[0], "foreign.npy", *command[2:], *output], 2, "foreign.npy"),
         ([*command, "-o", "gone/x.npy"], 2, "no folder 'gone'"),
-        ([*command, "-o", "folder"], 2, "is a folder"),
+        ([*command, "-o", "folder"], 1, "no LAS, LAZ or PLY file")
+        if command[0] in ("normals", "outliers")
+        else ([*command, "-o", "folder"], 2, "is a folder"),
         ([*command, *output, "--threads", "-1"], 1, "--threads -1"),
         ([*command, *output, "--memory-limit", "100"], 3, "--memory-limit"),
         ([*command, *output, "--device", "cuda:77"], 4, "cuda:77"),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/format.hpp"
+#include "io/point_copy.hpp"
 
 namespace kith::fuzz {
 
@@ -71,6 +72,28 @@ inline void try_stream(const io::Format& format, const io::Source& source, const
   }
 }
 
+/// A file of points once more, with a column: its points are the same.
+inline void try_copy(const io::Format& format, const io::Source& source, const Dataset* all) {
+  const int file = ::memfd_create("copy", 0);
+  require(file >= 0, "a file in memory");
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  try {
+    const auto columns = io::stream_rows(Dataset::allocate(Dtype::f32, all == nullptr ? 1 : all->rows(), 1));
+    io::PointChanges changes;
+    changes.names = {"added"};
+    changes.values = columns.get();
+    AtomicFile out(path);
+    (format.format == FileFormat::las ? io::copy_las : io::copy_ply)(out, source, changes);
+    out.commit();
+    if (all == nullptr) throw InvalidArgument("a copy keeps words that are no numbers");
+    const Dataset copy = format.read(io::open_source(path), {});
+    require(copy.rows() == all->rows() && touch(copy) == touch(*all), "a copy has the same points");
+  } catch (const Error& error) {
+    require(error.what()[0] != '\0', "an error says something");
+  }
+  ::close(file);
+}
+
 /// What came of one input; for the tests that count.
 struct Outcome {
   bool inspected = false;
@@ -120,6 +143,9 @@ inline Outcome try_readers(const io::Format& format, std::span<const std::byte> 
     } catch (const Error&) {
     }
     if (format.format != FileFormat::hdf5) try_stream(format, source, whole ? &*whole : nullptr);
+    if (format.format == FileFormat::las || format.format == FileFormat::ply) {
+      try_copy(format, source, whole ? &*whole : nullptr);
+    }
   }
   if (format.format == FileFormat::npy || format.format == FileFormat::xyz) {  // what sets of rows look like
     try {

@@ -57,6 +57,19 @@ inline std::string las_header(unsigned minor, unsigned point_format, unsigned re
   return header;
 }
 
+/// LAS with an attribute of two extra bytes, which a record describes.
+inline std::string las_with_extra_bytes() {
+  std::string header = las_header(2, 0, 22, 2);
+  std::string record(54 + 192, '\0');
+  record.replace(2, 9, "LASF_Spec");
+  record.replace(18, 4, raw(std::uint16_t{4}) + raw(std::uint16_t{192}));
+  record[54 + 2] = 3;  // uint16
+  record.replace(54 + 4, 5, "added");
+  header += record;
+  header.replace(96, 8, raw(static_cast<std::uint32_t>(header.size())) + raw(std::uint32_t{1}));
+  return header + std::string(44, '\3');
+}
+
 /// PCD with LZF data: 4 points of x y z, every value 0, as literals and back references.
 inline std::string compressed_pcd() {
   std::string packed = {0, 0};                 // one literal zero
@@ -115,6 +128,7 @@ inline std::map<std::string, std::vector<Seed>> make_seeds(const std::filesystem
            std::string("\x01\x00\x05\x02\x07\x07\x00\x03\xff\xfe\x3f\xf0\x00\x00\x00\x00\x00\x00", 18)});
   seeds["las"].push_back({"1.4.las", las_header(4, 6, 30, 1) + std::string(30, '\1')});
   seeds["las"].push_back({"1.3.las", las_header(3, 3, 36, 2) + std::string(72, '\2')});
+  seeds["las"].push_back({"extra.las", las_with_extra_bytes()});
   seeds["xyz"].push_back({"comma.xyz", "# a comment\nx,y,z\n1,2,3,9\n-4.5, 1e3 ,inf # end\n"});
   seeds["xyz"].push_back({"count.xyz", "2\n1 2 3\n4 5 6\n"});
   seeds["npy"].push_back({"big.npy", std::string("\x93NUMPY\x02\x00\x3a\x00\x00\x00", 12) +

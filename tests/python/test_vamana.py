@@ -98,12 +98,11 @@ def test_walks_on_other_codes(graph, tmp_path):
         np.testing.assert_array_equal(again.search(Q, 10, recall=0.9).indices, answer.indices)
     assert len(sizes) == 4
     for given, message in (
-        ({"codes": "opq"}, "'scalar', 'rabitq' or 'pq'"),
+        ({"codes": "opq"}, "use scalar, rabitq or pq"),
         ({"rabitq_bits": 4}, "take rabitq codes"),
         ({"codes": "rabitq", "pq_subspaces": 4}, "take pq codes"),
-        ({"codes": "rabitq", "device": "cuda"}, "scalar codes alone"),
     ):
-        with pytest.raises((kith.InvalidArgument, kith.DeviceError), match=message):
+        with pytest.raises(kith.InvalidArgument, match=message):
             kith.Vamana(X, **given)
 
 

@@ -12,6 +12,7 @@
 #define XXH_INLINE_ALL  // no libxxhash at run time
 #include <xxhash.h>
 
+#include "fuzz/seeds.hpp"
 #include "point_tiles/partition.hpp"
 #include "support/errors.hpp"
 #include "unit/point_tiles/clouds.hpp"
@@ -125,6 +126,9 @@ TEST_F(FolderOfTiles, WhatNoChecksumCatchesIsCheckedAsWell) {
   says([](Json& c) { c["dim"] = std::int64_t{1} << 40; }, "dimension");
   says([](Json& c) { c["dtype"] = "i64"; }, "i64");
   says([](Json& c) { c["nan_rows"] = 1000; }, "rows");
+  const Json ones = {1.0, 1.0, 1.0};
+  says([&](Json& c) { c["integers"] = {{"scale", ones}, {"offset", ones}}; }, "not those of points");
+  says([](Json& c) { c["integers"] = {{"scale", 1}}; }, "not what Kith writes");
   says([](Json& c) { c["parameters"]["tile_points"] = 0; }, "tile_points");
   says([](Json& c) { c["segments"][0]["file"] = "../../etc/passwd"; }, "name");
   says([](Json& c) { c["tiles"].erase(0); }, "add up");
@@ -183,6 +187,77 @@ TEST_F(FolderOfTiles, RowNumbersThatLeadNowhereAreFound) {
     EXPECT_TRUE(contains(message, "row " + std::to_string(row) + " of 200 where it cannot be"));
     test::write_file(segment, sound);
   }
+}
+
+// LAS integers stay integers in the tiles: half the bytes, and the values that its reader gives, to the bit.
+TEST(TilesOfLas, KeepTheIntegersOfTheirFiles) {
+  TemporaryFolder folder;
+  conformance::Random random(16);
+  const auto write = [&](const char* name, std::int64_t rows, double scale, double offset) {
+    std::string text = fuzz::las_header(2, 0, 22, static_cast<std::uint64_t>(rows));
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      text.replace(131 + 8 * axis, 8, fuzz::raw(scale));
+      text.replace(155 + 8 * axis, 8, fuzz::raw(offset * static_cast<double>(axis + 1)));
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (int axis = 0; axis < 3; ++axis)
+        text += fuzz::raw(static_cast<std::int32_t>(random.below(1 << 30)) - (1 << 29));
+      text += std::string(10, 'x');
+    }
+    test::write_file(folder / name, text);
+    return folder / name;
+  };
+  const fs::path a = write("a.las", 3000, 0.001, 500000.1);
+  const fs::path b = write("b.las", 1000, 0.001, 500000.1);
+  const fs::path c = write("c.las", 500, 0.01, 0);
+  const auto check = [&](const std::vector<fs::path>& files, bool integers,
+                         const PointTilesParameters& parameters) {
+    std::vector<double> all;
+    for (const fs::path& file : files) {
+      const Dataset rows = read_dataset(file);
+      const auto* first = static_cast<const double*>(rows.view().row(0));
+      all.insert(all.end(), first, first + 3 * rows.rows());
+    }
+    const DatasetView cloud(all.data(), static_cast<std::int64_t>(all.size() / 3), 3);
+    const PointTiles tiles = PointTiles::build(folder / "tiles", files, parameters);
+    EXPECT_EQ(tiles.dtype(), Dtype::f64);
+    EXPECT_EQ(tiles.bytes(), static_cast<std::uint64_t>(cloud.rows) * (integers ? 20 : 32));
+    EXPECT_EQ(contains(test::read_file(folder / "tiles" / "manifest.json"), "\"version\":2"), integers);
+    if (integers) {  // an older program would take the integers for something else
+      std::string text = test::read_file(folder / "tiles" / "manifest.json");
+      const std::string sound = text;
+      text.replace(text.find("\"version\":2"), 11, "\"version\":1");
+      test::write_file(folder / "tiles" / "manifest.json", text);
+      EXPECT_TRUE(contains(message_of<IoError>([&] { (void)PointTiles::open(folder / "tiles"); }),
+                           "its version is not"));
+      test::write_file(folder / "tiles" / "manifest.json", sound);
+    }
+    tiles.verify();
+    const PointTiles plain = PointTiles::build(folder / "plain", cloud, parameters);
+    EXPECT_EQ(tiles.bounds(), plain.bounds());
+    for (const PointTiles& one : {tiles, plain}) {
+      const std::string name = one.folder().filename().string();
+      one.all_knn(folder / (name + ".knn"), 7);
+      one.outliers({{}, {}, folder / (name + ".kept.npy")}, {8, 1e300});
+    }
+    for (const char* suffix : {".knn.indices.npy", ".knn.distances.npy", ".kept.npy"}) {
+      EXPECT_EQ(test::read_file(folder / (std::string("tiles") + suffix)),
+                test::read_file(folder / (std::string("plain") + suffix)))
+          << suffix;
+    }
+    const Neighbors found = tiles.search(cloud.slice(0, 40), 3);
+    const Neighbors wanted = plain.search(cloud.slice(0, 40), 3);
+    EXPECT_EQ(found.indices, wanted.indices);
+    EXPECT_EQ(found.distances, wanted.distances);
+  };
+  check({a}, true, {100});
+  check({a, b}, true, {250});
+  check({a, c}, false, {250});
+  // Everything in one place: tiles that are cut by row number.
+  std::string equal = fuzz::las_header(2, 0, 20, 3000);
+  for (int i = 0; i < 3000; ++i) equal += fuzz::raw(7) + fuzz::raw(8) + fuzz::raw(9) + std::string(8, '\0');
+  test::write_file(folder / "equal.las", equal);
+  check({folder / "equal.las"}, true, {50});
 }
 
 TEST(TilePoints, AreFewerWhereMemoryIsSmall) {
