@@ -218,7 +218,10 @@ std::string describe(const SearchStatistics& s) {
     text += fmt::format("  {:<16}{}\n", what, value);
   };
   line("index", s.index);
-  if (!s.filter.empty()) line("filter", s.filter);
+  if (!s.filter.empty()) {
+    line("filter",
+         s.directions > 0 ? fmt::format("{} along {} directions", s.filter, s.directions) : s.filter);
+  }
   if (!s.instruction_set.empty()) line("kernels", s.instruction_set);
   line("pairs", format_count(s.pairs));
   line("candidates",
@@ -240,11 +243,22 @@ std::string describe(const SearchStatistics& s) {
 }
 
 nlohmann::json to_json(const SearchStatistics& s) {
-  return {{"index", s.index},         {"filter", s.filter},           {"instruction_set", s.instruction_set},
-          {"pairs", s.pairs},         {"candidates", s.candidates},   {"fallbacks", s.fallbacks},
-          {"nan_rows", s.nan_rows},   {"nan_queries", s.nan_queries}, {"collapsed_rows", s.collapsed_rows},
-          {"hops", s.hops},           {"distances", s.distances},     {"list_size", s.list_size},
-          {"certified", s.certified}, {"recall", s.recall},           {"seconds", s.seconds}};
+  return {{"index", s.index},
+          {"filter", s.filter},
+          {"directions", s.directions},
+          {"instruction_set", s.instruction_set},
+          {"pairs", s.pairs},
+          {"candidates", s.candidates},
+          {"fallbacks", s.fallbacks},
+          {"nan_rows", s.nan_rows},
+          {"nan_queries", s.nan_queries},
+          {"collapsed_rows", s.collapsed_rows},
+          {"hops", s.hops},
+          {"distances", s.distances},
+          {"list_size", s.list_size},
+          {"certified", s.certified},
+          {"recall", s.recall},
+          {"seconds", s.seconds}};
 }
 
 nlohmann::json to_json(const RecallCurve& curve) {

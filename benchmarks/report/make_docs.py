@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks.cases import CASES
 
 from . import graphs
+from .directions import render_directions
 from .filters import render_filters
 from .gpu import render_gpu
 from .gpu_graphs import render_gpu_graphs
@@ -124,7 +125,7 @@ def render(results=RESULTS):
         parts.append(render_exactness(json.loads(path.read_text())))
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []
     parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
-    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "trees_gpu": render_trees_gpu,
+    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "directions": render_directions, "trees_gpu": render_trees_gpu,
               "filters": render_filters, "vamana_gpu": render_gpu_graphs}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():

@@ -37,6 +37,7 @@ nb::dict statistics_dict(const SearchStatistics& s) {
   out["pairs"] = s.pairs;
   out["candidates"] = s.candidates;
   out["fallbacks"] = s.fallbacks;
+  out["directions"] = s.directions;
   out["nan_rows"] = s.nan_rows;
   out["nan_queries"] = s.nan_queries;
   out["collapsed_rows"] = s.collapsed_rows;

@@ -50,10 +50,10 @@ const RowKernels& row_kernels() {
 }
 
 double CodeSpace::rounding() const {
-  // Eight roundings of the score; a sum of dim products in float32 adds at most two each.
+  // Eight roundings of the score; a sum of products in float32 adds at most two each.
   constexpr double float_epsilon = 0x1p-24;
   const double sum =
-      choice.filter == Filter::int8 ? 0 : (2 * static_cast<double>(dim) + 16) * float_epsilon * 1.01;
+      choice.filter == Filter::int8 ? 0 : (2 * static_cast<double>(values()) + 16) * float_epsilon * 1.01;
   return 0x1p-21 + sum;
 }
 
@@ -84,6 +84,7 @@ Codes::Codes(const CodeSpace& code_space, std::int64_t row_count)
 
 std::uint64_t Codes::bytes() const {
   return codes.bytes() + scale.bytes() + h.bytes() + g.bytes() + e.bytes() + bias.bytes() +
+         (space.projection == nullptr ? 0 : space.projection->bytes()) +
          valid.size() * sizeof(std::uint64_t) + special.size() * sizeof(std::int64_t);
 }
 

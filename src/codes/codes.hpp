@@ -4,15 +4,18 @@
 // residual norm e = |y - y'| is computed in float64 and rounded up, so that for the query q likewise
 //   triangle:  |q - y| >= |q' - y'| - e_q - e                         (sqeuclidean, euclidean)
 //   Cauchy:    q.y <= q'.y' + e_q |y| + |q'| e                        (all but manhattan)
-// hold for any data. Rounding of the float32 arithmetic that evaluates them is covered by enlarging e, h and
-// g beforehand (docs/exact-contract.md has the proof). Rows that no bound can speak of (infinite, far above
-// the rest) are `special` and always evaluated exactly; rows with a NaN are left out.
+// hold for any data. In place of y the codes may have fewer values (projection.hpp). Rounding of the float32
+// arithmetic that evaluates them is covered by enlarging e, h and g beforehand (docs/exact-contract.md has
+// the proof). Rows that no bound can speak of (infinite, far above the rest) are `special` and always
+// evaluated exactly; rows with a NaN are left out.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "codes/form.hpp"
+#include "codes/projection.hpp"
 #include "core/aligned_buffer.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
@@ -40,14 +43,19 @@ struct CodeSpace {
   std::int64_t dim = 0;
   std::vector<double> mean;  ///< empty: not centred
   double unit = 1;           ///< a power of two that brings the rows near 1
+  /// Dot forms may encode what it makes of y in place of y itself; null: y.
+  std::shared_ptr<const Projection> projection;
 
+  /// Values of a code.
+  std::int64_t values() const { return projection == nullptr ? dim : projection->values(); }
   /// u8 and i8 rows are their own codes.
   bool raw_integers() const {
-    return choice.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8);
+    return choice.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
+           projection == nullptr;
   }
   /// Relative error of one float32 score: rounding of the scalars and, for fp16 and fp32, of the sum.
   double rounding() const;
-  std::int64_t steps() const { return choice.filter == Filter::int8 ? (dim + 3) / 4 : dim; }
+  std::int64_t steps() const { return choice.filter == Filter::int8 ? (values() + 3) / 4 : values(); }
   std::int64_t bytes_per_tile() const;
   /// A query's code row: four int8, or one float, a step.
   std::int64_t query_stride_bytes() const { return steps() * 4; }
@@ -88,6 +96,21 @@ std::uint64_t code_bytes(const CodeSpace& space, std::int64_t rows);
 
 /// Mean and unit from a strided sample of the data.
 CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice choice);
+
+/// Over how many directions the rows' variance is spread: (sum l)^2 / sum l^2 for the eigenvalues l of their
+/// covariance (the participation ratio), estimated from pairs of a small sample. `space` has no projection.
+double spread_of(const DatasetView& data, const CodeSpace& space);
+
+/// The space as a projection needs it: u8 and i8 rows that are their own codes get mean, unit, and a form
+/// whose bounds have residuals.
+CodeSpace real_valued(const DatasetView& data, const CodeSpace& space);
+
+/// The directions of a space's rows, from a sample.
+/// @throws Cancelled
+PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& space, std::int64_t most,
+                                  const Execution& execution);
+/// Bytes that it takes at its peak, maps made of it included.
+std::uint64_t directions_bytes(std::int64_t dim, std::int64_t most);
 
 /// True when the two choices share mean and unit, so that one space serves both.
 bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b);

@@ -40,18 +40,25 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
   return RowKind::regular;
 }
 
+void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error) {
+  if (space.projection == nullptr) return;
+  double more = 0;
+  project(*space.projection, kernels, s.y.data(), 1, s.z.data(), &more);
+  error += more;
+}
+
 double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset) {
-  const std::int64_t dim = space.dim;
+  const std::int64_t dim = space.values();
   double step = absolute_scale;
   if (space.choice.form != Form::absolute) {
-    step = static_cast<double>(static_cast<float>(kernels.largest(s.y.data(), dim) / 127));
+    step = static_cast<double>(static_cast<float>(kernels.largest(s.coded(), dim) / 127));
     if (step < 0x1p-60) {  // too near zero to be worth a scale of its own: code 0, the residual says the rest
       std::fill(s.decoded.begin(), s.decoded.end(), 0.0);
       std::fill(s.bytes.begin(), s.bytes.end(), static_cast<unsigned char>(offset));
       return 1;
     }
   }
-  kernels.quantize(s.y.data(), 1 / step, step, offset, dim, s.decoded.data(), s.bytes.data());
+  kernels.quantize(s.coded(), 1 / step, step, offset, dim, s.decoded.data(), s.bytes.data());
   std::fill(s.bytes.begin() + dim, s.bytes.end(), static_cast<unsigned char>(offset));
   return step;
 }
@@ -68,7 +75,7 @@ class RowEncoder {
         space_(codes.space),
         kernels_(row_kernels()),
         load_(kernels_.load[static_cast<int>(space_.dtype)]),
-        s_(space_.dim) {}
+        s_(space_) {}
 
   /// Largest residual of the rows encoded so far (difference and absolute form).
   double largest_residual() const { return largest_residual_; }
@@ -97,10 +104,41 @@ class RowEncoder {
     return kind;
   }
 
+  /// Rows at successive positions, at most `group`: a projection takes several for little more than one.
+  void encode_group(const std::vector<const void*>& rows, std::int64_t position, RowKind* kinds) {
+    if (space_.projection == nullptr) {
+      for (const void* row : rows) *kinds++ = encode(row, position++);
+      return;
+    }
+    const auto dim = static_cast<std::size_t>(space_.dim);
+    const auto room = static_cast<std::size_t>(space_.projection->room());
+    group_y_.resize(group * dim);
+    group_z_.resize(group * room);
+    double before[group], errors[group];
+    std::int64_t regular = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      double* y = group_y_.data() + static_cast<std::size_t>(regular) * dim;
+      load_(rows[i], space_.dim, y);
+      kinds[i] = to_code_space(space_, kernels_, y, limit(false), before[regular]);
+      regular += kinds[i] == RowKind::regular ? 1 : 0;
+    }
+    project(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors);
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (kinds[i] != RowKind::regular) continue;
+      std::copy_n(group_z_.data() + static_cast<std::size_t>(at) * room, room, s_.z.data());
+      const std::int64_t place = position + static_cast<std::int64_t>(i);
+      const double scale = store(place);
+      dot_scalars(place, scale, before[at] + errors[at]);
+      ++at;
+    }
+  }
+  static constexpr int group = 8;
+
   /// Leaves defined values behind where there is no regular row: the tile's other rows are read with it.
   void blank(std::int64_t position) {
     if (space_.choice.filter == Filter::none) return;
-    std::fill(s_.y.begin(), s_.y.end(), 0.0);
+    std::fill_n(s_.coded(), space_.values(), 0.0);
     std::fill(s_.decoded.begin(), s_.decoded.end(), 0.0);
     if (space_.raw_integers()) {
       const std::vector<unsigned char> zeros(static_cast<std::size_t>(space_.dim), 0);
@@ -134,26 +172,26 @@ class RowEncoder {
 
   // y to its code; fills decoded and returns the scale.
   double store(std::int64_t position) {
-    const std::int64_t dim = space_.dim;
+    const std::int64_t dim = space_.values();
     if (space_.choice.filter == Filter::int8) {
       const double scale = quantize(space_, kernels_, s_, 128);
       store_bytes(position);
       return scale;
     }
     if (space_.choice.filter == Filter::fp32) {
-      kernels_.round_to_float(s_.y.data(), dim, s_.floats.data(), s_.decoded.data());
+      kernels_.round_to_float(s_.coded(), dim, s_.floats.data(), s_.decoded.data());
       auto* to = column<float>(position);
       for (std::int64_t i = 0; i < dim; ++i) to[i * tile] = s_.floats[static_cast<std::size_t>(i)];
       return 1;
     }
     double scale = 1;  // a power of two, so that scale * code is exact
     if (space_.choice.form != Form::absolute) {
-      const double largest = kernels_.largest(s_.y.data(), dim);
+      const double largest = kernels_.largest(s_.coded(), dim);
       if (largest >= 0x1p-60) scale = std::ldexp(1.0, std::ilogb(largest));
     }
     auto* to = column<float16>(position);
     for (std::int64_t i = 0; i < dim; ++i) {
-      const float16 code = to_float16(static_cast<float>(s_.y[static_cast<std::size_t>(i)] / scale));
+      const float16 code = to_float16(static_cast<float>(s_.coded()[i] / scale));
       to[i * tile] = code;
       s_.decoded[static_cast<std::size_t>(i)] = scale * to_float(code);
     }
@@ -173,8 +211,9 @@ class RowEncoder {
   // The scalars of a dot form from y, y' and the bound on the error of y itself; see codes.hpp.
   void dot_scalars(std::int64_t position, double scale, double error) {
     const double rho = space_.rounding();
-    const double decoded_sq = kernels_.sum_of_squares(s_.decoded.data(), space_.dim);
-    const double residual = std::sqrt(kernels_.residual_squared(s_.y.data(), s_.decoded.data(), space_.dim));
+    const double decoded_sq = kernels_.sum_of_squares(s_.decoded.data(), space_.values());
+    const double residual =
+        std::sqrt(kernels_.residual_squared(s_.coded(), s_.decoded.data(), space_.values()));
     const double e = residual * (1 + sum_error) + error;
     constexpr double grow = 1 + 0x1p-19;
     codes_.scale[position] = static_cast<float>(scale);
@@ -184,7 +223,7 @@ class RowEncoder {
       codes_.e[position] = round_up<float>(e * grow);
       return;
     }
-    const double norm = std::sqrt(kernels_.sum_of_squares(s_.y.data(), space_.dim));
+    const double norm = std::sqrt(kernels_.sum_of_squares(s_.coded(), space_.values()));
     const bool euclid = space_.metric == Metric::sqeuclidean || space_.metric == Metric::euclidean;
     const double lower = std::max(0.0, norm * (1 - sum_error) - error);
     codes_.h[position] = euclid ? round_down<float>(lower * lower / 2 * (1 - 0x1p-19)) : 0;
@@ -227,6 +266,7 @@ class RowEncoder {
   const RowKernels& kernels_;
   void (*load_)(const void*, std::int64_t, double*);
   Scratch s_;
+  std::vector<double> group_y_, group_z_;
   double largest_residual_ = 0;
 };
 
@@ -244,20 +284,27 @@ Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Executi
     std::vector<std::int64_t> special;
     std::int64_t nan_rows = 0;
     const std::int64_t last = std::min(codes.tiles, (task + 1) * tiles_a_task);
-    for (std::int64_t position = task * tiles_a_task * tile; position < last * tile; ++position) {
-      if (position >= codes.rows) {
+    const auto row_at = [&](std::int64_t position) {
+      return data.row(ids == nullptr ? position : (*ids)[static_cast<std::size_t>(position)]);
+    };
+    std::vector<const void*> rows;
+    for (std::int64_t first = task * tiles_a_task * tile; first < last * tile; first += RowEncoder::group) {
+      rows.clear();
+      const std::int64_t end = std::min(first + RowEncoder::group, codes.rows);
+      for (std::int64_t position = first; position < end; ++position) rows.push_back(row_at(position));
+      RowKind kinds[RowEncoder::group];
+      encoder.encode_group(rows, first, kinds);
+      for (std::int64_t i = 0; i < RowEncoder::group; ++i) {
+        const std::int64_t position = first + i;
+        const bool is_row = position < codes.rows;
+        if (is_row && kinds[i] == RowKind::regular) {
+          codes.valid[static_cast<std::size_t>(position / tile)] |= std::uint64_t{1} << (position % tile);
+          continue;
+        }
         encoder.blank(position);
-        continue;
+        if (is_row && kinds[i] == RowKind::special) special.push_back(position);
+        if (is_row && kinds[i] == RowKind::nan) ++nan_rows;
       }
-      const std::int64_t row = ids == nullptr ? position : (*ids)[static_cast<std::size_t>(position)];
-      const RowKind kind = encoder.encode(data.row(row), position);
-      if (kind == RowKind::regular) {
-        codes.valid[static_cast<std::size_t>(position / tile)] |= std::uint64_t{1} << (position % tile);
-        continue;
-      }
-      encoder.blank(position);
-      if (kind == RowKind::special) special.push_back(position);
-      if (kind == RowKind::nan) ++nan_rows;
     }
     {
       const std::scoped_lock lock(mutex);

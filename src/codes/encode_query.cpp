@@ -52,7 +52,7 @@ QueryCode encode_integers(const CodeSpace& space, const RowKernels& kernels, Scr
 QueryCode encode_query(const CodeSpace& space, const double* values, void* out) {
   const std::int64_t dim = space.dim;
   const RowKernels& kernels = row_kernels();
-  Scratch s(dim);
+  Scratch s(space);
   std::copy(values, values + dim, s.y.begin());
   std::memset(out, 0, static_cast<std::size_t>(space.query_stride_bytes()));
   if (space.raw_integers()) return encode_integers(space, kernels, s, values, static_cast<signed char*>(out));
@@ -69,6 +69,8 @@ QueryCode encode_query(const CodeSpace& space, const double* values, void* out) 
     code.kind = RowKind::special;  // a tie with every row: the order is by index alone
     return code;
   }
+  reduce(space, kernels, s, error);
+  const std::int64_t width = space.values();
   const Form form = space.choice.form;
   if (space.choice.filter == Filter::int8) {
     // The absolute form compares bytes with bytes; the dot form multiplies row bytes by signed query bytes.
@@ -77,20 +79,20 @@ QueryCode encode_query(const CodeSpace& space, const double* values, void* out) 
     std::memcpy(out, s.bytes.data(), static_cast<std::size_t>(space.query_stride_bytes()));
     std::int64_t sum = 0;
     const auto* bytes = static_cast<const signed char*>(out);
-    for (std::int64_t i = 0; i < dim; ++i) sum += bytes[i];
+    for (std::int64_t i = 0; i < width; ++i) sum += bytes[i];
     if (form != Form::absolute) code.bias = static_cast<std::int32_t>(-128 * sum);
   } else {
-    kernels.round_to_float(s.y.data(), dim, static_cast<float*>(out), s.decoded.data());
+    kernels.round_to_float(s.coded(), width, static_cast<float*>(out), s.decoded.data());
   }
-  const double decoded_sq = kernels.sum_of_squares(s.decoded.data(), dim);
+  const double decoded_sq = kernels.sum_of_squares(s.decoded.data(), width);
   code.norm = std::sqrt(decoded_sq) * (1 + sum_error);
   code.norm_sq = form == Form::triangle ? decoded_sq : norm_sq;
   if (form == Form::absolute) {
-    code.residual = kernels.residual_absolute(s.y.data(), s.decoded.data(), dim) * (1 + sum_error) +
-                    error * std::sqrt(static_cast<double>(dim)) * 1.001;
+    code.residual = kernels.residual_absolute(s.coded(), s.decoded.data(), width) * (1 + sum_error) +
+                    error * std::sqrt(static_cast<double>(width)) * 1.001;
   } else {
     code.residual =
-        std::sqrt(kernels.residual_squared(s.y.data(), s.decoded.data(), dim)) * (1 + sum_error) + error;
+        std::sqrt(kernels.residual_squared(s.coded(), s.decoded.data(), width)) * (1 + sum_error) + error;
   }
   return code;
 }

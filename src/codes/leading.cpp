@@ -13,6 +13,7 @@ namespace {
 // Each multiplies a direction's error by the ratio of the first eigenvalue left out to its own.
 constexpr int iterations = 6;
 constexpr std::int64_t rows_a_task = 16;
+constexpr std::size_t cached_values = 1 << 15;
 constexpr std::uint64_t first_seed = 1;
 constexpr std::uint64_t last_seed = 2;
 
@@ -36,10 +37,20 @@ class Finder {
       const double* row = rows_.data() + i * dim_;
       if (kernels_.finite(row, dim_)) finite.push_back(row);
     }
-    // Row i of it, from the diagonal on; the other half is the same.
-    each_row(dim_, [&](std::int64_t i) {
-      for (const double* row : finite) {
-        kernels_.add_scaled(covariance_.data() + i * dim_ + i, row[i], row + i, dim_ - i);
+    // Row i of it, from the diagonal on; the other half is the same. Some rows of the sample stay in the
+    // cache while a task's rows of the covariance take them up; each entry is summed in the order of the
+    // sample.
+    const std::size_t block = std::max<std::size_t>(1, cached_values / size_);
+    each_group(dim_, [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t first = 0; first < finite.size(); first += block) {
+        const std::size_t last = std::min(finite.size(), first + block);
+        for (std::int64_t i = begin; i < end; ++i) {
+          for (std::size_t r = first; r < last; ++r) {
+            const double* row = finite[r];
+            kernels_.add_scaled(covariance_.data() + i * dim_ + i, row[i], row + i, dim_ - i);
+          }
+        }
+        stop_.check();
       }
     });
     double variance = 0;
@@ -65,55 +76,55 @@ class Finder {
       rotation.apply(directions_[j].data(), scratch.data());
     }
     for (int i = 0; i < iterations; ++i) {
-      each_row(count, [&](std::int64_t j) { multiply(directions_[static_cast<std::size_t>(j)]); });
+      each_group(count, [&](std::int64_t begin, std::int64_t end) { multiply(begin, end); });
       orthonormalize();
     }
   }
 
-  // What each direction holds of the variance, the largest first.
-  std::vector<double> shares() {
-    std::vector<double> shares(directions_.size());
-    each_row(static_cast<std::int64_t>(shares.size()), [&](std::int64_t j) {
-      const std::vector<double>& direction = directions_[static_cast<std::size_t>(j)];
-      std::vector<double> image = direction;
-      multiply(image);
-      shares[static_cast<std::size_t>(j)] = kernels_.dot(direction.data(), image.data(), dim_);
+  PrincipalDirections take() {
+    PrincipalDirections found{.dim = dim_, .directions = directions_, .shares = {}};
+    found.shares.resize(directions_.size());
+    const auto count = static_cast<std::int64_t>(directions_.size());
+    each_group(count, [&](std::int64_t begin, std::int64_t end) { multiply(begin, end); });
+    each_row(count, [&](std::int64_t j) {
+      const auto at = static_cast<std::size_t>(j);
+      found.shares[at] = kernels_.dot(found.directions[at].data(), directions_[at].data(), dim_);
     });
-    return shares;
-  }
-
-  std::vector<float> map(std::int64_t count) const {
-    const auto width = static_cast<std::size_t>(count);
-    std::vector<float> out(size_ * width);
-    const Rotation rotation(count, last_seed);
-    std::vector<double> row(width), scratch(width);
-    for (std::size_t i = 0; i < size_; ++i) {
-      for (std::size_t j = 0; j < width; ++j) row[j] = directions_[j][i];
-      rotation.apply(row.data(), scratch.data());
-      for (std::size_t j = 0; j < width; ++j) out[i * width + j] = static_cast<float>(row[j]);
-    }
-    return out;
+    return found;
   }
 
  private:
   template <class Body>
-  void each_row(std::int64_t count, const Body& body) {
+  void each_group(std::int64_t count, const Body& body) {
     parallel_for(execution_, (count + rows_a_task - 1) / rows_a_task, [&](std::int64_t task) {
-      const std::int64_t end = std::min(count, (task + 1) * rows_a_task);
-      for (std::int64_t i = task * rows_a_task; i < end; ++i) {
+      body(task * rows_a_task, std::min(count, (task + 1) * rows_a_task));
+    });
+  }
+
+  template <class Body>
+  void each_row(std::int64_t count, const Body& body) {
+    each_group(count, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
         stop_.check();
         body(i);
       }
     });
   }
 
-  void multiply(std::vector<double>& direction) const {
-    std::vector<double> image(size_);
+  // Directions [begin, end) become the covariance's images of them: its rows are read once for all.
+  void multiply(std::int64_t begin, std::int64_t end) {
+    std::vector<std::vector<double>> images(static_cast<std::size_t>(end - begin),
+                                            std::vector<double>(size_));
     for (std::int64_t i = 0; i < dim_; ++i) {
-      image[static_cast<std::size_t>(i)] =
-          kernels_.dot(covariance_.data() + i * dim_, direction.data(), dim_);
+      if (i % rows_a_task == 0) stop_.check();
+      for (std::int64_t j = begin; j < end; ++j) {
+        images[static_cast<std::size_t>(j - begin)][static_cast<std::size_t>(i)] = kernels_.dot(
+            covariance_.data() + i * dim_, directions_[static_cast<std::size_t>(j)].data(), dim_);
+      }
     }
-    direction.swap(image);
+    for (std::int64_t j = begin; j < end; ++j) {
+      directions_[static_cast<std::size_t>(j)].swap(images[static_cast<std::size_t>(j - begin)]);
+    }
   }
 
   // Gram and Schmidt, twice over: once is not enough where directions were nearly the same. One that nothing
@@ -147,23 +158,45 @@ class Finder {
 
 }  // namespace
 
+PrincipalDirections principal_directions(std::span<const double> rows, std::int64_t dim, std::int64_t most,
+                                         const Execution& execution) {
+  Finder finder(rows, dim, execution);
+  if (most == 0 || !finder.make_covariance()) return {.dim = dim, .directions = {}, .shares = {}};
+  finder.iterate(most);
+  return finder.take();
+}
+
+std::vector<double> rotated_map(const PrincipalDirections& found, std::int64_t count) {
+  std::vector<double> map(static_cast<std::size_t>(found.dim * count));
+  const Rotation rotation(count, last_seed);
+  std::vector<double> scratch(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < found.dim; ++i) {
+    double* row = map.data() + i * count;
+    for (std::int64_t j = 0; j < count; ++j) {
+      row[j] = found.directions[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)];
+    }
+    rotation.apply(row, scratch.data());
+  }
+  return map;
+}
+
 LeadingDirections leading_directions(std::span<const double> rows, std::int64_t dim, const LeadingPlan& plan,
                                      const Execution& execution) {
   LeadingDirections found;
   const std::int64_t most = (plan.count > 0 ? plan.count : plan.most) / leading_step * leading_step;
   if (most == 0 || most > dim) return found;
-  Finder finder(rows, dim, execution);
-  if (!finder.make_covariance()) return found;
-  finder.iterate(most);
-  const std::vector<double> shares = finder.shares();
+  const PrincipalDirections all = principal_directions(rows, dim, most, execution);
   double share = 0;
-  for (std::int64_t j = 0; j < most; ++j) {
-    share += shares[static_cast<std::size_t>(j)];
+  for (std::int64_t j = 0; j < all.count(); ++j) {
+    share += all.shares[static_cast<std::size_t>(j)];
     if ((j + 1) % leading_step != 0) continue;
     if (plan.count == 0 ? share >= plan.share : j + 1 == most) {
       found.count = j + 1;
       found.share = share;
-      found.map = finder.map(found.count);
+      const std::vector<double> map = rotated_map(all, found.count);
+      found.map.resize(map.size());
+      std::transform(map.begin(), map.end(), found.map.begin(),
+                     [](double x) { return static_cast<float>(x); });
       return found;
     }
   }

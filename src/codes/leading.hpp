@@ -31,10 +31,28 @@ struct LeadingPlan {
   bool none() const { return count == 0 && most == 0; }
 };
 
+/// Directions as they were found: orthonormal, and those that nothing is left for are zero.
+struct PrincipalDirections {
+  std::int64_t dim = 0;
+  std::vector<std::vector<double>> directions;
+  std::vector<double> shares;  ///< what each holds of the variance; about falling
+
+  std::int64_t count() const { return static_cast<std::int64_t>(directions.size()); }
+};
+
 /// The leading eigenvectors of the rows' covariance, by orthogonal iteration (Golub and Van Loan, section
 /// 7.3.2) on float64 sums in one written order: the same bits from any number of threads and every
-/// instruction set.
+/// instruction set. None where nothing varies.
 /// @param rows [any number, dim], the mean taken off; those with a value that is not finite are left out
+/// @param most at most dim
+/// @throws Cancelled
+PrincipalDirections principal_directions(std::span<const double> rows, std::int64_t dim, std::int64_t most,
+                                         const Execution& execution);
+
+/// The first `count` of them as a map [dim, count], rotated among themselves.
+std::vector<double> rotated_map(const PrincipalDirections& found, std::int64_t count);
+
+/// As many of them as the plan asks for, rotated among themselves.
 /// @throws Cancelled
 LeadingDirections leading_directions(std::span<const double> rows, std::int64_t dim, const LeadingPlan& plan,
                                      const Execution& execution);

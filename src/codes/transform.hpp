@@ -15,13 +15,18 @@ inline constexpr double absolute_scale = absolute_range / 127;
 
 /// Scratch space of one thread.
 struct Scratch {
-  explicit Scratch(std::int64_t dim)
-      : y(static_cast<std::size_t>(dim)),
-        decoded(static_cast<std::size_t>(dim)),
-        floats(static_cast<std::size_t>(dim)),
-        bytes(static_cast<std::size_t>((dim + 3) / 4 * 4)) {}
+  explicit Scratch(const CodeSpace& space)
+      : y(static_cast<std::size_t>(space.dim)),
+        z(space.projection == nullptr ? 0 : static_cast<std::size_t>(space.projection->room())),
+        decoded(static_cast<std::size_t>(space.values())),
+        floats(static_cast<std::size_t>(space.values())),
+        bytes(static_cast<std::size_t>((space.values() + 3) / 4 * 4)) {}
+  /// What is encoded: the row in code space, or what the projection makes of it.
+  double* coded() { return z.empty() ? y.data() : z.data(); }
+
   std::vector<double> y;        ///< the row in code space
-  std::vector<double> decoded;  ///< what its code stands for
+  std::vector<double> z;        ///< fewer values of it
+  std::vector<double> decoded;  ///< what the code stands for
   std::vector<float> floats;
   std::vector<unsigned char> bytes;  ///< padded to whole steps
 };
@@ -30,8 +35,11 @@ struct Scratch {
 RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double* y, double limit,
                       double& error);
 
-/// int8 codes with the scale that the largest entry asks for (or the one scale of the absolute form): fills
-/// decoded and bytes (code + offset, padding included), returns the scale.
+/// Makes coded() of y; `error` then bounds that.
+void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error);
+
+/// int8 codes of coded() with the scale that the largest entry asks for (or the one scale of the absolute
+/// form): fills decoded and bytes (code + offset, padding included), returns the scale.
 double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset);
 
 }  // namespace kith::codes

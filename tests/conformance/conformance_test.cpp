@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "brute_force/cpu/prepared.hpp"
 #include "conformance/check.hpp"
 #include "kith/error.hpp"
 
@@ -107,6 +109,40 @@ TEST_P(Conformance, Kinds) {
       if (size() == Size::brief && (seed + static_cast<std::uint64_t>(GetParam().metric)) % 4 != 0) continue;
       check(kind.name, kind.make(shape.n, shape.d, shape.q, random), shape.ks);
     }
+  }
+}
+
+// Filters along leading directions, few, some or all: what they leave out must not matter.
+TEST_P(Conformance, LeadingDirections) {
+  const Support& entry = GetParam();
+  if (entry.index != "brute_force" || entry.backend != Device::Kind::cpu) {
+    GTEST_SKIP() << "has no codes along directions";
+  }
+  struct Directions {
+    explicit Directions(std::int64_t count) { brute_force::force_directions(count); }
+    Directions(const Directions&) = delete;
+    Directions& operator=(const Directions&) = delete;
+    ~Directions() { brute_force::force_directions(std::nullopt); }
+  };
+  const std::int64_t n = size() == Size::brief ? 70 : size() == Size::reduced ? 80 : 130;
+  std::uint64_t seed = 900;
+  for (const Kind& kind : kinds()) {
+    Random random(++seed);
+    if (size() == Size::brief && (seed + static_cast<std::uint64_t>(entry.metric)) % 4 != 0) continue;
+    const std::int64_t d = seed % 2 == 0 ? 33 : 20;
+    const std::int64_t directions = std::vector<std::int64_t>{1, 7, d}[seed % 3];
+    const Directions forced(directions);
+    const Values values = kind.make(n, d, 7, random);
+    check(kind.name, values, {20});
+    const std::string_view what = kind.name;
+    if (what != "normal" && what != "spectrum_1e12") continue;
+    // Proof that the test reaches what it is for.
+    const Problem problem = make_problem(kind.name, values, entry.dtype, entry.metric, 1);
+    const Rows data(problem.data, problem.dtype);
+    const auto index = AnyIndex::build(Dataset::adopt(data.view(), nullptr),
+                                       parameters_for(entry, Filter::int8), execution_for(entry, 1));
+    EXPECT_EQ(index.search(data.view(), 1, execution_for(entry, 1)).statistics.directions,
+              entry.metric == Metric::manhattan ? 0 : directions);
   }
 }
 

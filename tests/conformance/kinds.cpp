@@ -323,6 +323,54 @@ Values descriptors(std::int64_t n, std::int64_t d, std::int64_t q, Random& rando
       1);
 }
 
+// Deviations that fall by `exponent` decades in all, along directions that are no axes: the mirror image in a
+// plane across all of them.
+Values falling(std::int64_t n, std::int64_t d, std::int64_t q, Random& random, double exponent,
+               double offset) {
+  const Matrix plane = filled(1, d, [&](auto, auto) { return random.normal(); });
+  const double length = norm(plane.row(0), d);
+  Values out = alike(n, d, q, random, [&](auto, std::int64_t j) {
+    return random.normal() * std::pow(10.0, -exponent * static_cast<double>(j) / static_cast<double>(d));
+  });
+  for (Matrix* matrix : {&out.data, &out.queries}) {
+    for (std::int64_t i = 0; i < matrix->rows; ++i) {
+      double product = 0;
+      for (std::int64_t j = 0; j < d; ++j) product += matrix->row(i)[j] * plane.row(0)[j];
+      for (std::int64_t j = 0; j < d; ++j) {
+        matrix->row(i)[j] += offset - 2 * product / (length * length) * plane.row(0)[j];
+      }
+    }
+  }
+  return out;
+}
+
+Values spectrum(std::int64_t n, std::int64_t d, std::int64_t q, Random& random) {
+  return falling(n, d, q, random, 12, 0);
+}
+
+Values spectrum_far_away(std::int64_t n, std::int64_t d, std::int64_t q, Random& random) {
+  Values out = falling(n, d, q, random, 3, 1e6);
+  out.integer_scale = 1e-4;
+  return out;
+}
+
+// Sums of few rows: nothing is left across them but rounding.
+template <int rank>
+Values rank_deficient(std::int64_t n, std::int64_t d, std::int64_t q, Random& random) {
+  const Matrix base = filled(rank, d, [&](auto, auto) { return random.normal(); });
+  Values out{matrix(n, d), matrix(q, d), 30};
+  for (Matrix* to : {&out.data, &out.queries}) {
+    for (std::int64_t i = 0; i < to->rows; ++i) {
+      for (std::int64_t r = 0; r < rank; ++r) {
+        const double factor = random.normal();
+        for (std::int64_t j = 0; j < d; ++j) to->row(i)[j] += factor * base.row(r)[j];
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < q && n > 0; i += 2) copy_row(out.data, random.below(n), out.queries, i);
+  return out;
+}
+
 }  // namespace
 
 const std::vector<Kind>& kinds() {
@@ -367,6 +415,10 @@ const std::vector<Kind>& kinds() {
       {"subnormal", subnormal},
       {"collinear", collinear},
       {"descriptors", descriptors},
+      {"spectrum_1e12", spectrum},
+      {"spectrum_far_away", spectrum_far_away},
+      {"rank_deficient", rank_deficient<3>},
+      {"one_direction", rank_deficient<1>},
   };
   return list;
 }

@@ -3,7 +3,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,7 +24,7 @@ namespace {
 // Share of the sample's rows that a choice keeps for k = 10 when the bound is already the true one.
 class Surplus {
  public:
-  Surplus(const DatasetView& data, Metric metric, const Execution& execution)
+  Surplus(const DatasetView& data, Metric metric, std::int64_t queries, const Execution& execution)
       : data_(data),
         metric_(metric),
         execution_(execution),
@@ -33,9 +36,10 @@ class Surplus {
     // The rank in the sample that stands for rank k in the data.
     const auto rank = static_cast<std::size_t>(
         std::max(1.0, typical_k * static_cast<double>(m) / static_cast<double>(data.rows)));
+    rank_ = static_cast<double>(rank);
     std::vector<double> distances(ids_.size());
-    for (std::int64_t q = 0; q < std::min(tuning::sample_queries, m); ++q) {
-      const std::int64_t row = ids_[static_cast<std::size_t>(q * m / std::min(tuning::sample_queries, m))];
+    for (std::int64_t q = 0; q < std::min(queries, m); ++q) {
+      const std::int64_t row = ids_[static_cast<std::size_t>(q * m / std::min(queries, m))];
       std::vector<double> values(static_cast<std::size_t>(padded));
       const auto query = prepare_canonical_query(data.row(row), data.dtype, data.dim, metric, values.data());
       function(canonical_rows(data), query, ids_.data(), m, distances.data());
@@ -48,6 +52,14 @@ class Surplus {
       queries_.push_back(std::move(values));
       bounds_.push_back(real_bound(others[rank - 1], metric, data.dim));
     }
+  }
+
+  /// The share that searches of k rows may expect to evaluate: what a true bound keeps, for as many rows as
+  /// become one of the k best on the way (k log(n / k) in random order) and those that come before any bound.
+  double expect(const codes::CodeSpace& space, double k) const {
+    const auto n = static_cast<double>(data_.rows);
+    const double of_a_neighbour = measure(space) * static_cast<double>(ids_.size()) / rank_;
+    return std::min(1.0, of_a_neighbour * k * (std::log(std::max(1.0, n / k)) + 2) / n);
   }
 
   double measure(const codes::CodeSpace& space) const {
@@ -86,21 +98,151 @@ class Surplus {
   Metric metric_;
   const Execution& execution_;
   std::vector<std::int64_t> ids_;
+  double rank_ = 1;
   std::vector<std::vector<double>> queries_;
   std::vector<double> bounds_;
 };
 
-double cost_of(codes::CodeChoice choice, double kept, std::int64_t dim) {
+// Of one pair; `values` to compare and, where it is kept, `dim` to evaluate.
+double cost_of(codes::CodeChoice choice, double kept, std::int64_t values, std::int64_t dim) {
   const InstructionSet set = active_instruction_set();
   const bool vnni = set == InstructionSet::avx512_vnni || set == InstructionSet::avx_vnni;
   const double step = choice.filter == Filter::int8   ? (vnni ? 1 : tuning::cost_int8_without_vnni)
                       : choice.filter == Filter::fp16 ? tuning::cost_fp16
                                                       : tuning::cost_fp32;
-  const auto d = static_cast<double>(dim);
-  return step * d + kept * (tuning::cost_exact * d + tuning::cost_exact_rows);
+  return step * static_cast<double>(values) +
+         kept * (tuning::cost_exact * static_cast<double>(dim) + tuning::cost_exact_rows);
+}
+
+std::optional<std::int64_t> forced_directions;
+
+// Codes along leading directions, where they promise to be cheaper.
+class Reduction {
+ public:
+  Reduction(const DatasetView& data, const codes::CodeSpace& all_values, std::int64_t expected_queries,
+            const Execution& execution)
+      : data_(data),
+        expected_queries_(expected_queries),
+        execution_(execution),
+        space_(codes::real_valued(data, all_values)) {}
+
+  static bool is_possible(const codes::CodeSpace& space) {
+    const codes::Form form = space.choice.form;
+    return space.choice.filter != Filter::none && space.dim <= codes::Projection::largest_dim &&
+           (form == codes::Form::triangle || form == codes::Form::cauchy || form == codes::Form::integer);
+  }
+
+  // Where the shape of the data rules it out nothing is looked at.
+  static bool is_worth_a_look(const codes::CodeSpace& space, const DatasetView& data,
+                              std::int64_t expected_queries, const Execution& execution) {
+    if (!is_possible(space) || data.dim < tuning::fewest_reduced_dim ||
+        data.rows < data.dim * tuning::reduced_rows_a_dim) {
+      return false;
+    }
+    const std::uint64_t bytes = codes::code_bytes(space, data.rows);
+    if (execution.memory_limit > 0 &&
+        codes::directions_bytes(data.dim, most(data.dim)) + bytes > execution.memory_limit) {
+      return false;
+    }
+    if (expected_queries == 0) return true;
+    // Half of the comparison may be saved; what is looked for may not be found.
+    const double compared = cost_of(space.choice, 0, data.dim, data.dim);
+    return saved(compared / 2, data.rows, expected_queries) >
+           cost_to_find(data.dim) + cost_to_encode(data, codes::leading_step);
+  }
+
+  // The cheapest number of directions, if all values are not cheaper.
+  std::optional<codes::CodeSpace> choose(const codes::CodeSpace& all_values) {
+    const double spread = codes::spread_of(data_, space_);
+    if (spread > static_cast<double>(data_.dim) * tuning::largest_spread) return std::nullopt;
+    const Surplus surplus(data_, space_.metric, tuning::sample_queries_along, execution_);
+    const auto cost_in = [&](const codes::CodeSpace& space) {
+      return cost_of(space.choice, surplus.expect(space, tuning::typical_k_along), space.values(), data_.dim);
+    };
+    const double cost = cost_in(all_values);
+    const auto enough =
+        static_cast<std::int64_t>(tuning::directions_of_spread * spread) + codes::leading_step;
+    const codes::PrincipalDirections found = codes::directions_of(
+        data_, space_, std::min(most(data_.dim), enough / codes::leading_step * codes::leading_step),
+        execution_);
+    std::optional<codes::CodeSpace> best;
+    double least = cost * tuning::worthwhile_along;
+    double share = 0;
+    int worse = 0;
+    for (std::int64_t j = 0; j < found.count() && worse < 2; ++j) {
+      share += found.shares[static_cast<std::size_t>(j)];
+      if ((j + 1) % codes::leading_step != 0 || share < tuning::least_share) continue;
+      auto space = along(found, j + 1);
+      if (!space) break;
+      const double reduced = cost_in(*space);
+      if (reduced < least) {
+        least = reduced;
+        best = std::move(space);
+      } else if (best) {
+        ++worse;
+      }
+    }
+    if (best && expected_queries_ > 0 &&
+        saved(cost - least, data_.rows, expected_queries_) <
+            cost_to_encode(data_, best->projection->directions)) {
+      return std::nullopt;
+    }
+    return best;
+  }
+
+  std::optional<codes::CodeSpace> along(std::int64_t directions) {
+    const std::int64_t count = std::min(directions, data_.dim);
+    return along(codes::directions_of(data_, space_, count, execution_), count);
+  }
+
+ private:
+  std::optional<codes::CodeSpace> along(const codes::PrincipalDirections& found, std::int64_t count) const {
+    auto projection = std::make_shared<codes::Projection>(codes::make_projection(found, count));
+    if (projection->directions == 0) return std::nullopt;
+    codes::CodeSpace space = space_;
+    space.projection = std::move(projection);
+    return space;
+  }
+
+  static std::int64_t most(std::int64_t dim) {
+    return std::min(dim / 2, codes::Projection::most_directions) / codes::leading_step * codes::leading_step;
+  }
+  static double saved(double a_pair, std::int64_t rows, std::int64_t queries) {
+    return a_pair * static_cast<double>(rows) * static_cast<double>(queries);
+  }
+  static double cost_to_find(std::int64_t dim) {
+    const auto d = static_cast<double>(dim);
+    return tuning::cost_of_directions * d * d * d + tuning::cost_of_a_look;
+  }
+  static double cost_to_encode(const DatasetView& data, std::int64_t directions) {
+    return tuning::cost_of_projection * static_cast<double>(data.rows) * static_cast<double>(data.dim) *
+           static_cast<double>(directions);
+  }
+
+  const DatasetView& data_;
+  std::int64_t expected_queries_;
+  const Execution& execution_;
+  codes::CodeSpace space_;
+};
+
+// As a test demands, or as it pays.
+codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::CodeSpace& all_values,
+                                         std::int64_t expected_queries, const Execution& execution) {
+  if (forced_directions) {
+    if (*forced_directions == 0 || !Reduction::is_possible(all_values)) return all_values;
+    return Reduction(data, all_values, expected_queries, execution)
+        .along(*forced_directions)
+        .value_or(all_values);
+  }
+  if (!Reduction::is_worth_a_look(all_values, data, expected_queries, execution)) return all_values;
+  return Reduction(data, all_values, expected_queries, execution).choose(all_values).value_or(all_values);
 }
 
 }  // namespace
+
+void force_directions(std::optional<std::int64_t> count) {
+  forced_directions = count;
+}
 
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution) {
@@ -153,13 +295,16 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     const codes::Form first = list.front().form;
     if (list.front().filter != Filter::none &&
         (first == codes::Form::difference || first == codes::Form::integer)) {
-      return codes::make_code_space(data, metric, list.front());
+      list.resize(1);
     }
     std::erase_if(list, [&](codes::CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
   }
-  if (list.size() == 1) return codes::make_code_space(data, metric, list.front());
+  if (list.size() == 1) {
+    const codes::CodeSpace only = codes::make_code_space(data, metric, list.front());
+    return along_directions_or_not(data, only, expected_queries, execution);
+  }
 
-  const Surplus surplus(data, metric, execution);
+  const Surplus surplus(data, metric, tuning::sample_queries, execution);
   codes::CodeSpace space;
   codes::CodeSpace best;
   double least = std::numeric_limits<double>::infinity();
@@ -170,13 +315,13 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     } else {
       space = codes::make_code_space(data, metric, choice);
     }
-    const double cost = cost_of(choice, surplus.measure(space), data.dim);
+    const double cost = cost_of(choice, surplus.measure(space), data.dim, data.dim);
     if (cost < least) {
       least = cost;
       best = space;
     }
   }
-  return best;
+  return along_directions_or_not(data, best, expected_queries, execution);
 }
 
 }  // namespace kith::brute_force

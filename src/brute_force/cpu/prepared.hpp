@@ -1,6 +1,10 @@
 // What the CPU backend keeps of a dataset.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+
 #include "brute_force/backend.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
@@ -13,12 +17,21 @@ struct CpuPrepared final : Prepared {
 
   Filter filter() const noexcept override { return codes.space.choice.filter; }
   std::uint64_t memory_bytes() const noexcept override { return codes.bytes() + duplicates.bytes(); }
+  /// Leading directions that the codes hold; 0: all values.
+  std::int64_t directions() const noexcept {
+    return codes.space.projection == nullptr ? 0 : codes.space.projection->directions;
+  }
 };
 
 /// The cheapest filter by the surplus measured on a sample, among those that the parameters and the memory
-/// limit allow. @throws InvalidArgument, OutOfMemory
+/// limit allow; along leading directions where that is cheaper and the expected queries earn what looking for
+/// them costs. @throws InvalidArgument, OutOfMemory, Cancelled
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution);
+
+/// For tests: from now on so many directions (at most as many as dimensions; 0: none) wherever the form of
+/// the codes has them; nullopt: as it pays.
+void force_directions(std::optional<std::int64_t> count);
 
 /// Encodes the rows and groups equal ones where the memory limit leaves room; see Backend::prepare.
 std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,

@@ -134,6 +134,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   SearchStatistics& s = out.statistics;
   s.index = BruteForce::index_type.name;
   s.filter = std::string(name(prepared.filter()));
+  s.directions = prepared.directions();
   s.instruction_set = std::string(name(active_instruction_set()));
   s.pairs = job.counters.pairs;
   s.candidates = job.counters.candidates;

@@ -43,6 +43,24 @@ inline constexpr double cost_int8_without_vnni = 5;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
 
+/// Codes along leading directions are looked for from so many dimensions and rows a dimension on, where the
+/// variance is spread over at most this share of the dimensions; at most so many directions for each that it
+/// is spread over. Those that leave out more of the variance keep too many rows. They are taken where they
+/// save a share of the time of a search for `typical_k_along` rows, between the usual 10 and 100.
+inline constexpr std::int64_t fewest_reduced_dim = 96;
+inline constexpr std::int64_t reduced_rows_a_dim = 8;
+inline constexpr double largest_spread = 0.25;
+inline constexpr double directions_of_spread = 4;
+inline constexpr double least_share = 0.8;
+inline constexpr std::int64_t sample_queries_along = 64;
+inline constexpr double typical_k_along = 32;
+inline constexpr double worthwhile_along = 0.85;
+/// In multiply-adds of int8: finding directions takes this times d^3, and measuring what some of them keep; a
+/// row's coordinates take this a value and direction.
+inline constexpr double cost_of_directions = 500;
+inline constexpr double cost_of_a_look = 2e10;
+inline constexpr double cost_of_projection = 15;
+
 /// One-shot searches with at most this many queries build no codes: encoding costs about as many scans.
 inline constexpr std::int64_t queries_without_codes = 4;
 

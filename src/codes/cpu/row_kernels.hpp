@@ -5,6 +5,9 @@
 
 namespace kith::codes {
 
+/// Columns of a float64 map that lie side by side.
+inline constexpr int panel_columns = 8;
+
 /// Loops over the `dim` values of one row. Sums run in eight lanes, so instruction sets agree with each other
 /// but for nothing: the order is the same everywhere.
 struct RowKernels {
@@ -25,6 +28,11 @@ struct RowKernels {
   /// z[j] = sum over i of y[i] * map[i, j] in float32, i ascending, every product and sum rounded.
   /// @param map [dim, count], count a multiple of 32
   void (*project)(const float* map, const float* y, std::int64_t dim, std::int64_t count, float* z);
+  /// A product with a map in float64 for each of `rows` rows [rows, dim], whose results are `stride` values
+  /// apart; fused where the instruction set can, so that bits may differ between them.
+  /// @param map [panels, dim, panel_columns], panels a multiple of 4
+  void (*project_rows)(const double* map, const double* y, std::int64_t rows, std::int64_t dim,
+                       std::int64_t panels, std::int64_t stride, double* z);
 };
 
 extern const RowKernels row_kernels_portable;

@@ -17,6 +17,25 @@ inline double widen(bfloat16 x) {
       _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(static_cast<unsigned>(x.bits) << 16U))));
 }
 
+struct Panel {
+  __m256d low, high;
+};
+
+inline Panel zero_panel() {
+  return {_mm256_setzero_pd(), _mm256_setzero_pd()};
+}
+inline Panel load_panel(const double* p) {
+  return {_mm256_loadu_pd(p), _mm256_loadu_pd(p + 4)};
+}
+inline Panel add_product(Panel sum, Panel x, double y) {
+  const __m256d all = _mm256_set1_pd(y);
+  return {_mm256_fmadd_pd(x.low, all, sum.low), _mm256_fmadd_pd(x.high, all, sum.high)};
+}
+inline void store_panel(double* p, Panel x) {
+  _mm256_storeu_pd(p, x.low);
+  _mm256_storeu_pd(p + 4, x.high);
+}
+
 #include "codes/cpu/row_kernels_body.inc"
 
 }  // namespace

@@ -17,6 +17,21 @@ inline double widen(bfloat16 x) {
       _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(static_cast<unsigned>(x.bits) << 16U))));
 }
 
+using Panel = __m512d;
+
+inline Panel zero_panel() {
+  return _mm512_setzero_pd();
+}
+inline Panel load_panel(const double* p) {
+  return _mm512_loadu_pd(p);
+}
+inline Panel add_product(Panel sum, Panel x, double y) {
+  return _mm512_fmadd_pd(x, _mm512_set1_pd(y), sum);
+}
+inline void store_panel(double* p, Panel x) {
+  _mm512_storeu_pd(p, x);
+}
+
 #include "codes/cpu/row_kernels_body.inc"
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -52,11 +53,10 @@ struct Tally {
 
 // One query against all rows, the bound walking through the distances of all of them.
 template <class R>
-void walk(const DatasetView& data, const DatasetView& queries, Metric metric, codes::CodeChoice choice,
-          Tally& tally) {
-  const codes::CodeSpace space = codes::make_code_space(data, metric, choice);
+void walk(const DatasetView& data, const DatasetView& queries, const codes::CodeSpace& space, Tally& tally) {
+  const Metric metric = space.metric;
   const codes::Codes codes = codes::encode_rows(data, space, {});
-  const TileFunction kernel = filter_kernel(choice);
+  const TileFunction kernel = filter_kernel(space.choice);
   const auto canonical = canonical_function(data.dtype, metric);
   std::vector<double> values(static_cast<std::size_t>(canonical_padded(data.dim)));
   for (std::int64_t q = 0; q < queries.rows; ++q) {
@@ -114,6 +114,7 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
   const std::vector<std::int64_t> dims =
       reduced ? std::vector<std::int64_t>{3, 17} : std::vector<std::int64_t>{1, 3, 4, 17, 64, 100};
   Tally total;
+  Tally projected;
   for (const Shape& shape : shapes) {
     for (const std::int64_t dim : dims) {
       Random random(static_cast<std::uint64_t>(dim) * 977 + static_cast<std::uint64_t>(shape.name[0]));
@@ -132,16 +133,31 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
                                     Metric::cosine, Metric::manhattan}) {
           for (const codes::CodeChoice choice : codes::possible_codes(dtype, metric, dim)) {
             if (choice.filter == Filter::none) continue;
-            Tally tally;
-            if (dtype == Dtype::f64) {
-              walk<double>(data.view(), asked.view(), metric, choice, tally);
-            } else {
-              walk<float>(data.view(), asked.view(), metric, choice, tally);
-            }
-            EXPECT_EQ(tally.dropped_wrongly, 0) << describe(dtype, metric, choice, dim, shape.name);
-            total.pairs += tally.pairs;
-            total.far_pairs += tally.far_pairs;
-            total.far_dropped += tally.far_dropped;
+            const auto check = [&](const codes::CodeSpace& space, Tally& sum) {
+              Tally tally;
+              if (dtype == Dtype::f64) {
+                walk<double>(data.view(), asked.view(), space, tally);
+              } else {
+                walk<float>(data.view(), asked.view(), space, tally);
+              }
+              EXPECT_EQ(tally.dropped_wrongly, 0) << describe(dtype, metric, space.choice, dim, shape.name)
+                                                  << (space.projection == nullptr ? "" : " projected");
+              sum.pairs += tally.pairs;
+              sum.far_pairs += tally.far_pairs;
+              sum.far_dropped += tally.far_dropped;
+            };
+            const codes::CodeSpace space = codes::make_code_space(data.view(), metric, choice);
+            check(space, total);
+            const bool dot = choice.form != codes::Form::difference && choice.form != codes::Form::absolute;
+            const bool long_enough = dim == 17 || (dim == 64 && dtype == Dtype::f32);
+            if (!dot || !long_enough || dtype == Dtype::bf16 || metric == Metric::euclidean) continue;
+            codes::CodeSpace along = codes::real_valued(data.view(), space);
+            const std::int64_t count = (dim + 2) / 3;
+            along.projection = std::make_shared<codes::Projection>(
+                codes::make_projection(codes::directions_of(data.view(), along, count, {}), count));
+            // Without one where nothing varies.
+            if (along.projection->directions == 0) continue;
+            check(along, projected);
           }
         }
       }
@@ -150,6 +166,9 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
   EXPECT_GT(total.pairs, reduced ? 100000 : 1000000);
   // Rows at more than four times the bound: nearly all must go, or the filter does no work.
   EXPECT_GT(static_cast<double>(total.far_dropped), 0.7 * static_cast<double>(total.far_pairs));
+  // A third of the directions of data that mostly have no leading ones.
+  EXPECT_GT(projected.pairs, 100000);
+  EXPECT_GT(static_cast<double>(projected.far_dropped), 0.3 * static_cast<double>(projected.far_pairs));
 }
 
 TEST_P(FilterTest, AnUnknownBoundKeepsEverythingAndAClosedQueryNothing) {
