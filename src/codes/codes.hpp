@@ -109,6 +109,11 @@ CodeSpace real_valued(const DatasetView& data, const CodeSpace& space);
 /// @throws Cancelled
 PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& space, std::int64_t most,
                                   const Execution& execution);
+/// How far some of the rows or queries lie off the directions of a space, which has a projection: the length
+/// of the rest, for cosine and inner product its share of the whole length. Ascending; without those that no
+/// filter speaks of.
+std::vector<double> rests_of(const DatasetView& data, const CodeSpace& space, std::int64_t count);
+
 /// Bytes that it takes at its peak, maps made of it included.
 std::uint64_t directions_bytes(std::int64_t dim, std::int64_t most);
 

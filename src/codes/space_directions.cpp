@@ -16,14 +16,15 @@ std::int64_t rows_for_directions(std::int64_t dim) {
 }
 
 // Sampled rows in code space, those that a filter speaks of.
-std::vector<double> sample_of(const DatasetView& data, const CodeSpace& space, std::int64_t count) {
+std::vector<double> sample_of(const DatasetView& data, const CodeSpace& space, std::int64_t count,
+                              double limit = largest_row_entry) {
   const RowKernels& kernels = row_kernels();
   std::vector<double> rows;
   std::vector<double> y(static_cast<std::size_t>(data.dim));
   for (const std::int64_t i : sample_rows(data.rows, count)) {
     kernels.load[static_cast<int>(data.dtype)](data.row(i), data.dim, y.data());
     double error = 0;
-    if (to_code_space(space, kernels, y.data(), largest_row_entry, error) != RowKind::regular) continue;
+    if (to_code_space(space, kernels, y.data(), limit, error) != RowKind::regular) continue;
     rows.insert(rows.end(), y.begin(), y.end());
   }
   return rows;
@@ -67,6 +68,24 @@ PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& spac
                                   const Execution& execution) {
   return principal_directions(sample_of(data, space, rows_for_directions(data.dim)), data.dim, most,
                               execution);
+}
+
+std::vector<double> rests_of(const DatasetView& data, const CodeSpace& space, std::int64_t count) {
+  const RowKernels& kernels = row_kernels();
+  const std::vector<double> rows = sample_of(data, space, count, largest_query_entry);
+  const Projection& projection = *space.projection;
+  std::vector<double> z(static_cast<std::size_t>(projection.room()));
+  std::vector<double> rests;
+  for (const double* y = rows.data(); y != rows.data() + rows.size(); y += data.dim) {
+    double error = 0;
+    project(projection, kernels, y, 1, z.data(), &error);
+    const double rest = z[static_cast<std::size_t>(projection.directions)] * 2;
+    const double whole =
+        space.choice.form == Form::triangle ? 1 : std::sqrt(kernels.sum_of_squares(y, data.dim));
+    rests.push_back(rest > 0 ? rest / whole : 0);
+  }
+  std::sort(rests.begin(), rests.end());
+  return rests;
 }
 
 std::uint64_t directions_bytes(std::int64_t dim, std::int64_t most) {

@@ -66,6 +66,7 @@ class Surplus {
     if (queries_.empty()) return 0;
     Execution quiet;
     quiet.threads = execution_.threads;
+    quiet.cancelled = execution_.cancelled;
     const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
     std::int64_t kept = 0;

@@ -1,19 +1,22 @@
 // What a search on the CPU needs of the rows: codes, and which rows are equal.
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
+#include "brute_force/cpu/tuning.hpp"
+#include "kith/error.hpp"
 
 namespace kith::brute_force {
 
-std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
-                                               const BruteForceParameters& parameters,
-                                               std::int64_t expected_queries, const Execution& execution) {
+namespace {
+
+std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, const DatasetView& data,
+                                              const Execution& execution) {
   auto prepared = std::make_shared<CpuPrepared>();
-  prepared->codes =
-      codes::encode_rows(data, choose_codes(data, parameters, expected_queries, execution), execution);
+  prepared->codes = codes::encode_rows(data, space, execution);
   const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * codes::Duplicates::most_bytes_a_row;
   const bool room =
       execution.memory_limit == 0 || prepared->codes.bytes() + grouping <= execution.memory_limit;
@@ -32,7 +35,57 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
       return std::binary_search(collapsed.begin(), collapsed.end(), row);
     });
   }
+  if (prepared->directions() > 0) {
+    const std::vector<double> rests = codes::rests_of(data, prepared->codes.space, tuning::sample_rests);
+    // Of nearly all rows, with room for queries of the same kind.
+    if (!rests.empty()) prepared->largest_rest = 2 * rests[rests.size() * 19 / 20];
+  }
   return prepared;
+}
+
+// The filter's codes of all values.
+codes::CodeSpace of_all_values(const DatasetView& data, Metric metric, Filter filter) {
+  const auto list = codes::possible_codes(data.dtype, metric, data.dim);
+  return codes::make_code_space(data, metric, *std::ranges::find(list, filter, &codes::CodeChoice::filter));
+}
+
+}  // namespace
+
+std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
+                                               const BruteForceParameters& parameters,
+                                               std::int64_t expected_queries, const Execution& execution) {
+  return prepare_in(choose_codes(data, parameters, expected_queries, execution), data, execution);
+}
+
+std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const DatasetView& data,
+                                           Metric metric, const DatasetView& queries,
+                                           const Execution& execution) {
+  // Owned by whoever called.
+  const std::shared_ptr<const CpuPrepared> itself(&prepared, [](const CpuPrepared*) {});
+  if (prepared.directions() == 0) return itself;
+  const std::vector<double> rests =
+      codes::rests_of(queries, prepared.codes.space, tuning::sample_queries_along);
+  const auto off = rests.end() - std::ranges::upper_bound(rests, prepared.largest_rest);
+  if (off * tuning::one_off_in <= static_cast<std::ptrdiff_t>(rests.size())) return itself;
+  const std::scoped_lock lock(prepared.mutex);
+  if (prepared.of_all_values != nullptr) return prepared.of_all_values;
+  Execution within = execution;
+  within.progress = nullptr;
+  const std::uint64_t held = prepared.codes.bytes() + prepared.duplicates.bytes();
+  if (within.memory_limit > 0) {
+    if (within.memory_limit <= held) return itself;
+    within.memory_limit -= held;
+  }
+  try {
+    const codes::CodeSpace space = of_all_values(data, metric, prepared.filter());
+    if (within.memory_limit > 0 && codes::code_bytes(space, data.rows) > within.memory_limit) return itself;
+    prepared.of_all_values = prepare_in(space, data, within);
+  } catch (const OutOfMemory&) {
+    return itself;
+  } catch (const std::bad_alloc&) {
+    return itself;
+  }
+  return prepared.of_all_values;
 }
 
 }  // namespace kith::brute_force

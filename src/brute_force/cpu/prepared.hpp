@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "brute_force/backend.hpp"
@@ -16,11 +17,21 @@ struct CpuPrepared final : Prepared {
   codes::Duplicates duplicates;
 
   Filter filter() const noexcept override { return codes.space.choice.filter; }
-  std::uint64_t memory_bytes() const noexcept override { return codes.bytes() + duplicates.bytes(); }
+  std::uint64_t memory_bytes() const noexcept override {
+    const std::scoped_lock lock(mutex);
+    return codes.bytes() + duplicates.bytes() +
+           (of_all_values == nullptr ? 0 : of_all_values->memory_bytes());
+  }
   /// Leading directions that the codes hold; 0: all values.
   std::int64_t directions() const noexcept {
     return codes.space.projection == nullptr ? 0 : codes.space.projection->directions;
   }
+
+  /// Along directions codes say little of queries that lie farther off these than rows do: from this on.
+  double largest_rest = 0;
+  /// Codes of all values for such queries, made when some come.
+  mutable std::shared_ptr<const CpuPrepared> of_all_values;
+  mutable std::mutex mutex;
 };
 
 /// The cheapest filter by the surplus measured on a sample, among those that the parameters and the memory
@@ -32,6 +43,12 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
 /// For tests: from now on so many directions (at most as many as dimensions; 0: none) wherever the form of
 /// the codes has them; nullopt: as it pays.
 void force_directions(std::optional<std::int64_t> count);
+
+/// What suits the queries: `prepared` itself or, where enough of them lie off its directions and there is
+/// memory, codes of all values. @throws Cancelled
+std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const DatasetView& data,
+                                           Metric metric, const DatasetView& queries,
+                                           const Execution& execution);
 
 /// Encodes the rows and groups equal ones where the memory limit leaves room; see Backend::prepare.
 std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,

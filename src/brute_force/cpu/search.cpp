@@ -148,9 +148,9 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
 
 Neighbors search(const Prepared& prepared, const DatasetView& data, Metric metric, const DatasetView& queries,
                  std::int64_t k, const Execution& execution) {
-  const auto& cpu = static_cast<const CpuPrepared&>(prepared);
-  return data.dtype == Dtype::f64 ? search_as<double>(cpu, data, metric, queries, k, execution)
-                                  : search_as<float>(cpu, data, metric, queries, k, execution);
+  const auto suited = suiting(static_cast<const CpuPrepared&>(prepared), data, metric, queries, execution);
+  return data.dtype == Dtype::f64 ? search_as<double>(*suited, data, metric, queries, k, execution)
+                                  : search_as<float>(*suited, data, metric, queries, k, execution);
 }
 
 }  // namespace

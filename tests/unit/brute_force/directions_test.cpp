@@ -102,6 +102,28 @@ TEST(BruteForceDirections, AreLeftOutWhereTheyDoNotPay) {
             0);
 }
 
+// Queries that lie off the directions: codes along these would keep most rows.
+TEST(BruteForceDirections, GiveWayForQueriesUnlikeTheRows) {
+  const std::vector<float> even = falling(1e9);
+  for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
+    const BruteForce index = BruteForce::build(rows_of(steep()), {.metric = metric});
+    const std::uint64_t before = index.memory_bytes();
+    EXPECT_GT(index.search(queries_of(steep()), 10).statistics.directions, 0);
+    EXPECT_EQ(index.memory_bytes(), before);
+    Execution little;
+    little.memory_limit = before + 1'000'000;
+    const Neighbors limited = index.search(queries_of(even), 10, little);
+    EXPECT_GT(limited.statistics.directions, 0) << "no memory for others";
+    const Neighbors found = index.search(queries_of(even), 10);
+    EXPECT_EQ(found.statistics.directions, 0) << name(metric);
+    EXPECT_LT(found.statistics.candidates, limited.statistics.candidates);
+    EXPECT_GT(index.memory_bytes(), before);
+    expect_same(found, limited);
+    expect_same(found, with_all_values(rows_of(steep()), {.metric = metric}).search(queries_of(even), 10));
+    EXPECT_GT(index.search(queries_of(steep()), 10).statistics.directions, 0);
+  }
+}
+
 TEST(BruteForceDirections, HonourTheMemoryLimit) {
   const DatasetView data = rows_of(steep());
   Execution execution;
