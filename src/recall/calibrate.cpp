@@ -36,6 +36,11 @@ double share_found(const Neighbors& exact, const Neighbors& found, std::int64_t 
 
 }  // namespace
 
+std::vector<std::int64_t> own_queries(std::int64_t rows) {
+  const std::int64_t size = std::min(largest_sample, rows / fewest_rows_a_query);
+  return size < smallest_sample ? std::vector<std::int64_t>{} : sample_rows(rows, size);
+}
+
 HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool(std::int64_t)>& eligible) {
   HeldOut held{{}, RowSet(rows)};
   const std::int64_t size = std::min(
@@ -61,6 +66,7 @@ Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::
   std::vector<std::pair<RecallPoint, double>> points;
   std::int64_t measured = 0;
   std::vector<bool> complete(ks.size(), false);
+  std::vector<double> lower(ks.size(), 0);
   const std::int64_t longest = std::min(nodes, longest_list);
   const auto queries = static_cast<double>(std::max<std::int64_t>(1, exact.queries));
   for (std::int64_t step = shortest_list, list = step; list <= longest;
@@ -80,7 +86,10 @@ Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::
       }
       if (shares.empty()) continue;
       measured = static_cast<std::int64_t>(shares.size());
-      const RecallEstimate estimate = estimate_recall(shares, ks[which]);
+      RecallEstimate estimate = estimate_recall(shares, ks[which]);
+      // What a shorter list is sure to find a longer one does, too; one that finds everything says little of
+      // the spread.
+      estimate.lower = lower[which] = std::min(estimate.recall, std::max(lower[which], estimate.lower));
       points.push_back({{ks[which], list, estimate, static_cast<double>(statistics.hops) / queries,
                          static_cast<double>(statistics.distances) / queries},
                         statistics.seconds > 0 ? queries / statistics.seconds : 0});

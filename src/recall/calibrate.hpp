@@ -31,6 +31,9 @@ struct HeldOut {
 /// @param eligible says of a row whether it may be taken
 HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool(std::int64_t)>& eligible);
 
+/// Rows that serve as queries where none is held out: up to 1,000, at most one in sixteen, no fewer than 50.
+std::vector<std::int64_t> own_queries(std::int64_t rows);
+
 /// A curve, and how long it took to make.
 struct Measured {
   RecallCurve curve;

@@ -165,8 +165,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
 
 RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) {
   const DatasetView& rows = contents.dataset.view();
-  const std::vector<std::int64_t> sample =
-      recall::hold_out(rows.rows, 0, [](std::int64_t) { return true; }).rows;
+  const std::vector<std::int64_t> sample = recall::own_queries(rows.rows);
   if (sample.empty()) return {};
   const Execution quiet = without_progress(execution);
   const Dataset queries = pick_rows(rows, sample);
