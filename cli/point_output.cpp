@@ -24,8 +24,7 @@ using Way = PointTarget::Way;
 
 FileFormat format_of(const CloudFiles& clouds, std::size_t i) {
   if (clouds.named[i] != clouds.readable[i]) {  // unpacked
-    return fs::path(clouds.named[i]).extension() == ".laz" || is_laz(clouds.named[i]) ? FileFormat::las
-                                                                                      : FileFormat::npy;
+    return is_e57(clouds.named[i]) ? FileFormat::npy : FileFormat::las;
   }
   return clouds.format ? *clouds.format : guess_format(clouds.readable[i]);
 }
@@ -218,6 +217,7 @@ void write_targets(const Common& common, const std::vector<PointTarget>& targets
       };
     }
     write_target(common, target, files.emplace_back(target.path, must_stop), own, rows);
+    files.back().finish();  // many files, one open at a time
     first += rows;
   }
   commit_all(files);

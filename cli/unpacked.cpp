@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/positioned_file.hpp"
 #include "core/stream.hpp"
 #include "kith/error.hpp"
 #include "python.hpp"
@@ -59,11 +60,18 @@ fs::path stem_of(const std::string& output) {
   return stem.has_filename() ? stem : stem.parent_path();
 }
 
-// A descriptor that holds the lock of a file, which is made where there is none; -1 where another has it.
+// A descriptor that holds the lock of a file, which is made where there is none; -1 where another has it, or
+// it is somebody else's.
 int locked(const fs::path& path, int flags) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | flags, 0666);
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
   if (file < 0 && (flags & O_CREAT) != 0) {
     throw IoError(fmt::format("cannot write '{}': {}", path.string(), std::strerror(errno)));
+  }
+  struct stat status {};
+  if (file >= 0 &&
+      (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid())) {
+    ::close(file);
+    return -1;
   }
   if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(file);
@@ -73,6 +81,10 @@ int locked(const fs::path& path, int flags) {
 }
 
 }  // namespace
+
+bool is_e57(const std::string& path) {
+  return lower_extension(path) == ".e57";
+}
 
 bool is_packed(const std::string& path) {
   const std::string extension = lower_extension(path);
@@ -145,11 +157,12 @@ UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::stri
 }
 
 void UnpackedClouds::unpack(const Common& common, Made& made) const {
-  const bool laz = lower_extension(made.source) != ".e57";
+  const bool laz = !is_e57(made.source);
   const std::string python = python_for(made.source, laz, "read");
   const auto busy = [&] {
-    return IoError(fmt::format("'{}' is in use by another run of kith; wait for it, or name another output",
-                               made.place.string()));
+    return IoError(fmt::format(
+        "'{}' is in use by another run of kith, or somebody else's; wait for it, or name another output",
+        made.place.string()));
   };
   std::error_code ignored;
   if (fs::exists(made.place, ignored)) {  // whole: it was given its name at the end
@@ -171,7 +184,11 @@ void UnpackedClouds::unpack(const Common& common, Made& made) const {
                made.source);
     // The time of what it is made of: tiles of it are those of a run to come as well.
     fs::last_write_time(temporary, fs::last_write_time(made.source));
+    if (::fsync(made.lock) != 0) {
+      throw IoError(fmt::format("cannot write '{}': {}", made.place.string(), std::strerror(errno)));
+    }
     fs::rename(temporary, made.place);
+    sync_folder(made.place.has_parent_path() ? made.place.parent_path() : ".");
   } catch (const fs::filesystem_error& error) {
     fs::remove(temporary, ignored);
     throw IoError(fmt::format("cannot write '{}': {}", made.place.string(), error.code().message()));

@@ -10,6 +10,9 @@
 
 namespace kith::cli {
 
+/// By its name.
+bool is_e57(const std::string& path);
+
 /// Whether a file is LAZ (COPC, too) by its first bytes, or LAZ or E57 by its extension.
 bool is_packed(const std::string& path);
 

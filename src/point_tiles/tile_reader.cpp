@@ -1,6 +1,7 @@
 #include "point_tiles/tile_reader.hpp"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 namespace kith::point_tiles {
@@ -63,8 +64,12 @@ void TileReader::begin(std::int64_t first, std::int64_t last) {
   if (pending_.valid()) return;
   pending_first_ = first;
   pending_last_ = last;
-  pending_ = std::async(std::launch::async,
-                        [this, first, last] { return read(folder_, *ahead_reader_, first, last); });
+  try {
+    pending_ = std::async(std::launch::async,
+                          [this, first, last] { return read(folder_, *ahead_reader_, first, last); });
+  } catch (const std::system_error&) {
+    // No thread to be had: take() reads by itself.
+  }
 }
 
 void TileReader::expect(std::int64_t tile) {

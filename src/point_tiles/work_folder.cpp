@@ -77,6 +77,7 @@ void copy_over(const fs::path& from, const fs::path& to) {
     fs::remove(beside, ignored);
     throw;
   }
+  sync_folder(to.parent_path());  // no order between two file systems: first the answer, then the work's end
   std::error_code ignored;
   fs::remove(from, ignored);
 }
