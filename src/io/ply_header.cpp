@@ -169,6 +169,7 @@ std::uint64_t measure(const Source& source, const Element& element, std::uint64_
 
 std::string_view take_property(const Source& source, const Element& element, std::size_t property,
                                std::uint64_t row, std::string_view& rest) {
+  const std::string_view before = rest;
   const std::string_view first = take_token(rest);
   if (first.empty()) throw ends_inside(source, element, row);
   if (element.properties[property].list) {
@@ -178,7 +179,8 @@ std::string_view take_property(const Source& source, const Element& element, std
       if (take_token(rest).empty()) throw ends_inside(source, element, row);
     }
   }
-  return {first.data(), static_cast<std::size_t>(rest.data() - first.data())};
+  return before.substr(static_cast<std::size_t>(first.data() - before.data()),
+                       static_cast<std::size_t>(rest.data() - first.data()));
 }
 
 std::uint64_t vertices_of(const Source& source, const Header& header) {

@@ -68,7 +68,7 @@ void TileReader::begin(std::int64_t first, std::int64_t last) {
     pending_ = std::async(std::launch::async,
                           [this, first, last] { return read(folder_, *ahead_reader_, first, last); });
   } catch (const std::system_error&) {
-    // No thread to be had: take() reads by itself.
+    pending_ = {};  // no thread to be had: take() reads by itself
   }
 }
 
