@@ -155,8 +155,7 @@ bool keeps_attributes(const CloudFiles& clouds, FileFormat format) {
 }
 
 bool is_laz(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return extension == ".laz" || extension == ".LAZ";
+  return io::lower_extension(path) == ".laz";
 }
 
 std::vector<std::string> normal_names(FileFormat format) {

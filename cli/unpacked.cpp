@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -17,7 +16,9 @@
 
 #include "core/positioned_file.hpp"
 #include "core/stream.hpp"
+#include "io/format.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/running_hash.hpp"
 #include "python.hpp"
 #include "stream.hpp"
 
@@ -27,20 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".unpacked.npy";
-
-std::string lower_extension(const fs::path& path) {
-  std::string text = path.extension().string();
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// FNV-1a, of 64 bits.
-std::string hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
-}
 
 // What is unpacked of the file as it is now.
 std::string identity_of(const std::string& path) {
@@ -83,11 +70,11 @@ int locked(const fs::path& path, int flags) {
 }  // namespace
 
 bool is_e57(const std::string& path) {
-  return lower_extension(path) == ".e57";
+  return io::lower_extension(path) == ".e57";
 }
 
 bool is_packed(const std::string& path) {
-  const std::string extension = lower_extension(path);
+  const std::string extension = io::lower_extension(path);
   if (extension == ".e57") return true;
   std::error_code ignored;
   if (is_stream(path) || !fs::is_regular_file(path, ignored)) return extension == ".laz";
@@ -141,7 +128,10 @@ UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::stri
       auto made = std::ranges::find(made_, *path, &Made::source);
       if (made == made_.end()) {
         fs::path place = stem;
-        place += fmt::format(".{}{}", hash_of(identity_of(*path)), suffix);
+        point_tiles::RunningHash hash;
+        const std::string identity = identity_of(*path);
+        hash.add(identity.data(), identity.size());
+        place += fmt::format(".{:016x}{}", hash.value(), suffix);
         made_.push_back({*path, std::move(place), -1, {}});
         made = std::prev(made_.end());
         unpack(common, *made);

@@ -1,10 +1,9 @@
 // Rungs 28 to 39: two layers, coarse leaves of 4k to 4M points and a search inside each.
 //
 // Idea      Few large boxes, each a unit of work that can lie on a disk or go to a GPU: the tiles of clouds
-// that
-//           are larger than memory. A query opens the leaf it falls into and then the nearest others, best
-//           first; inside, every point is compared (28 to 33) or a k-d tree of the leaf's own walked (34 to
-//           39).
+//           that are larger than memory. A query opens the leaf it falls into and then the nearest others,
+//           best first; inside, every point is compared (28 to 33) or a k-d tree of the leaf's own walked
+//           (34 to 39). The table of rungs has the sizes.
 // Cost      A query reads one leaf, and a few where it is close to a side: n / leaf boxes, then O(leaf) or
 //           O(log leaf).
 // Limit     Brute force in the leaf costs what the leaf has: every step up is four times the work. On a GPU,
@@ -17,8 +16,6 @@
 
 namespace kith::ladder {
 namespace {
-
-constexpr std::int64_t kilo = 1024;
 
 // The leaf's own tree, its rows those of the problem.
 HeapTree tree_in(const Coarse& coarse, const Coarse::Node& leaf, const Run& run) {
@@ -67,43 +64,6 @@ Answer two_layers(const Problem& problem, Run& run, std::int64_t leaf, Inside in
     }
   });
   return answer;
-}
-
-Answer leaf_brute_4k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 4 * kilo, Inside::brute_force);
-}
-Answer leaf_brute_16k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 16 * kilo, Inside::brute_force);
-}
-Answer leaf_brute_64k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 64 * kilo, Inside::brute_force);
-}
-Answer leaf_brute_256k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 256 * kilo, Inside::brute_force);
-}
-Answer leaf_brute_1m(const Problem& problem, Run& run) {
-  return two_layers(problem, run, kilo * kilo, Inside::brute_force);
-}
-Answer leaf_brute_4m(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 4 * kilo * kilo, Inside::brute_force);
-}
-Answer leaf_tree_4k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 4 * kilo, Inside::tree);
-}
-Answer leaf_tree_16k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 16 * kilo, Inside::tree);
-}
-Answer leaf_tree_64k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 64 * kilo, Inside::tree);
-}
-Answer leaf_tree_256k(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 256 * kilo, Inside::tree);
-}
-Answer leaf_tree_1m(const Problem& problem, Run& run) {
-  return two_layers(problem, run, kilo * kilo, Inside::tree);
-}
-Answer leaf_tree_4m(const Problem& problem, Run& run) {
-  return two_layers(problem, run, 4 * kilo * kilo, Inside::tree);
 }
 
 }  // namespace kith::ladder

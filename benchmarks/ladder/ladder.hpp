@@ -142,18 +142,6 @@ Answer engine_kd_tree_gpu(const Problem& problem, Run& run);
 Answer engine_octree_gpu(const Problem& problem, Run& run);
 Answer engine_several_gpus(const Problem& problem, Run& run);
 Answer best_first(const Problem& problem, Run& run);
-Answer leaf_brute_4k(const Problem& problem, Run& run);
-Answer leaf_brute_16k(const Problem& problem, Run& run);
-Answer leaf_brute_64k(const Problem& problem, Run& run);
-Answer leaf_brute_256k(const Problem& problem, Run& run);
-Answer leaf_brute_1m(const Problem& problem, Run& run);
-Answer leaf_brute_4m(const Problem& problem, Run& run);
-Answer leaf_tree_4k(const Problem& problem, Run& run);
-Answer leaf_tree_16k(const Problem& problem, Run& run);
-Answer leaf_tree_64k(const Problem& problem, Run& run);
-Answer leaf_tree_256k(const Problem& problem, Run& run);
-Answer leaf_tree_1m(const Problem& problem, Run& run);
-Answer leaf_tree_4m(const Problem& problem, Run& run);
 Answer engine_tiles(const Problem& problem, Run& run);
 
 }  // namespace kith::ladder

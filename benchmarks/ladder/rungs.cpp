@@ -1,6 +1,7 @@
 // The table of rungs: what each is called, where it runs, what it does not do.
 #include <string>
 
+#include "coarse.hpp"
 #include "kith/execution.hpp"
 #include "ladder.hpp"
 
@@ -9,6 +10,11 @@ namespace {
 
 std::string words(std::int64_t number) {
   return std::to_string(number);
+}
+
+template <std::int64_t kilo, Inside inside>
+Answer in_leaves(const Problem& problem, Run& run) {
+  return two_layers(problem, run, kilo * 1024, inside);
 }
 
 // --- why a rung cannot
@@ -130,18 +136,29 @@ const std::vector<Rung>& rungs() {
       {26, "engine-several-gpus", "Kith: brute force, several GPUs", gpus, true,
        KITH_GPU_RUNG(engine_several_gpus), nothing, nothing},
       {27, "best-first", "Best-first search, leaves of 16", cpu, false, best_first, any, of_tiles},
-      {28, "leaf-brute-4k", "Brute force in leaves of 4k", cpu, false, leaf_brute_4k, any, of_tiles},
-      {29, "leaf-brute-16k", "Brute force in leaves of 16k", cpu, false, leaf_brute_16k, any, of_tiles},
-      {30, "leaf-brute-64k", "Brute force in leaves of 64k", cpu, false, leaf_brute_64k, any, of_tiles},
-      {31, "leaf-brute-256k", "Brute force in leaves of 256k", cpu, false, leaf_brute_256k, any, of_tiles},
-      {32, "leaf-brute-1m", "Brute force in leaves of 1M", cpu, false, leaf_brute_1m, any, of_tiles},
-      {33, "leaf-brute-4m", "Brute force in leaves of 4M", cpu, false, leaf_brute_4m, any, of_tiles},
-      {34, "leaf-tree-4k", "k-d tree in leaves of 4k", cpu, false, leaf_tree_4k, any, of_tiles},
-      {35, "leaf-tree-16k", "k-d tree in leaves of 16k", cpu, false, leaf_tree_16k, any, of_tiles},
-      {36, "leaf-tree-64k", "k-d tree in leaves of 64k", cpu, false, leaf_tree_64k, any, of_tiles},
-      {37, "leaf-tree-256k", "k-d tree in leaves of 256k", cpu, false, leaf_tree_256k, any, of_tiles},
-      {38, "leaf-tree-1m", "k-d tree in leaves of 1M", cpu, false, leaf_tree_1m, any, of_tiles},
-      {39, "leaf-tree-4m", "k-d tree in leaves of 4M", cpu, false, leaf_tree_4m, any, of_tiles},
+      {28, "leaf-brute-4k", "Brute force in leaves of 4k", cpu, false, in_leaves<4, Inside::brute_force>, any,
+       of_tiles},
+      {29, "leaf-brute-16k", "Brute force in leaves of 16k", cpu, false, in_leaves<16, Inside::brute_force>,
+       any, of_tiles},
+      {30, "leaf-brute-64k", "Brute force in leaves of 64k", cpu, false, in_leaves<64, Inside::brute_force>,
+       any, of_tiles},
+      {31, "leaf-brute-256k", "Brute force in leaves of 256k", cpu, false,
+       in_leaves<256, Inside::brute_force>, any, of_tiles},
+      {32, "leaf-brute-1m", "Brute force in leaves of 1M", cpu, false, in_leaves<1024, Inside::brute_force>,
+       any, of_tiles},
+      {33, "leaf-brute-4m", "Brute force in leaves of 4M", cpu, false, in_leaves<4096, Inside::brute_force>,
+       any, of_tiles},
+      {34, "leaf-tree-4k", "k-d tree in leaves of 4k", cpu, false, in_leaves<4, Inside::tree>, any, of_tiles},
+      {35, "leaf-tree-16k", "k-d tree in leaves of 16k", cpu, false, in_leaves<16, Inside::tree>, any,
+       of_tiles},
+      {36, "leaf-tree-64k", "k-d tree in leaves of 64k", cpu, false, in_leaves<64, Inside::tree>, any,
+       of_tiles},
+      {37, "leaf-tree-256k", "k-d tree in leaves of 256k", cpu, false, in_leaves<256, Inside::tree>, any,
+       of_tiles},
+      {38, "leaf-tree-1m", "k-d tree in leaves of 1M", cpu, false, in_leaves<1024, Inside::tree>, any,
+       of_tiles},
+      {39, "leaf-tree-4m", "k-d tree in leaves of 4M", cpu, false, in_leaves<4096, Inside::tree>, any,
+       of_tiles},
       {40, "engine-tiles", "Kith: point tiles on disk, of 64k", cpu, true, engine_tiles, nothing, of_tiles},
   };
   return table;

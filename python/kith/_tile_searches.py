@@ -54,6 +54,9 @@ class TileSearches:
         """The cloud's element type, as NumPy names it."""
         return str(self._tiles.dtype)
 
+    def _queries(self, Q: Any) -> Any:
+        return promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+
     def all_knn(
         self,
         output: str | os.PathLike[str],
@@ -119,7 +122,7 @@ class TileSearches:
             InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`.
             TypeError: the tiles' element type would round the queries.
         """
-        queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+        queries = self._queries(Q)
         search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit)
         with reporting(progress) as report:
             parts = _kith.tiles_search(self._tiles, queries, _integer(k, "k"), search, limits, report)
@@ -203,7 +206,7 @@ class TileSearches:
                 files: Any = _kith.tiles_radius_files(self._tiles, name, asked, limit, most, search, limits, report)
                 offsets, indices, distances = (mapped(file) for file in files)
                 return RadiusNeighbors(offsets, indices, distances)
-            queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+            queries = self._queries(Q)
             found: Any = _kith.tiles_radius_search(self._tiles, queries, limit, most, search, limits, report)
         offsets, indices, distances, statistics = found
         return RadiusNeighbors(offsets, indices, distances, SearchStatistics(**statistics))
@@ -240,7 +243,7 @@ class TileSearches:
             if name is not None:
                 files: Any = _kith.tiles_count_files(self._tiles, name, _tiles_of(Q), limit, search, limits, report)
                 return mapped(files[0])
-            queries = promote_queries(to_rows(Q, "queries", True, self.dtype), self.dtype)
+            queries = self._queries(Q)
             counts: Any = _kith.tiles_count_within(self._tiles, queries, limit, search, limits, report)
         return np.asarray(counts)
 

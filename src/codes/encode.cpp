@@ -95,6 +95,7 @@ class RowEncoder {
     double error = 0;
     const RowKind kind = to_code_space(space_, kernels_, s_.y.data(), limit(differences), error);
     if (kind != RowKind::regular) return kind;
+    reduce(space_, kernels_, s_, error);
     const double scale = store(position);
     if (differences) {
       keep_residual(error);

@@ -67,7 +67,7 @@ class OutputFile {
   void write(std::uint64_t offset, const void* from, std::size_t bytes);
   /// What was written. @throws IoError
   void read(std::uint64_t offset, void* to, std::size_t bytes) const;
-  /// Syncs, and gives it its name. @throws IoError
+  /// Gives it its name; what was written is synced by whoever wants it to last. @throws IoError
   void rename_to(const std::filesystem::path& path);
   void sync();
   /// The disk begins to take what lies there, so that sync() has little left to wait for. Only a hint.

@@ -49,13 +49,6 @@ constexpr std::array table = {
     Format{FileFormat::index, "index", ".kith .index", is_index, inspect_index, nullptr, nullptr, nullptr},
 };
 
-std::string lower_extension(const std::filesystem::path& path) {
-  std::string text = path.extension().string();
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 // Formats without magic are told by their sizes: does the header fit the file?
 bool plausible(const Format& entry, const Source& source) {
   try {
@@ -76,6 +69,13 @@ std::string known_extensions() {
 }
 
 }  // namespace
+
+std::string lower_extension(const std::filesystem::path& path) {
+  std::string text = path.extension().string();
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 std::span<const Format> formats() noexcept {
   return table;

@@ -94,6 +94,9 @@ const Format& format_of(FileFormat format);
 const Format* format_by_extension(const std::filesystem::path& path);
 /// Its entry by the first bytes, or null.
 const Format* format_by_content(const Source& source);
+/// ".las" of "a.LAS".
+std::string lower_extension(const std::filesystem::path& path);
+
 /// guess_format for a file that is open. Messages say to name the format only where the caller
 /// `takes_format`.
 /// @throws IoError, InvalidArgument
