@@ -245,7 +245,7 @@ void add_ladder(CLI::App& app, Common& common) {
       ->group("What runs");
   command
       .add_option("--list-size", options->list_size,
-                  "Length of the worklists of --case graph; what recall a rung must reach is said of 128 and "
+                  "Length of the worklists of --case graph; what recall a rung must reach is said of 64 and "
                   "more")
       ->type_name("L")
       ->capture_default_str()

@@ -54,8 +54,7 @@ struct FullDistance {
     const float* its = point + row * dim;
     float sum = 0;
     for (int c = lane; c < dim; c += threads_a_row) {
-      const float difference = mine[c] - its[c];
-      sum += difference * difference;
+      sum = add_square(sum, mine[c] - its[c]);
     }
     return sum;
   }
@@ -90,8 +89,7 @@ __global__ void fill_tables(const float* query, int dim, const float* mean, cons
     for (int part = 0; part < subspaces; ++part) {
       float sum = 0;
       for (int d = starts[part]; d < starts[part + 1]; ++d) {
-        const float difference = mine[d] - mean[d] - centroid[static_cast<std::int64_t>(d) * 256 + c];
-        sum += difference * difference;
+        sum = add_square(sum, mine[d] - mean[d] - centroid[static_cast<std::int64_t>(d) * 256 + c]);
       }
       entries[part * 256 + c] = sum;
     }

@@ -2,6 +2,7 @@
 // rungs' kernels and the tests run the same functions.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -38,6 +39,11 @@ KITH_HOST_DEVICE inline bool expanded(Key key) {
 /// By distance, then row, whether expanded or not.
 KITH_HOST_DEVICE inline bool before(Key a, Key b) {
   return a >> 1U < b >> 1U;
+}
+
+/// sum + difference^2, rounded once: written out, so that host and device have the same bits.
+KITH_HOST_DEVICE inline float add_square(float sum, float difference) {
+  return fmaf(difference, difference, sum);
 }
 
 // --- Bloom filter (Bloom 1970) of the rows that a query has met

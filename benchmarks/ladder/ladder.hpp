@@ -121,7 +121,7 @@ inline constexpr std::int64_t texture_width = 65536;
 inline constexpr std::int64_t constant_values = 16384;
 
 /// Of the worklists in --case graph.
-inline constexpr std::int64_t default_list_size = 128;
+inline constexpr std::int64_t default_list_size = 64;
 
 // One a file, in the order of the table.
 Answer serial(const Problem& problem, Run& run);
