@@ -118,7 +118,7 @@ __global__ void begin_walks(Walks walks, std::int64_t queries, std::uint32_t ent
 
 /// The neighbours of the expanded rows that their queries have not met, in the order of the lists: each
 /// thread looks one up, and its place is the number of new ones before it. (Places by a counter that threads
-/// add to would be in any order.) A whole block tests before any of its threads sets a bit.
+/// add to would be in any order.) All are tested before any sets a bit.
 /// @param lists of neighbours, `degree` long: of all rows, where `rows` names that of each query; or where
 /// that
 ///   is null, of each query
@@ -156,12 +156,10 @@ __global__ void filter_neighbors(Walks walks, const std::uint32_t* lists, const 
       if (w < warp) place += new_in_warp[w];
       count += new_in_warp[w];
     }
-    if (is_new) {
-      out[place] = list[i];
-      if (words != nullptr) meet(words, list[i]);
-    }
-    __syncthreads();  // the counts were read, and the next threads' tests see these bits
+    if (is_new) out[place] = list[i];
+    __syncthreads();  // the counts were read; at the end: all were tested
   }
+  for (int i = thread; words != nullptr && i < count; i += threads) meet(words, out[i]);
   if (thread == 0) walks.count[q] = count;
 }
 

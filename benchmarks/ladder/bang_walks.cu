@@ -34,7 +34,9 @@ std::int64_t batch_of(const Gpu& gpu, std::int64_t queries, std::int64_t bytes) 
     KITH_CUDA(cudaMemGetInfo(&free, &total));
     left = free / 8 * 7;
   }
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(left) / bytes, 1, queries);
+  constexpr std::uint64_t aside = 256;  // what no query has for itself
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>((std::max(left, aside) - aside)) / bytes, 1,
+                                  queries);
 }
 
 unsigned grid(std::int64_t queries) {

@@ -218,6 +218,10 @@ Case parse_case(std::string_view whole) {
     throw InvalidArgument(
         fmt::format("--case '{}': {} dimensions; float32 is exact up to 16777216", whole, sizes.dim));
   }
+  if (graph && sizes.dim > Vamana::index_type.largest_dim) {
+    throw InvalidArgument(fmt::format("--case '{}': {} dimensions; a graph takes up to {}", whole, sizes.dim,
+                                      Vamana::index_type.largest_dim));
+  }
   constexpr std::int64_t most_rows = std::int64_t{1} << 31;
   if (sizes.points >= most_rows || sizes.queries >= most_rows || sizes.k >= most_rows) {
     throw InvalidArgument(
