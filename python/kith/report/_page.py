@@ -39,7 +39,8 @@ def sections(results: Results) -> list[Section]:
             at += sum(bool(case.measured) for case in ladder.cases)
     speed_ups = [chart for ladder in ladders if (chart := _ladder_charts.speedup_chart(ladder))]
     rooflines = [chart for ladder in ladders if (chart := _ladder_charts.roofline_chart(ladder))]
-    no_ladder = "no input is a result of kith ladder"
+    no_ladder = "no input is a result of kith ladder" + (" but for walks through graphs" if ladders else "")
+    exact = any(ladder.cases for ladder in ladders)
     no_search = "no input is a result of kith bench or gpu_search"
     searches = results.searches
     scaling = [c for worker in ("thread", "GPU") if (c := _search_charts.scaling_chart(searches, worker))]
@@ -51,12 +52,12 @@ def sections(results: Results) -> list[Section]:
             "adds one idea, and the last ones are Kith. A mark farther to the left is a faster search; each step of the scale is "
             "ten times.",
             tuple(_ladder_charts.ladder_chart(ladder, case) for ladder, case in cases),
-            "no rung was measured" if ladders else no_ladder, tuple(groups),
+            "no rung was measured" if exact else no_ladder, tuple(groups),
         ),
         Section("What each rung is worth", "", tuple(speed_ups),
-                "no case has two rungs that ran" if ladders else no_ladder),
+                "no case has two rungs that ran" if exact else no_ladder),
         Section("The roofline", "", tuple(rooflines),
-                "the ladder was run without a GPU, whose rates make the roof" if ladders else no_ladder),
+                "the ladder was run without a GPU, whose rates make the roof" if exact else no_ladder),
         Section("Walks through a graph", "BANG's search, part by part, between a plain walk and Kith's: not every nearest row is found, "
                 "and how many are is measured.",
                 tuple(chart for ladder, case in walks for chart in _walk_charts.walk_charts(ladder, case)),

@@ -114,8 +114,8 @@ def walk_charts(ladder: Ladder, case: Case) -> list[Chart]:
         ),
         Chart(
             f"walks-recall-{name}", f"Recall: {where}",
-            "The share of the nearest rows that each rung found, against brute force. What is found depends on the graph, the list's "
-            "length and what the walk compares; never on the device.",
+            "The share of the nearest rows that each rung found, against brute force. It depends on the graph, the list's length and "
+            "what the walk compares; not on where things lie or when they are copied.",
             f"{len(shown)} searches of {where}, by recall. {said}",
             _bars(shown, recalls, lambda value: f"{value:.3f}", "recall", False), table,
         ),
