@@ -10,8 +10,8 @@ met so far, look at the neighbours of the nearest that was not expanded yet, sto
 chain of waits for memory, which is what a GPU is bad at and thousands of walks at once are good at.
 
 BANG (Karthik V., S. Khan, S. Singh, H. V. Simhadri, J. Vedurada: *BANG: Billion-Scale Approximate Nearest Neighbour
-Search using a Single GPU*, [arXiv 2401.11324](https://arxiv.org/abs/2401.11324), 2024) was the first to walk through a
-graph of a billion rows with one GPU. Kith's engine began there. This page takes BANG apart: rungs 42 to 44 of the
+Search using a Single GPU*, [arXiv 2401.11324](https://arxiv.org/abs/2401.11324), 2024) walks through a graph of a billion
+rows with one GPU. Kith's engine began there. This page takes BANG apart: rungs 42 to 44 of the
 [ladder](ladder.md) are its three variants, rungs 45 to 53 have one part taken out or changed, rung 41 is the plain walk
 and rungs 54 and 55 are Kith, all on the same graph with lists of the same length. The rungs are written from the paper,
 none of BANG's code is in them; three faults of the published program are not rebuilt (below).
@@ -124,13 +124,13 @@ that. **Rung 45** waits for the merge.
         "One kernel",
         (
             ("engine-graph", """
-The engine's search is one launch. A warp takes a query from the entry to its last step and then the next query: no
-lockstep, no host in the loop, and the list stays in shared memory, where five kernels wrote it to memory and read it
-again. Codes are a byte a value, compared by integer instructions: more bytes than product quantization, and no table of
+The engine's search is one launch. A warp takes a query from the entry to its last step, and when it has ended the
+device puts the next query in its place: no lockstep, no host in the loop. The list stays in shared memory, where five
+kernels wrote it to memory and read it again. Codes are a byte a value, compared by integer instructions: more bytes than product quantization, and no table of
 distances to make and to read. Integers have no rounding, so the answer is the same bit for bit from any device. Where
 the graph must stay on the host, the warps read it there themselves: nobody gathers ([gpu.md](gpu.md)).
 """, ("bang-in-memory", "bang-exact")),
-            ("engine-graph-cpu", "On the CPU, on all cores:", ("vamana-walk",)),
+            ("engine-graph-cpu", "On the CPU the same walk takes all cores (**rung 54**), several queries to a core, one going on while others wait.", ("vamana-walk",)),
         ),
     ),
 )
