@@ -311,7 +311,7 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
                   sizes.tiles};
   std::optional<GraphCase> walked;
   if (graph) {
-    walked.emplace(problem, sizes.list_size, options.gpus, execution);
+    walked.emplace(problem, sizes.list_size, options.gpus, execution, options.device_memory_limit);
     problem.graph = &*walked;
     out.degree = walked->degree();
     out.graph_ms = walked->build_ms();

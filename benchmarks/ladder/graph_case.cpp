@@ -32,13 +32,19 @@ GenerateParameters part(Generator generator, std::int64_t dim, std::uint64_t see
   return out;
 }
 
-VamanaParameters graph_parameters() {
-  return {};  // the library's own
-}
-
-Vamana build_graph(const DatasetView& points, const std::vector<int>& gpus, Execution execution) {
-  if (!gpus.empty()) execution.devices = {{Device::Kind::cuda, gpus.front()}};
-  return Vamana::build(points, graph_parameters(), execution);
+Vamana build_graph(const DatasetView& points, const std::vector<int>& gpus, std::uint64_t device_memory_limit,
+                   const Execution& execution) {
+  if (!gpus.empty()) {
+    Execution on_gpu = execution;
+    on_gpu.devices = {{Device::Kind::cuda, gpus.front()}};
+    on_gpu.device_memory_limit = device_memory_limit;
+    try {
+      return Vamana::build(points, {}, on_gpu);
+    } catch (const OutOfMemory&) {
+      if (device_memory_limit == 0) throw;
+    }
+  }
+  return Vamana::build(points, {}, execution);
 }
 
 constexpr std::int64_t queries_a_task = 64;
@@ -87,12 +93,12 @@ Dataset embeddings(std::int64_t rows, std::int64_t dim, std::int64_t first_row, 
 }
 
 GraphCase::GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
-                     const Execution& execution)
+                     const Execution& execution, std::uint64_t device_memory_limit)
     : points_(problem.point, problem.points, problem.dim),
       list_size_(list_size),
       execution_(execution),
       build_ms_(now_ms()),
-      index_(build_graph(points_, gpus, execution)),
+      index_(build_graph(points_, gpus, device_memory_limit, execution)),
       graph_(graph_files::row_graph(vamana::Parts::of(index_), execution)) {
   build_ms_ = now_ms() - build_ms_;
 }

@@ -38,8 +38,10 @@ inline constexpr std::int64_t longest_worklist = 4096;
 class GraphCase {
  public:
   /// @param gpus build the graph on the first of them, where there is one: the same graph
+  /// @param device_memory_limit bytes of its memory that may be taken, 0: what is free; where that is too
+  ///   little the CPU builds it
   GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
-            const Execution& execution);
+            const Execution& execution, std::uint64_t device_memory_limit = 0);
 
   std::int64_t list_size() const { return list_size_; }
   std::int64_t degree() const {

@@ -357,6 +357,20 @@ TEST(GraphCase, CodesFindWhatTheirRungsMustFind) {
   }
 }
 
+// Rows that were expanded come back and push others off the list.
+TEST(GraphCase, WithoutTheFilterFewerAreFound) {
+  const std::int64_t subspaces = default_subspaces(instance().problem);
+  const Answer truth = instance().truth();
+  const double with = recall_of(instance().problem, OnHost(instance(), subspaces, true).search(), truth);
+  const Answer answer = OnHost(instance(), subspaces, false).search();
+  const double without = recall_of(instance().problem, answer, truth);
+  RecordProperty("with", std::to_string(with));
+  RecordProperty("without", std::to_string(without));
+  EXPECT_EQ(untrue_cells(instance().problem, answer), 0);
+  EXPECT_GE(with, 0.97);
+  EXPECT_LT(without, with);
+}
+
 // --- on a GPU
 
 std::vector<int> usable_gpus() {

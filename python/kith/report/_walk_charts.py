@@ -56,7 +56,9 @@ def _bars(shown: list[Timing], values: list[float], write: Callable[[float], str
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         start = axes.get_xlim()[0]
         for index, (timing, value) in enumerate(zip(shown, values, strict=True)):
-            axes.barh(index, value - start, left=start, height=0.5, color=frame.paint[_role(timing)], alpha=0.75, zorder=3)
+            axes.barh(
+                index, value - start, left=start, height=0.5, color=frame.paint[_role(timing)], alpha=0.75, zorder=3
+            )
             axes.annotate(
                 write(value) + ("" if timing.right else " (fails)"), (value, index), xytext=(6, 0),
                 textcoords="offset points", va="center", color=frame.paint["ink"], fontsize=11.5, zorder=7,
@@ -102,7 +104,9 @@ def walk_charts(ladder: Ladder, case: Case) -> list[Chart]:
         numbers = ", ".join(str(t.rung.number) for t in skipped if t.skipped == reason)
         notes.append(f"Not run: {numbers}: {reason}.")
     table = walk_table(case)
-    said = " ".join(f"{_label(t)}: {figure(r)} a second, recall {recall_of(t):.3f}." for t, r in zip(shown, rates, strict=True))
+    said = " ".join(
+        f"{_label(t)}: {figure(r)} a second, recall {recall_of(t):.3f}." for t, r in zip(shown, rates, strict=True)
+    )
     name = f"{slug(case.name)}-lists-{case.list_size}"
     return [
         Chart(
