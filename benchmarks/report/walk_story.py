@@ -174,7 +174,9 @@ The engine's search is one launch. A warp takes a query from the entry to its la
 device puts the next query in its place: no lockstep, no host in the loop. The list stays in shared memory, where five
 kernels wrote it to memory and read it again. Codes are a byte a value, compared by integer instructions: more bytes than product quantization, and no table of
 distances to make and to read. Integers have no rounding, so the answer is the same bit for bit from any device. Where
-the graph must stay on the host, the warps read it there themselves: nobody gathers ([gpu.md](gpu.md)).
+the graph must stay on the host, the warps read it there themselves: nobody gathers ([gpu.md](gpu.md)). And it begins at
+several entries, spread over the data, where the rungs begin at the medoid as BANG does: in a large graph of many
+clusters it finds rows that they miss.
 """,
                 ("bang-in-memory", "bang-exact"),
             ),

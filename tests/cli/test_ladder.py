@@ -95,7 +95,7 @@ def test_walks_through_a_graph(kith):
     assert by_number[20]["recall"] == 1 and by_number[20]["recall_floor"] == 1
     for number in (41, 54):
         rung = by_number[number]
-        assert rung["checked"] is True and rung["wrong"] == 0 and rung["recall_floor"] == 0.9 <= rung["recall"] <= 1
+        assert rung["checked"] is True and rung["wrong"] == 0 and rung["recall_floor"] == 0.85 <= rung["recall"] <= 1
     assert by_number[1]["skipped"].startswith("is for cases of exact search")
     assert by_number[42]["skipped"] == "no GPU: --device cpu"
 
