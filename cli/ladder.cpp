@@ -23,6 +23,8 @@ struct LadderOptions {
   std::vector<std::string> rungs;
   std::string device = "auto";
   std::int64_t repeat = 7;
+  std::int64_t list_size = ladder::default_list_size;
+  bool list_size_named = false;
   bool copies = false;
   bool list = false;
   std::string output;
@@ -40,11 +42,34 @@ std::vector<ladder::Case> cases_of(const std::vector<std::string>& texts) {
       add(ladder::all_cases());
     } else if (text == "tiles") {
       add(ladder::tile_cases());
+    } else if (text == "graph") {
+      out.push_back(ladder::graph_case());
     } else {
       out.push_back(ladder::parse_case(text));
     }
   }
   return out;
+}
+
+// Worklists of the cases of graphs.
+void set_list_size(std::vector<ladder::Case>& cases, const LadderOptions& options) {
+  bool graphs = false;
+  for (ladder::Case& c : cases) {
+    if (c.list_size == 0) continue;
+    graphs = true;
+    if (!options.list_size_named) continue;
+    if (options.list_size < c.k) {
+      throw InvalidArgument(fmt::format("--list-size {}: case {} finds k = {}; use {} or more",
+                                        options.list_size, c.name(), c.k, c.k));
+    }
+    c.list_size = options.list_size;
+  }
+  if (options.list_size_named && (options.list_size < 1 || options.list_size > 65'536)) {
+    throw InvalidArgument(fmt::format("--list-size {}: use 1 to 65536", options.list_size));
+  }
+  if (options.list_size_named && !graphs) {
+    throw InvalidArgument("--list-size is for cases of graphs; name one with --case graph");
+  }
 }
 
 // The GPUs that take part, and why there are none.
@@ -96,6 +121,10 @@ void check_memory(const std::vector<ladder::Case>& cases, const Common& common) 
     plan.add("queries", row * static_cast<double>(c.queries));
     // The engine's and a rung's, each with what the list is made from.
     plan.add("answers", 32 * static_cast<double>(c.queries) * static_cast<double>(c.k));
+    if (c.list_size > 0) {  // 66 neighbours, the graph's codes, and six product quantizers' one after another
+      const double codes = 2 * static_cast<double>(c.dim) + 8 + 16 + 32 + 64;
+      plan.add("graph and codes", (4 * 2 * 66 + codes) * static_cast<double>(c.points));
+    }
     plan.check();
   }
 }
@@ -119,7 +148,8 @@ void run(LadderOptions options, const Common& common) {
   if (options.repeat < 1 || options.repeat > 10'000) {
     throw InvalidArgument(fmt::format("--repeat {}: use 1 to 10000", options.repeat));
   }
-  const std::vector<ladder::Case> cases = cases_of(options.cases);
+  std::vector<ladder::Case> cases = cases_of(options.cases);
+  set_list_size(cases, options);
   ladder::ClimbOptions climbing;
   climbing.chosen = ladder::parse_rungs(options.rungs);
   if (options.list) return list_rungs(common);
@@ -158,6 +188,7 @@ void run(LadderOptions options, const Common& common) {
     print(fmt::format("published: {}\n", ladder::published_source));
   }
   std::string wrong;
+  std::string below;
   ProgressBar bar(common);
   const auto report = bar.callback();
   for (std::size_t at = 0; at < cases.size(); ++at) {
@@ -172,6 +203,10 @@ void run(LadderOptions options, const Common& common) {
     if (tables) print(ladder_case_text(climb, machine, options.copies));
     for (const ladder::Step& step : climb.steps) {
       if (step.wrong > 0) wrong += fmt::format(" {} at {};", step.rung->id, climb.sizes.name());
+      if (step.below()) {
+        below += fmt::format(" {} at {}: {:.4f} in place of {:g};", step.rung->id, climb.sizes.name(),
+                             step.recall, step.recall_floor);
+      }
     }
   }
   if (common.json) print_ordered_json(out);
@@ -181,6 +216,7 @@ void run(LadderOptions options, const Common& common) {
   }
   // A search that is not exact is a fault of this program, whatever its time.
   if (!wrong.empty()) throw std::logic_error("answers differ from the engine's:" + wrong);
+  if (!below.empty()) throw std::logic_error("recall is below what the rung must reach:" + below);
 }
 
 }  // namespace
@@ -193,8 +229,10 @@ void add_ladder(CLI::App& app, Common& common) {
   command
       .add_option("--case", options->cases,
                   "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), all (every "
-                  "combination of their sizes), or tiles (two layers: best-first search, leaves of 4k to 4M "
-                  "points); may be repeated")
+                  "combination of their sizes), tiles (two layers: best-first search, leaves of 4k to 4M "
+                  "points), or graph (walks through a Vamana graph, BANG's parts one by one; "
+                  "graph:DIM,QUERIES,POINTS[,K] for other sizes than graph:96,1000,100000,10); may be "
+                  "repeated")
       ->type_name("CASE")
       ->allow_extra_args(false)
       ->default_str("published")
@@ -204,6 +242,14 @@ void add_ladder(CLI::App& app, Common& common) {
                   "Run only these, however long they take: numbers, ranges and names, such as 1,4-8,engine")
       ->type_name("RUNG,...")
       ->delimiter(',')
+      ->group("What runs");
+  command
+      .add_option("--list-size", options->list_size,
+                  "Length of the worklists of --case graph; what recall a rung must reach is said of 64 and "
+                  "more")
+      ->type_name("L")
+      ->capture_default_str()
+      ->each([options](const std::string& /*text*/) { options->list_size_named = true; })
       ->group("What runs");
   command.add_flag("--list", options->list, "List the rungs and leave")->group("What runs");
   command.add_option("--repeat", options->repeat, "Timed runs of a rung, after an untimed one")
@@ -244,6 +290,9 @@ void add_ladder(CLI::App& app, Common& common) {
       "From a serial loop through distance matrices, reductions, textures and occupancy to several GPUs, "
       "lists and trees: one idea a rung, the files in benchmarks/ladder. Every answer is compared with the "
       "engine's, indices and distances, ties included; a difference ends the command with status 70.",
+      "Walks through a graph (--case graph) may miss rows: their distances must be true, and the share of "
+      "the "
+      "nearest rows that they find, shown as recall, must reach what is said of the rung.",
       "A time is the median of the search alone: data in place, index built. Rungs that do not fit a case, "
       "or "
       "would take more than 10 s on one core, are left out, with the reason, unless --rungs names them. "
@@ -252,6 +301,7 @@ void add_ladder(CLI::App& app, Common& common) {
       {"kith ladder", "All rungs on the reports' cases."},
       {"kith ladder --case 3,1024,65536 --rungs 1-10,engine --include-copies", "One case, some rungs."},
       {"kith ladder --case tiles", "Two layers, a tree or brute force in leaves of many sizes."},
+      {"kith ladder --case graph:96,1000,20000,10", "BANG and its parts on a small graph, with recall."},
       {"kith ladder --case all -o ladder.json", "For kith report."}};
 }
 

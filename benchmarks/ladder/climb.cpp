@@ -6,10 +6,12 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "engine.hpp"
+#include "graph_case.hpp"
 #include "grid.hpp"
 
 namespace kith::ladder {
@@ -74,6 +76,7 @@ class Climber {
     out.rung = &rung;
     out.skipped = std::move(reason);
     out.ms = out.min_ms = out.max_ms = out.ms_with_copies = out.build_ms = not_measured;
+    out.recall = out.recall_floor = not_measured;
     return out;
   }
 
@@ -81,7 +84,14 @@ class Climber {
     Step out = left_out(rung, "");
     Run run = new_run(options_.repeat);
     const Answer answer = rung.search(problem_, run);
-    out.wrong = cells_that_differ(answer, truth_);
+    if (problem_.graph == nullptr) {
+      out.wrong = cells_that_differ(answer, truth_);
+    } else {
+      out.wrong = untrue_cells(problem_, answer);
+      out.recall = recall_of(problem_, answer, truth_);
+      const bool promised = rung.recall_floor == 1 || problem_.graph->list_size() >= default_list_size;
+      if (promised) out.recall_floor = rung.recall_floor;
+    }
     out.ms = median(run.times);
     out.min_ms = *std::min_element(run.times.begin(), run.times.end());
     out.max_ms = *std::max_element(run.times.begin(), run.times.end());
@@ -124,11 +134,19 @@ class Climber {
     const auto ask = [&](const std::string& reason) {
       return reason.empty() ? "" : reason + "; --rungs runs it all the same";
     };
+    if (problem_.graph != nullptr && rung.recall_floor == 1 && !brute_force(rung)) {
+      return ask("is for cases of exact search");
+    }
     if (std::string reason = rung.declines(problem_); !reason.empty()) return ask(reason);
     if (rung.engine && rung.hardware == Hardware::gpus && options_.gpus.size() == 1) {
       return ask("there is one GPU: see rung 23");
     }
     return rung.hardware == Hardware::cpu && !rung.engine ? ask(too_slow(rung)) : "";
+  }
+
+  // The engine's exact searches, for the time that a graph must beat.
+  static bool brute_force(const Rung& rung) {
+    return rung.number == 20 || rung.number == 23 || rung.number == 26;
   }
 
   // A serial rung takes the same time for every query: one tells how long all take.
@@ -166,10 +184,13 @@ std::int64_t cells_that_differ(const Answer& a, const Answer& b) {
 }
 
 std::string Case::name() const {
-  return fmt::format("{},{},{},{}", dim, queries, points, k);
+  return fmt::format("{}{},{},{},{}", list_size > 0 ? "graph:" : "", dim, queries, points, k);
 }
 
-Case parse_case(std::string_view text) {
+Case parse_case(std::string_view whole) {
+  constexpr std::string_view of_graphs = "graph:";
+  const bool graph = whole.starts_with(of_graphs);
+  const std::string_view text = graph ? whole.substr(of_graphs.size()) : whole;
   std::vector<std::int64_t> numbers;
   const char* at = text.data();
   const char* end = at + text.size();
@@ -187,19 +208,25 @@ Case parse_case(std::string_view text) {
   if (numbers.size() != 3 && numbers.size() != 4) {
     throw InvalidArgument(
         fmt::format("--case '{}': write it as DIM,QUERIES,POINTS or DIM,QUERIES,POINTS,K, numbers of 1 or "
-                    "more; or all, published, or tiles",
-                    text));
+                    "more, graph: before them for a case of graphs; or all, published, tiles, or graph",
+                    whole));
   }
-  const Case sizes{numbers[0], numbers[1], numbers[2], numbers.size() == 4 ? numbers[3] : 1};
+  const std::int64_t usual_k = graph ? graph_case().k : 1;
+  Case sizes{numbers[0], numbers[1], numbers[2], numbers.size() == 4 ? numbers[3] : usual_k};
+  if (graph) sizes.list_size = std::max(default_list_size, sizes.k);
   if (largest_coordinate(sizes.dim) < 1) {
     throw InvalidArgument(
-        fmt::format("--case '{}': {} dimensions; float32 is exact up to 16777216", text, sizes.dim));
+        fmt::format("--case '{}': {} dimensions; float32 is exact up to 16777216", whole, sizes.dim));
+  }
+  if (graph && sizes.dim > Vamana::index_type.largest_dim) {
+    throw InvalidArgument(fmt::format("--case '{}': {} dimensions; a graph takes up to {}", whole, sizes.dim,
+                                      Vamana::index_type.largest_dim));
   }
   constexpr std::int64_t most_rows = std::int64_t{1} << 31;
   if (sizes.points >= most_rows || sizes.queries >= most_rows || sizes.k >= most_rows) {
     throw InvalidArgument(
-        fmt::format("--case '{}': the ladder counts points, queries and k by 32 bits; use less than {}", text,
-                    most_rows));
+        fmt::format("--case '{}': the ladder counts points, queries and k by 32 bits; use less than {}",
+                    whole, most_rows));
   }
   return sizes;
 }
@@ -225,6 +252,10 @@ std::vector<Case> all_cases() {
 std::vector<Case> tile_cases() {
   constexpr std::int64_t m1 = std::int64_t{1} << 20;
   return {{3, 1, m1, 20, true}, {3, 1024, m1, 20, true}, {3, 1024, 8 * m1, 20, true}};
+}
+
+Case graph_case() {
+  return {96, 1000, 100'000, 10, false, default_list_size};
 }
 
 std::set<int> parse_rungs(const std::vector<std::string>& texts) {
@@ -264,15 +295,28 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
   Execution execution;
   execution.threads = options.threads;
   execution.cancelled = options.cancelled;
-  const Dataset points = grid(sizes.points, sizes.dim, out.largest, point_seed, execution);
-  const Dataset queries = grid(sizes.queries, sizes.dim, out.largest, query_seed, execution);
-  const Problem problem{sizes.dim,
-                        sizes.queries,
-                        sizes.points,
-                        sizes.k,
-                        static_cast<const float*>(queries.view().data),
-                        static_cast<const float*>(points.view().data),
-                        sizes.tiles};
+  const bool graph = sizes.list_size > 0;
+  const auto rows = [&](std::int64_t count, std::uint64_t seed, std::int64_t first) {
+    return graph ? embeddings(count, sizes.dim, first, execution)
+                 : grid(count, sizes.dim, out.largest, seed, execution);
+  };
+  const Dataset points = rows(sizes.points, point_seed, 0);
+  const Dataset queries = rows(sizes.queries, query_seed, sizes.points);
+  Problem problem{sizes.dim,
+                  sizes.queries,
+                  sizes.points,
+                  sizes.k,
+                  static_cast<const float*>(queries.view().data),
+                  static_cast<const float*>(points.view().data),
+                  sizes.tiles};
+  std::optional<GraphCase> walked;
+  if (graph) {
+    walked.emplace(problem, sizes.list_size, options.gpus, execution, options.device_memory_limit);
+    problem.graph = &*walked;
+    out.degree = walked->degree();
+    out.graph_ms = walked->build_ms();
+    out.graph_hash = walked->index().graph_hash();
+  }
   const Answer truth = truth_of(problem, options);
   const Climber climber(problem, truth, options);
   for (const Rung& rung : rungs()) {

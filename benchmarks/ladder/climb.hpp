@@ -15,11 +15,13 @@ namespace kith::ladder {
 /// Sizes of a problem; its points are made by grid().
 struct Case {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
-  bool tiles = false;        ///< one of tile_cases()
-  std::string name() const;  ///< "16,1024,1048576,1"
+  bool tiles = false;          ///< one of tile_cases()
+  std::int64_t list_size = 0;  ///< of --case graph; 0: another case
+  std::string name() const;    ///< "16,1024,1048576,1", "graph:96,1000,100000,10"
 };
 
-/// "16,1024,1048576" or "16,1024,1048576,1". @throws InvalidArgument
+/// "16,1024,1048576" or "16,1024,1048576,1"; "graph:" before it: a case of graphs, of k = 10 where it is not
+/// said. @throws InvalidArgument
 Case parse_case(std::string_view text);
 /// Those that the reports published figures of.
 std::vector<Case> published_cases();
@@ -29,6 +31,8 @@ std::vector<Case> all_cases();
 /// Those of the reports' two layers, k = 20: one query and many, a cloud of sixteen of their tiles and one
 /// larger than the largest leaf of the sweep.
 std::vector<Case> tile_cases();
+/// Embeddings whose graph walks go through: 1000 queries among 100,000 rows.
+Case graph_case();
 /// Numbers "8", ranges "2-10" and ids "fused", separated by commas. @throws InvalidArgument
 std::set<int> parse_rungs(const std::vector<std::string>& texts);
 
@@ -54,13 +58,20 @@ struct Step {
   double ms = 0, min_ms = 0, max_ms = 0, ms_with_copies = 0, build_ms = 0;
   int runs = 0;
   int devices = 0;
-  std::int64_t wrong = 0;  ///< cells of the answer that are not the engine's
+  std::int64_t wrong = 0;   ///< cells of the answer that are not the engine's; of graphs: that cannot be
+  double recall = 0;        ///< of --case graph; else NaN
+  double recall_floor = 0;  ///< what it must not fall below; NaN: nothing
+  bool below() const { return recall < recall_floor; }
 };
 
 struct Climb {
   Case sizes;
   std::int64_t largest = 0;  ///< coordinates are 0..largest
   std::vector<Step> steps;   ///< one a rung, in order
+  /// Of --case graph: values a list of neighbours, time to build the graph, and its hash.
+  std::int64_t degree = 0;
+  double graph_ms = 0;
+  std::uint64_t graph_hash = 0;
 };
 
 /// Cells whose index or whose distance's bits differ.

@@ -16,14 +16,17 @@
 
 namespace kith::ladder {
 
+class GraphCase;
+
 /// Find the k nearest of `points` for each of `queries`. Distances are squared Euclidean, float32; the rungs
 /// sum them in whatever order suits them, so their answers are exact where float32 sums are: on the data of
 /// grid.hpp.
 struct Problem {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
-  const float* query = nullptr;  ///< [queries, dim]
-  const float* point = nullptr;  ///< [points, dim]
-  bool tiles = false;            ///< of --case tiles: rungs of two layers run without being named
+  const float* query = nullptr;      ///< [queries, dim]
+  const float* point = nullptr;      ///< [points, dim]
+  bool tiles = false;                ///< of --case tiles: rungs of two layers run without being named
+  const GraphCase* graph = nullptr;  ///< of --case graph: what its rungs walk through
 };
 
 /// The k nearest of each query, nearest first, equal distances by index; padded with -1 and infinity.
@@ -102,6 +105,9 @@ struct Rung {
   Answer (*search)(const Problem&, Run&);   ///< null where this build has no CUDA
   std::string (*refuses)(const Problem&);   ///< why it cannot; empty where it can
   std::string (*declines)(const Problem&);  ///< why it should not, unless it is asked for; empty where it may
+  /// Below 1: one of the rungs of graphs, whose answers may miss rows, and must find this share of them with
+  /// lists of default_list_size or more.
+  double recall_floor = 1;
 };
 
 /// All rungs in order, whatever this build can run.
@@ -113,6 +119,9 @@ inline constexpr int longest_list = 32;
 inline constexpr std::int64_t texture_width = 65536;
 /// Values that constant memory holds: 64 KiB.
 inline constexpr std::int64_t constant_values = 16384;
+
+/// Of the worklists in --case graph.
+inline constexpr std::int64_t default_list_size = 64;
 
 // One a file, in the order of the table.
 Answer serial(const Problem& problem, Run& run);
@@ -143,5 +152,24 @@ Answer engine_octree_gpu(const Problem& problem, Run& run);
 Answer engine_several_gpus(const Problem& problem, Run& run);
 Answer best_first(const Problem& problem, Run& run);
 Answer engine_tiles(const Problem& problem, Run& run);
+
+// Of --case graph.
+Answer vamana_walk(const Problem& problem, Run& run);
+Answer bang_base(const Problem& problem, Run& run);
+Answer bang_in_memory(const Problem& problem, Run& run);
+Answer bang_exact(const Problem& problem, Run& run);
+// Rung 42 with a part of it taken out:
+Answer bang_no_prefetch(const Problem& problem, Run& run);
+Answer bang_no_async(const Problem& problem, Run& run);
+// and rung 43.
+Answer bang_no_bloom(const Problem& problem, Run& run);
+Answer bang_atomic_add(const Problem& problem, Run& run);
+Answer bang_one_size(const Problem& problem, Run& run);
+Answer bang_8_bytes(const Problem& problem, Run& run);
+Answer bang_16_bytes(const Problem& problem, Run& run);
+Answer bang_32_bytes(const Problem& problem, Run& run);
+Answer bang_64_bytes(const Problem& problem, Run& run);
+Answer engine_graph_cpu(const Problem& problem, Run& run);
+Answer engine_graph_gpu(const Problem& problem, Run& run);
 
 }  // namespace kith::ladder

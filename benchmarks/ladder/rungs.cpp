@@ -1,7 +1,9 @@
 // The table of rungs: what each is called, where it runs, what it does not do.
+#include <algorithm>
 #include <string>
 
 #include "coarse.hpp"
+#include "graph_case.hpp"
 #include "kith/execution.hpp"
 #include "ladder.hpp"
 
@@ -82,6 +84,26 @@ std::string of_tiles(const Problem& problem) {
   return problem.tiles ? "" : "is for --case tiles";
 }
 
+// --- rungs of graphs
+
+std::string of_graph(const Problem& problem) {
+  return problem.graph != nullptr ? "" : "is for --case graph";
+}
+std::string fits_block(const Problem& problem) {
+  if (problem.graph == nullptr) return of_graph(problem);
+  const std::int64_t longest = std::max(problem.graph->list_size(), 2 * problem.graph->degree());
+  return longest <= longest_worklist
+             ? ""
+             : "sorts and merges lists in shared memory, of " + words(longest_worklist) +
+                   " entries at most, not " + words(longest);
+}
+template <std::int64_t bytes>
+std::string codes_of(const Problem& problem) {
+  return problem.dim >= bytes
+             ? fits_block(problem)
+             : "has " + words(bytes) + " parts a code, and a row has " + words(problem.dim) + " values";
+}
+
 #ifdef KITH_CUDA_ENABLED
 #define KITH_GPU_RUNG(function) function
 #else
@@ -160,6 +182,35 @@ const std::vector<Rung>& rungs() {
       {39, "leaf-tree-4m", "k-d tree in leaves of 4M", cpu, false, in_leaves<4096, Inside::tree>, any,
        of_tiles},
       {40, "engine-tiles", "Kith: point tiles on disk, of 64k", cpu, true, engine_tiles, nothing, of_tiles},
+      {41, "vamana-walk", "Vamana walk, one query at a time", cpu, false, vamana_walk, of_graph, nothing,
+       0.85},
+      {42, "bang-base", "BANG Base: graph, vectors on the host", gpu, false, KITH_GPU_RUNG(bang_base),
+       fits_block, nothing, 0.85},
+      {43, "bang-in-memory", "BANG In-memory: all on the GPU", gpu, false, KITH_GPU_RUNG(bang_in_memory),
+       fits_block, nothing, 0.85},
+      {44, "bang-exact", "BANG Exact: distances of full rows", gpu, false, KITH_GPU_RUNG(bang_exact),
+       fits_block, nothing, 0.85},
+      {45, "bang-no-prefetch", "Base, candidate after the merge", gpu, false, KITH_GPU_RUNG(bang_no_prefetch),
+       fits_block, nothing, 0.85},
+      {46, "bang-no-async", "Base, every copy waited for", gpu, false, KITH_GPU_RUNG(bang_no_async),
+       fits_block, nothing, 0.85},
+      {47, "bang-no-bloom", "In-memory without the Bloom filter", gpu, false, KITH_GPU_RUNG(bang_no_bloom),
+       fits_block, nothing, 0},
+      {48, "bang-atomic-add", "In-memory, sums by atomicAdd", gpu, false, KITH_GPU_RUNG(bang_atomic_add),
+       fits_block, nothing, 0.85},
+      {49, "bang-one-size", "In-memory, blocks of one size", gpu, false, KITH_GPU_RUNG(bang_one_size),
+       fits_block, nothing, 0.85},
+      {50, "bang-8-bytes", "In-memory, codes of 8 bytes", gpu, false, KITH_GPU_RUNG(bang_8_bytes),
+       codes_of<8>, nothing, 0.05},
+      {51, "bang-16-bytes", "In-memory, codes of 16 bytes", gpu, false, KITH_GPU_RUNG(bang_16_bytes),
+       codes_of<16>, nothing, 0.2},
+      {52, "bang-32-bytes", "In-memory, codes of 32 bytes", gpu, false, KITH_GPU_RUNG(bang_32_bytes),
+       codes_of<32>, nothing, 0.5},
+      {53, "bang-64-bytes", "In-memory, codes of 64 bytes", gpu, false, KITH_GPU_RUNG(bang_64_bytes),
+       codes_of<64>, nothing, 0.75},
+      {54, "engine-graph-cpu", "Kith: Vamana", cpu, true, engine_graph_cpu, of_graph, nothing, 0.85},
+      {55, "engine-graph", "Kith: Vamana", gpu, true, KITH_GPU_RUNG(engine_graph_gpu), of_graph, nothing,
+       0.85},
   };
   return table;
 }

@@ -299,7 +299,9 @@ def render(results=RESULTS):
         out += [picture("ladder-speed-up", found["ladder-speed-up"].title), SPEED_UP]
     for title, parts in CHAPTERS:
         out += chapter(ladder, title, parts)
-    others = [read(p) for p in sorted(results.glob("ladder-*.json")) if p.name != MAIN]
+    others = [
+        read(p) for p in sorted(results.glob("ladder-*.json")) if p.name != MAIN and p.name[:13] != "ladder-graph-"
+    ]
     rows = several([ladder, *others])
     rows = [rows[0]] + [row for row in rows[1:] if row[1] != "1"]
     if len(rows) > 1:

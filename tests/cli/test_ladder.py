@@ -13,7 +13,7 @@ SMALL = ["--device", "cpu", "--repeat", "2"]
 ON_CPU = {1, 15, 17, 20, 21, 22}
 RUNG_FIELDS = {
     "number", "id", "title", "device", "engine", "devices", "ms", "min_ms", "max_ms", "runs", "ms_with_copies", "build_ms",
-    "checked", "wrong", "skipped", "fallback", "published_ms", "published_what", "published_source",
+    "checked", "wrong", "recall", "recall_floor", "skipped", "fallback", "published_ms", "published_what", "published_source",
 }  # fmt: skip
 
 
@@ -31,8 +31,8 @@ def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
     assert (second["dim"], second["queries"], second["points"], second["k"]) == (16, 5, 300, 4)
     assert ran(first) == ON_CPU and ran(second) == ON_CPU - {17, 22}
     for case in out["cases"]:
-        assert [rung["number"] for rung in case["rungs"]] == list(range(1, 41))
-        assert case["floor_ms"] is None and case["published"] == []
+        assert [rung["number"] for rung in case["rungs"]] == list(range(1, 56))
+        assert case["graph"] is None and case["floor_ms"] is None and case["published"] == []
         for rung in case["rungs"]:
             assert set(rung) == RUNG_FIELDS
             if rung["skipped"] is None:
@@ -41,8 +41,10 @@ def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
                 assert (rung["build_ms"] is not None) == (rung["number"] != 1)
             else:
                 assert rung["ms"] is None and rung["checked"] is None and rung["runs"] == 0
+            assert rung["recall"] is None and rung["recall_floor"] is None
     assert first["rungs"][3]["skipped"] == "no GPU: --device cpu"
-    assert {rung["skipped"] for rung in first["rungs"][26:]} == {"is for --case tiles; --rungs runs it all the same"}
+    assert {rung["skipped"] for rung in first["rungs"][26:40]} == {"is for --case tiles; --rungs runs it all the same"}
+    assert first["rungs"][40]["skipped"] == "is for --case graph" and first["rungs"][41]["skipped"].startswith("no GPU")
     assert second["rungs"][16]["skipped"] == "is for 3 dimensions, not 16"
 
 
@@ -73,17 +75,61 @@ def test_rungs_of_two_layers(kith):
     """Their own cases are large; named, they run on any."""
     case = kith("ladder", "--case", "3,9,9000,20", *SMALL, "--rungs", "27-40", "--json").json["cases"][0]
     assert ran(case) == set(range(27, 41))
-    assert all(rung["checked"] for rung in case["rungs"][26:])
+    assert all(rung["checked"] for rung in case["rungs"][26:40])
     assert "leaf-tree-64k" in kith("ladder", "--case", "tiles", "--list").out
-    assert "all, published, or tiles" in kith("ladder", "--case", "tile", code=1).err
+    assert "all, published, tiles, or graph" in kith("ladder", "--case", "tile", code=1).err
+
+
+@pytest.mark.covers("ladder", "--case", "--list-size")
+def test_walks_through_a_graph(kith):
+    """True distances, and the recall that was measured; the promise is for long lists."""
+
+    def go(*more):
+        return kith("ladder", "--case", "graph:24,50,3000", *SMALL, *more, "--json").json["cases"][0]
+
+    case = go()
+    assert case["name"] == "graph:24,50,3000,10" and "mixture" in case["data"]
+    assert case["graph"]["list_size"] == 64 and case["graph"]["degree"] >= 64 and len(case["graph"]["hash"]) == 16
+    assert ran(case) == {20, 41, 54}
+    by_number = {rung["number"]: rung for rung in case["rungs"]}
+    assert by_number[20]["recall"] == 1 and by_number[20]["recall_floor"] == 1
+    for number in (41, 54):
+        rung = by_number[number]
+        assert rung["checked"] is True and rung["wrong"] == 0 and rung["recall_floor"] == 0.85 <= rung["recall"] <= 1
+    assert by_number[1]["skipped"].startswith("is for cases of exact search")
+    assert by_number[42]["skipped"] == "no GPU: --device cpu"
+
+    short = {rung["number"]: rung for rung in go("--list-size", "10")["rungs"]}
+    assert short[41]["recall"] < by_number[41]["recall"] and short[41]["recall_floor"] is None
+    assert short[41]["checked"] is True and short[20]["recall_floor"] == 1
+    shown = kith("ladder", "--case", "graph:24,50,3000,5", *SMALL).out
+    assert "recall" in shown and "queries/s" in shown and "lists of 64" in shown
+    # Exact searches take its data, when they are named.
+    assert ran(go("--rungs", "1,15,20")) == {1, 15, 20}
+
+
+@pytest.mark.covers("ladder", "--case")
+def test_walks_through_a_graph_on_a_gpu(kith):
+    (case,) = kith("ladder", "--case", "graph:96,200,20000", "--repeat", "2", "--json").json["cases"]
+    by_id = {rung["id"]: rung for rung in case["rungs"]}
+    if by_id["bang-base"]["skipped"] is not None:
+        assert by_id["bang-base"]["skipped"].startswith("no GPU")
+        pytest.skip("needs a GPU")
+    assert set(range(41, 56)) <= ran(case)
+    assert all(rung["checked"] for rung in case["rungs"] if rung["skipped"] is None)
+    # Where things lie, and when they are copied, changes nothing of what is found.
+    same = ("bang-base", "bang-in-memory", "bang-no-prefetch", "bang-no-async", "bang-one-size")
+    assert len({by_id[name]["recall"] for name in same}) == 1
+    assert by_id["bang-no-bloom"]["recall"] < by_id["bang-in-memory"]["recall"]
+    assert by_id["engine-graph"]["recall"] == by_id["engine-graph-cpu"]["recall"]
 
 
 @pytest.mark.covers("ladder", "--list", "--json")
 def test_list(kith):
     listed = kith("ladder", "--list", "--json").json["rungs"]
-    assert [rung["number"] for rung in listed] == list(range(1, 41)) and listed[3]["id"] == "fused"
+    assert [rung["number"] for rung in listed] == list(range(1, 56)) and listed[3]["id"] == "fused"
     shown = kith("ladder", "--list").out
-    assert len(shown.splitlines()) == 40 and all(rung["id"] in shown for rung in listed)
+    assert len(shown.splitlines()) == 55 and all(rung["id"] in shown for rung in listed)
 
 
 @pytest.mark.covers("ladder", "--repeat", "--threads")
@@ -147,8 +193,14 @@ def test_file(kith, folder):
         (["--case", "99999999,1,5"], 1, "16777216"),
         (["--case", "16777216,1,2147483647"], 3, "this machine has"),
         (["--case", "3,2147483647,5,2147483647"], 3, "this machine has"),
-        (["--rungs", "0"], 1, "no such rung; use 1 to 40"),
-        (["--rungs", "41"], 1, "no such rung"),
+        (["--case", "graph:96,1"], 1, "graph: before them for a case of graphs"),
+        (["--case", "graph:99999,1,5"], 1, "32768"),
+        (["--case", "graph:96,1,2147483647"], 3, "this machine has"),
+        (["--list-size", "20"], 1, "--list-size is for cases of graphs"),
+        (["--case", "graph", "--list-size", "9"], 1, "finds k = 10; use 10 or more"),
+        (["--case", "graph", "--list-size", "65537"], 1, "use 1 to 65536"),
+        (["--rungs", "0"], 1, "no such rung; use 1 to 55"),
+        (["--rungs", "56"], 1, "no such rung"),
         (["--rungs", "9-3"], 1, "the range is empty"),
         (["--rungs", "fusd"], 1, "no rung has that name"),
         (["--repeat", "0"], 1, "--repeat 0: use 1 to 10000"),

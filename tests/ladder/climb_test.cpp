@@ -23,9 +23,15 @@ TEST(Case, IsReadStrictly) {
   EXPECT_EQ(c.k, 4);
   EXPECT_EQ(c.name(), "16,1024,65536,4");
   EXPECT_EQ(parse_case("3,1,5").k, 1);
-  for (const char* bad :
-       {"", "3", "3,1", "3,1,5,1,1", "3,1,0", "-3,1,5", "3,1,5,", "3;1;5", "3,1,5x", " 3,1,5",
-        "3,1,99999999999999999999", "3,1,2147483648", "3,2147483648,1", "16777217,1,5"}) {
+  EXPECT_EQ(parse_case("3,1,5").list_size, 0);
+  const Case graph = parse_case("graph:96,7,500");
+  EXPECT_EQ(graph.k, 10);
+  EXPECT_EQ(graph.list_size, default_list_size);
+  EXPECT_EQ(graph.name(), "graph:96,7,500,10");
+  EXPECT_EQ(parse_case("graph:96,7,500,100").list_size, 100);
+  for (const char* bad : {"", "3", "3,1", "3,1,5,1,1", "3,1,0", "-3,1,5", "3,1,5,", "3;1;5", "3,1,5x",
+                          " 3,1,5", "3,1,99999999999999999999", "3,1,2147483648", "3,2147483648,1",
+                          "16777217,1,5", "graph:", "graph:3,1", "grph:3,1,5"}) {
     EXPECT_THROW((void)parse_case(bad), InvalidArgument) << bad;
   }
   EXPECT_NO_THROW((void)parse_case("16777216,1,2147483647"));
@@ -64,7 +70,7 @@ TEST(Case, TilesAreForTwoLayers) {
   for (const bool tiles : {false, true}) {
     const Climb climb = ladder::climb({3, 4, 20000, 3, tiles}, options);
     for (const Step& step : climb.steps) {
-      if (step.rung->number < 27) continue;
+      if (step.rung->number < 27 || step.rung->number > 40) continue;
       EXPECT_EQ(step.skipped, tiles ? "" : "is for --case tiles; --rungs runs it all the same");
       EXPECT_EQ(step.wrong, 0) << step.rung->id;
     }
@@ -74,7 +80,7 @@ TEST(Case, TilesAreForTwoLayers) {
 TEST(RungNames, AreNumbersRangesAndIds) {
   EXPECT_EQ(parse_rungs({}), std::set<int>{});
   EXPECT_EQ(parse_rungs({"1", "4-6", "engine", "kd-tree-gpu"}), (std::set<int>{1, 4, 5, 6, 16, 23}));
-  for (const char* bad : {"", "0", "41", "4-", "-4", "6-4", "4-99", "fusd", "1.5", "99999999999"}) {
+  for (const char* bad : {"", "0", "56", "4-", "-4", "6-4", "4-99", "fusd", "1.5", "99999999999"}) {
     EXPECT_THROW((void)parse_rungs({bad}), InvalidArgument) << bad;
   }
 }
@@ -156,8 +162,10 @@ TEST(Climbing, RunsWhatCanRunAndSaysWhyTheRestDidNot) {
   EXPECT_EQ(out.largest, 2047);
   ASSERT_EQ(out.steps.size(), rungs().size());
   for (const Step& step : out.steps) {
-    const bool ran = step.rung->hardware == Hardware::cpu;
+    const bool of_graphs = step.rung->recall_floor < 1;
+    const bool ran = step.rung->hardware == Hardware::cpu && !of_graphs;
     EXPECT_EQ(step.skipped.empty(), ran) << step.rung->id;
+    EXPECT_TRUE(std::isnan(step.recall) && !step.below());
     EXPECT_EQ(std::isfinite(step.ms), ran) << step.rung->id;
     EXPECT_EQ(step.wrong, 0) << step.rung->id;
     EXPECT_TRUE(std::isnan(step.ms_with_copies));
@@ -165,6 +173,8 @@ TEST(Climbing, RunsWhatCanRunAndSaysWhyTheRestDidNot) {
       EXPECT_LE(step.min_ms, step.ms);
       EXPECT_LE(step.ms, step.max_ms);
       EXPECT_EQ(step.runs, 2);
+    } else if (step.rung->hardware == Hardware::cpu) {
+      EXPECT_EQ(step.skipped, "is for --case graph");
     } else {
       EXPECT_EQ(step.skipped, "no GPU: a test");
     }
@@ -212,6 +222,35 @@ TEST(Climbing, LeavesOutWhatACaseIsNoGoodFor) {
   EXPECT_EQ(asked.steps.at(14).skipped, "");
   EXPECT_NE(asked.steps.at(16).skipped, "");  // it cannot
   EXPECT_EQ(asked.steps.at(20).skipped, "");
+}
+
+// Exact searches beside them; recall and its floor are said, and the floor only of lists long enough.
+TEST(Climbing, OfAGraphMeasuresRecall) {
+  for (const std::int64_t list_size : {default_list_size, std::int64_t{10}}) {
+    const Climb out = climb({24, 30, 3000, 10, false, list_size}, on_cpu());
+    EXPECT_EQ(out.sizes.name(), "graph:24,30,3000,10");
+    EXPECT_GE(out.degree, 64);
+    for (const Step& step : out.steps) {
+      const int number = step.rung->number;
+      const bool ran = number == 20 || number == 41 || number == 54;
+      ASSERT_EQ(step.skipped.empty(), ran) << step.rung->id << step.skipped;
+      if (!ran) continue;
+      EXPECT_EQ(step.wrong, 0) << step.rung->id;
+      EXPECT_GT(step.recall, number == 20 ? 0.9999 : 0.5);
+      EXPECT_FALSE(step.below());
+      const bool promised = number == 20 || list_size == default_list_size;
+      EXPECT_EQ(step.recall_floor == step.rung->recall_floor, promised) << step.rung->id;
+    }
+  }
+}
+
+TEST(Climbing, SeesARecallBelowTheFloor) {
+  Step step;
+  step.recall = 0.89;
+  step.recall_floor = 0.9;
+  EXPECT_TRUE(step.below());
+  step.recall_floor = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(step.below());
 }
 
 TEST(Floor, IsTheSlowerOfMemoryAndArithmetic) {

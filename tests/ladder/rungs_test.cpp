@@ -172,14 +172,15 @@ std::string name_of(const testing::TestParamInfo<int>& info) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(All, Rungs, testing::Range(1, 41), name_of);
+INSTANTIATE_TEST_SUITE_P(All, Rungs, testing::Range(1, 41), name_of);  // those of graphs: bang_test.cpp
 
 TEST(RungTable, AreNumberedInOrderAndNamedOnce) {
-  ASSERT_EQ(rungs().size(), 40U);
+  ASSERT_EQ(rungs().size(), 55U);
   std::vector<std::string> ids;
   for (std::size_t i = 0; i < rungs().size(); ++i) {
     EXPECT_EQ(rungs()[i].number, static_cast<int>(i) + 1);
     EXPECT_EQ(rungs()[i].engine, std::string(rungs()[i].id).starts_with("engine"));
+    EXPECT_EQ(rungs()[i].recall_floor < 1, i >= 40);
     ids.emplace_back(rungs()[i].id);
   }
   std::sort(ids.begin(), ids.end());

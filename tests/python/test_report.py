@@ -110,7 +110,7 @@ def test_every_chart_is_there(report):
         "ladder-16-1-16777216-1", "ladder-3-1024-65536-1", "ladder-128-512-8192-16", "speed-up-ladder-json",
         "roofline-ladder-json", "recall-invented-20000-k-10-threads-1", "recall-invented-20000-k-10-threads-2", "queries-per-second-cpu", "queries-per-second-gpu", "scaling-threads", "scaling-gpus", "surplus",
     )  # fmt: skip
-    assert made.left_out == ()
+    assert [part for part, _ in made.left_out] == ["Walks through a graph"]
     drawings = [values for tag, values in page.elements if tag == "svg"]
     assert len(drawings) == 2 * len(made.charts)
     titles = [values["aria-labelledby"].split() for values in drawings]
@@ -222,13 +222,23 @@ def test_the_roof_is_the_floor_of_every_case():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("bench", ["The ladder", "What each rung is worth", "The roofline", "Recall against queries a second"]),
+        (
+            "bench",
+            [
+                "The ladder",
+                "What each rung is worth",
+                "The roofline",
+                "Walks through a graph",
+                "Recall against queries a second",
+            ],
+        ),
         (
             "vamana",
             [
                 "The ladder",
                 "What each rung is worth",
                 "The roofline",
+                "Walks through a graph",
                 "Queries a second",
                 "Scaling",
                 "What the certified filter keeps",
@@ -236,7 +246,13 @@ def test_the_roof_is_the_floor_of_every_case():
         ),
         (
             "ladder",
-            ["Recall against queries a second", "Queries a second", "Scaling", "What the certified filter keeps"],
+            [
+                "Walks through a graph",
+                "Recall against queries a second",
+                "Queries a second",
+                "Scaling",
+                "What the certified filter keeps",
+            ],
         ),
     ],
 )
@@ -248,6 +264,33 @@ def test_what_the_inputs_lack_is_left_out_and_said(tmp_path, name, parts):
     assert "Not in this report" in headings and not set(parts) & set(headings)
     for part in parts:
         assert re.search(rf"<li>{part}: no input is a result of kith", page.text)
+
+
+def test_walks_through_a_graph(tmp_path, changed):
+    """Bars for every rung that ran, and the same numbers in the table; a rung that fails says so."""
+    value = json.loads((DATA / "ladder-graph.json").read_text())
+    (case,) = value["cases"]
+    made = make_report([DATA / "ladder-graph.json"], tmp_path / "page.html")
+    assert "Walks through a graph" not in [part for part, _ in made.left_out]
+    page = Page((tmp_path / "page.html").read_text())
+    assert "At a glance" not in page.text
+    table = next(table for title, table in page.tables.items() if title.startswith("Queries a second: "))
+    ran = [rung for rung in case["rungs"] if rung["ms"] is not None]
+    assert len(ran) > 12
+    text = json.dumps(table, ensure_ascii=False)
+    for rung in ran:
+        assert f"{rung['recall']:.4f}" in text and f"{rung['number']}. {rung['title']}" in text
+    by_id = {rung["id"]: rung for rung in ran}
+    ratio = by_id["bang-in-memory"]["ms"] / by_id["bang-no-bloom"]["ms"]
+    assert f"{ratio:.2f}" in text and "of rung 43" in text
+    assert "(fails)" not in page.text
+
+    def fail(value):
+        rung = next(rung for rung in value["cases"][0]["rungs"] if rung["id"] == "bang-exact")
+        rung.update(recall=0.3, checked=False)
+
+    page = page_of(tmp_path, changed("ladder-graph", fail))
+    assert "(fails)" in page.text
 
 
 def test_without_a_gpu(tmp_path, changed):
@@ -318,6 +361,8 @@ BAD = [
         lambda v: v["cases"][0]["rungs"][1].update(ms=None),
         r"rungs\[1\] has neither a time in 'ms' nor a reason",
     ),
+    ("ladder-graph", lambda v: v["cases"][0]["rungs"][40].update(recall=1.5), r"rungs\[40\].recall is not a share"),
+    ("ladder-graph", lambda v: v["cases"][0]["rungs"][40].pop("recall"), r"rungs\[40\] has a time and no 'recall'"),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].pop("ms"), r"rungs\[1\] has no field 'ms'"),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(number=1), r"rungs\[1\].number is 1, which an earlier rung"),
     ("ladder", lambda v: v["cases"][0]["rungs"][1].update(device="tpu"), r"device is 'tpu', not one of cpu, gpu, gpus"),
@@ -592,7 +637,7 @@ def test_the_module_is_a_command(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["output"] == "y.html" and "surplus" in answer["charts"] and answer["images"] == []
     assert [part["section"] for part in answer["left_out"]] == [
-        "The ladder", "What each rung is worth", "The roofline", "Recall against queries a second",
+        "The ladder", "What each rung is worth", "The roofline", "Walks through a graph", "Recall against queries a second",
     ]  # fmt: skip
     assert "<h1>Mine</h1>" in (tmp_path / "y.html").read_text()
 

@@ -45,6 +45,8 @@ class Timing:
     fallback: str
     published: tuple[float, ...]  # seconds: one, or the least and the most
     published_what: str
+    recall: float | None = None  # of a walk through a graph; None: exact
+    recall_floor: float | None = None  # what it must reach
 
     @property
     def right(self) -> bool:
@@ -73,6 +75,8 @@ class Case:
     floor_by: str  # "bandwidth" or "arithmetic"
     timings: tuple[Timing, ...]
     published: tuple[Published, ...]
+    list_size: int | None = None  # of walks through a graph; None: exact searches
+    degree: int = 0  # values a list of neighbours of that graph
 
     @property
     def title(self) -> str:
@@ -111,7 +115,8 @@ class Case:
 @dataclass(frozen=True)
 class Ladder:
     source: str
-    cases: tuple[Case, ...]
+    cases: tuple[Case, ...]  # of exact searches
+    graphs: tuple[Case, ...]  # of walks through a graph, which may miss rows
     rungs: tuple[Rung, ...]  # all of them, by number
     include_copies: bool
     repeat: int
@@ -144,6 +149,15 @@ def _optional_text(node: Node, name: str) -> str:
     return node[name].text() if node.has(name) else ""
 
 
+def _share(node: Node, name: str) -> float | None:
+    if not node.has(name):
+        return None
+    value = node[name].number()
+    if not 0 <= value <= 1:
+        raise node[name].error("is not a share, from 0 to 1")
+    return value
+
+
 def _read_timing(node: Node) -> Timing:
     device = node["device"].text()
     if device not in DEVICES:
@@ -159,6 +173,7 @@ def _read_timing(node: Node) -> Timing:
         fallback=_optional_text(node, "fallback"),
         published=_range(node["published_ms"]) if node.has("published_ms") else (),
         published_what=_optional_text(node, "published_what"),
+        recall=_share(node, "recall"), recall_floor=_share(node, "recall_floor"),
     )  # fmt: skip
 
 
@@ -174,11 +189,17 @@ def _read_case(node: Node) -> Case:
         Published(p["rung"].count(1) if p.has("rung") else None, p["what"].text(), _range(p["ms"]), p["source"].text())
         for p in (node["published"].items() if node.has("published") else ())
     ]
+    graph = node["graph"] if node.has("graph") else None
+    if graph is not None:
+        for timing, entry in zip(timings, node["rungs"].items(), strict=True):
+            if timing.seconds is not None and timing.recall is None:
+                raise entry.error("has a time and no 'recall', which a case of graphs needs")
     return Case(
         name=node["name"].text(), dim=node["dim"].count(1), queries=node["queries"].count(1),
         points=node["points"].count(1), k=node["k"].count(1), data=_optional_text(node, "data"), floor=floor,
         floor_by=_optional_text(node, "floor_by"), timings=tuple(sorted(timings, key=lambda t: t.rung.number)),
-        published=tuple(published),
+        published=tuple(published), list_size=graph["list_size"].count(1) if graph is not None else None,
+        degree=graph["degree"].count(1) if graph is not None else 0,
     )  # fmt: skip
 
 
@@ -212,7 +233,8 @@ def read_ladder(document: Node, source: str) -> Ladder:
              ("measured", document["date"].text())]  # fmt: skip
     command = " ".join(word.text() for word in document["command"].items()) if document.has("command") else ""
     return Ladder(
-        source=source, cases=cases, rungs=_rungs(cases, document), include_copies=document["include_copies"].flag(),
+        source=source, cases=tuple(c for c in cases if c.list_size is None),
+        graphs=tuple(c for c in cases if c.list_size is not None), rungs=_rungs(cases, document), include_copies=document["include_copies"].flag(),
         repeat=document["repeat"].count(1), command=command, hardware=hardware, gpu=gpu_name, gpus=gpus,
         bandwidth=bandwidth, instructions=instructions, machine=tuple((a, b) for a, b in rows if b),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from . import _draw, _ladder_charts, _recall_charts, _search_charts
+from . import _draw, _ladder_charts, _recall_charts, _search_charts, _walk_charts
 from ._charts import Chart, Table
 from ._inputs import Results
 from ._ladder import Ladder, seconds_of
@@ -30,6 +30,7 @@ def sections(results: Results) -> list[Section]:
     """All of them, also those that these inputs hold nothing for."""
     ladders = results.ladders
     cases = [(ladder, case) for ladder in ladders for case in ladder.cases if case.measured]
+    walks = [(ladder, case) for ladder in ladders for case in ladder.graphs if case.measured]
     groups: list[tuple[str, int]] = []
     if len(ladders) > 1:
         at = 0
@@ -38,7 +39,8 @@ def sections(results: Results) -> list[Section]:
             at += sum(bool(case.measured) for case in ladder.cases)
     speed_ups = [chart for ladder in ladders if (chart := _ladder_charts.speedup_chart(ladder))]
     rooflines = [chart for ladder in ladders if (chart := _ladder_charts.roofline_chart(ladder))]
-    no_ladder = "no input is a result of kith ladder"
+    no_ladder = "no input is a result of kith ladder" + (" but for walks through graphs" if ladders else "")
+    exact = any(ladder.cases for ladder in ladders)
     no_search = "no input is a result of kith bench or gpu_search"
     searches = results.searches
     scaling = [c for worker in ("thread", "GPU") if (c := _search_charts.scaling_chart(searches, worker))]
@@ -50,12 +52,16 @@ def sections(results: Results) -> list[Section]:
             "adds one idea, and the last ones are Kith. A mark farther to the left is a faster search; each step of the scale is "
             "ten times.",
             tuple(_ladder_charts.ladder_chart(ladder, case) for ladder, case in cases),
-            "no rung was measured" if ladders else no_ladder, tuple(groups),
+            "no rung was measured" if exact else no_ladder, tuple(groups),
         ),
         Section("What each rung is worth", "", tuple(speed_ups),
-                "no case has two rungs that ran" if ladders else no_ladder),
+                "no case has two rungs that ran" if exact else no_ladder),
         Section("The roofline", "", tuple(rooflines),
-                "the ladder was run without a GPU, whose rates make the roof" if ladders else no_ladder),
+                "the ladder was run without a GPU, whose rates make the roof" if exact else no_ladder),
+        Section("Walks through a graph", "BANG's search, part by part, between a plain walk and Kith's: not every nearest row is found, "
+                "and how many are is measured.",
+                tuple(chart for ladder, case in walks for chart in _walk_charts.walk_charts(ladder, case)),
+                "no input is a result of kith ladder --case graph"),
         Section("Recall against queries a second", "A graph finds most of the nearest neighbours and looks at few of the rows: how many "
                 "it finds, and how soon, is a choice made anew with every search.",
                 tuple(_recall_charts.recall_charts(results.curves)),
@@ -260,7 +266,7 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
     sources = ", ".join(machine.source for machine in results.machines)
     out.append(f'<p class="quiet">Made from {escape(sources)}; every figure is measured and comes from there.</p>')
     missing = left_out(parts)
-    links = ([("At a glance", "at-a-glance")] if results.ladders else []) + [
+    links = ([("At a glance", "at-a-glance")] if any(ladder.cases for ladder in results.ladders) else []) + [
         (p.title, slug(p.title)) for p in parts if p.charts
     ]
     links += [("Machines", "machines"), *([("Not in this report", "left-out")] if missing else []), ("Words", "words")]
@@ -270,10 +276,11 @@ def render(results: Results, title: str) -> tuple[str, list[Chart]]:
         + "</ul></nav>"
     )
     out.append('<main id="content">')
-    if results.ladders:
+    exact = [ladder for ladder in results.ladders if ladder.cases]
+    if exact:
         out.append('<section aria-labelledby="at-a-glance"><h2 id="at-a-glance">At a glance</h2>')
-        for ladder in results.ladders:
-            out += _glance(ladder, len(results.ladders) > 1)
+        for ladder in exact:
+            out += _glance(ladder, len(exact) > 1)
         out.append("</section>")
     for part in parts:
         if not part.charts:

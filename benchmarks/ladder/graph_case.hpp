@@ -1,0 +1,86 @@
+// The case of graphs: data like embeddings, a Vamana graph over them and product quantization, which all
+// rungs 41 and up share; and what is asked of an answer that may miss rows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "graph_files/row_graph.hpp"
+#include "kith/vamana.hpp"
+#include "ladder.hpp"
+
+namespace kith::ladder {
+
+/// Rows of whole numbers 0..largest_coordinate(dim), so that float32 sums are exact whatever their order: 200
+/// clusters, around whose centres lie few directions with much of the variance, more with less, and a little
+/// noise in all of them.
+Dataset embeddings(std::int64_t rows, std::int64_t dim, std::int64_t first_row,
+                   const Execution& execution = {});
+
+/// Product quantization as kernels read it.
+struct PqTables {
+  int subspaces = 0;
+  std::vector<int> starts;      ///< [subspaces + 1] first dimension of each
+  std::vector<float> mean;      ///< [dim], taken off a query first
+  std::vector<float> centroid;  ///< [dim, 256]: of a dimension all centroids side by side
+  Dataset codes;                ///< u8 [points, subspaces]
+};
+
+inline constexpr int pq_centroids = 256;
+/// Bytes a code that BANG took for its largest data sets.
+inline constexpr std::int64_t most_subspaces = 74;
+/// Of the worklist and of an adjacency list: shared memory of a block holds one of each.
+inline constexpr std::int64_t longest_worklist = 4096;
+
+/// What the rungs of graphs search. Built once a case.
+class GraphCase {
+ public:
+  /// @param gpus build the graph on the first of them, where there is one: the same graph
+  /// @param device_memory_limit bytes of its memory that may be taken, 0: what is free; where that is too
+  ///   little the CPU builds it
+  GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
+            const Execution& execution, std::uint64_t device_memory_limit = 0);
+
+  std::int64_t list_size() const { return list_size_; }
+  std::int64_t degree() const {
+    return graph_.max_degree;
+  }  ///< values a list of neighbours, no_row at its end
+  std::uint32_t entry() const { return graph_.start; }
+  const std::uint32_t* lists() const { return graph_.edges; }
+  const std::uint32_t* list_of(std::int64_t row) const { return graph_.of(row); }
+  const Vamana& index() const { return index_; }
+  double build_ms() const { return build_ms_; }
+
+  /// Trained and encoded when first asked for, kept for the rungs that follow.
+  const PqTables& pq(std::int64_t subspaces) const;
+
+ private:
+  DatasetView points_;
+  std::int64_t list_size_;
+  Execution execution_;
+  double build_ms_ = 0;
+  Vamana index_;
+  graph_files::RowGraph graph_;
+  mutable std::map<std::int64_t, std::unique_ptr<const PqTables>> pq_;
+};
+
+/// Bytes a code of the rungs that do not name another number: 74, or one a dimension.
+std::int64_t default_subspaces(const Problem& problem);
+
+/// For each query that has one, the list of neighbours of its row; else one that begins with no_row. This is
+/// what the host does in BANG Base, on `threads` cores.
+void gather_lists(const GraphCase& graph, const std::uint32_t* rows, std::int64_t queries,
+                  std::uint32_t* lists, int threads);
+/// The vectors of those rows.
+void gather_vectors(const Problem& problem, const std::uint32_t* rows, std::int64_t queries, float* vectors,
+                    int threads);
+
+/// Cells of an answer that cannot be: a distance that is not the row's own, rows out of order or repeated,
+/// something after the padding.
+std::int64_t untrue_cells(const Problem& problem, const Answer& answer);
+/// Share of the k nearest found; a row as near as the k-th of `truth` counts as one of them.
+double recall_of(const Problem& problem, const Answer& answer, const Answer& truth);
+
+}  // namespace kith::ladder
