@@ -234,7 +234,9 @@ std::string describe(const SearchStatistics& s) {
   line("collapsed rows", format_count(s.collapsed_rows));
   if (!s.certified) {
     line("list size", format_count(s.list_size));
-    line("hops", format_count(s.hops));
+    line("hops", s.cached_hops > 0 ? fmt::format("{} ({} to nodes cached on the GPU)", format_count(s.hops),
+                                                 format_count(s.cached_hops))
+                                   : format_count(s.hops));
     line("distances", format_count(s.distances));
     line("recall", s.recall > 0 ? fmt::format("{:.3f} or more, with 99 % confidence", s.recall) : "unknown");
   }
@@ -254,6 +256,7 @@ nlohmann::json to_json(const SearchStatistics& s) {
           {"nan_queries", s.nan_queries},
           {"collapsed_rows", s.collapsed_rows},
           {"hops", s.hops},
+          {"cached_hops", s.cached_hops},
           {"distances", s.distances},
           {"list_size", s.list_size},
           {"certified", s.certified},

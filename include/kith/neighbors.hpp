@@ -27,6 +27,7 @@ struct SearchStatistics {
   std::int64_t nan_queries = 0;     ///< queries with a NaN: answered by -1 and +inf
   std::int64_t collapsed_rows = 0;  ///< rows equal to an earlier row, evaluated once with it
   std::int64_t hops = 0;            ///< graphs: nodes expanded
+  std::int64_t cached_hops = 0;     ///< of them, those whose edges a GPU has while the graph is on the host
   std::int64_t distances = 0;       ///< graphs: distances of codes evaluated
   std::int64_t list_size = 0;       ///< graphs: length of the list, as given or as the recall required
   /// The answer is proved to be the nearest rows; false: most of them, as an approximate index finds them.

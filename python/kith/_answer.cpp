@@ -42,6 +42,7 @@ nb::dict statistics_dict(const SearchStatistics& s) {
   out["nan_queries"] = s.nan_queries;
   out["collapsed_rows"] = s.collapsed_rows;
   out["hops"] = s.hops;
+  out["cached_hops"] = s.cached_hops;
   out["distances"] = s.distances;
   out["list_size"] = s.list_size;
   out["certified"] = s.certified;

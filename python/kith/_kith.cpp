@@ -189,6 +189,20 @@ AnyIndex load_index(const std::filesystem::path& path, const CallLimits& limits,
   return *std::move(index);
 }
 
+// Rows that a search looks at for a query, at most: a walk through a graph few of them. The first on a GPU
+// brings them there, which takes a while where there are billions of values.
+std::int64_t looked_at(const AnyIndex& index, const SearchOptions& options) {
+  constexpr std::int64_t usual_list = 512;
+  constexpr double soon_there = 4e9;
+  const auto* graph = index.get_if<Vamana>();
+  const bool walks = graph != nullptr && options.recall != 1 && options.allowed == nullptr &&
+                     comparisons(index.rows(), 1, index.dim()) <= soon_there;
+  if (!walks) return index.rows();
+  const std::int64_t list = std::max<std::int64_t>(options.list_size.value_or(usual_list), 0);
+  const std::int64_t degree = graph->parameters().max_degree;
+  return list < index.rows() / degree ? list * degree : index.rows();
+}
+
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
                        std::optional<double> recall, std::optional<std::int64_t> list_size,
                        std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
@@ -200,7 +214,8 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
                               .rerank = rerank,
                               .allowed = allowed};
   const Execution asked = make_execution(limits);
-  return search_for(asked, report, is_quick(asked, comparisons(index.rows(), q.rows, index.dim())), q, k,
+  return search_for(asked, report,
+                    is_quick(asked, comparisons(looked_at(index, options), q.rows, index.dim())), q, k,
                     {[&](const Execution& execution) { return index.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
                        return index.search_into(q, out, execution, options);

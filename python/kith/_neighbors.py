@@ -29,6 +29,7 @@ class SearchStatistics:
     nan_queries: int = 0  #: queries with a NaN: answered by -1 and inf
     collapsed_rows: int = 0  #: rows equal to an earlier row, evaluated once with it
     hops: int = 0  #: graphs: nodes whose neighbours were looked at
+    cached_hops: int = 0  #: of them, those whose edges a GPU has while the graph is on the host
     distances: int = 0  #: graphs: distances of codes that were evaluated
     list_size: int = 0  #: graphs: length of the list, as given or as the recall required
     #: the answer is the nearest rows, by proof; False: mostly, as an approximate index finds them

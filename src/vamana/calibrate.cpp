@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
+#include "cuda/device_choice.hpp"
 #include "kith/brute_force.hpp"
+#include "kith/error.hpp"
 #include "select_k/allowed_rows.hpp"
 #include "vamana/answer.hpp"
 #include "vamana/tuning.hpp"
@@ -78,18 +81,42 @@ Execution without_progress(const Execution& execution) {
   return quiet;
 }
 
-// By walks on the CPU, wherever the graph was built: what is found is the same everywhere, but not how many
-// distances that takes, and an index is to be the same bits from every machine.
-Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
-                   const Execution& asked) {
-  Execution execution = asked;
-  execution.devices = {Device{}};
-  execution.device_memory_limit = 0;
+// Queries whose walks on the CPU tell how many distances a walk takes.
+constexpr std::int64_t counted_queries = 32;
+
+Neighbors searched_on(const Backend& backend, const Contents& contents, const DatasetView& queries,
+                      const SearchPlan& plan, const Execution& execution) {
   const DatasetView& rows = contents.dataset.view();
   return answered(rows, queries.rows, plan.k, execution, [&](const NeighborsView& out) {
     std::vector<std::int64_t> none;
-    return cpu_backend().search_into(contents.built, rows, queries, plan, out, execution, none);
+    return backend.search_into(contents.built, rows, queries, plan, out, execution, none);
   });
+}
+
+// By walks wherever the graph was built: what is found is the same everywhere. Not so how many distances that
+// takes, and an index is to be the same bits from every machine: some walks on the CPU tell.
+Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
+                   const Execution& asked) {
+  Execution on_cpu = asked;
+  on_cpu.devices = {Device{}};
+  on_cpu.device_memory_limit = 0;
+  std::optional<Neighbors> found;
+  if (contents.built.walked == nullptr && cuda::kind_of_devices(asked) == Device::Kind::cuda) {
+    try {
+      found = searched_on(backend_for(asked), contents, queries, plan, asked);
+    } catch (const OutOfMemory&) {  // beside what the build holds
+    }
+  }
+  if (!found) found = searched_on(cpu_backend(), contents, queries, plan, on_cpu);
+  SearchPlan counted = plan;
+  if (!plan.left_out.empty())
+    counted.left_out =
+        plan.left_out.first(std::min(plan.left_out.size(), static_cast<std::size_t>(counted_queries)));
+  const DatasetView some = queries.slice(0, std::min(queries.rows, counted_queries));
+  const Neighbors sample = searched_on(cpu_backend(), contents, some, counted, on_cpu);
+  found->statistics.distances =
+      sample.statistics.distances * queries.rows / std::max<std::int64_t>(1, some.rows);
+  return *std::move(found);
 }
 
 // How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where

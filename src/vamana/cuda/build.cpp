@@ -100,8 +100,9 @@ class DeviceMachine : public BuildMachine {
                         .nodes = nullptr,
                         .count = 0,
                         .seen = nullptr,
+                        .seen_count = seen_count_.reserve(std::min(count, part_), stream_),
                         .lists = nullptr};
-    cuda::choose_build_memory(job.shape, view_, device_);
+    cuda::choose_memory(job.shape, view_.code_bytes, device_);
     job.seen = seen_.reserve(std::min(count, part_) * cuda::seen_room, stream_);
     if (!job.shape.list_in_shared) {
       job.lists = lists_.reserve(std::min(count, part_) * job.shape.capacity, stream_);
@@ -175,7 +176,7 @@ class DeviceMachine : public BuildMachine {
         static_cast<std::uint64_t>(nodes) * (static_cast<std::uint64_t>(stride_) + degree + 4) * 4 +
         static_cast<std::uint64_t>(batch) * degree * 40 + (std::uint64_t{16} << 20U);
     const std::uint64_t each = std::max<std::uint64_t>(
-        sizeof(Key) * (cuda::seen_room + list),
+        sizeof(Key) * (cuda::seen_room + list) + sizeof(std::int32_t),
         sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride_)) + degree * 4);
     const std::uint64_t limit = cuda::available_memory(growth_.execution);
     if (fixed + each * 64 > limit) {
@@ -257,6 +258,7 @@ class DeviceMachine : public BuildMachine {
   cuda::Buffer<unsigned char> codes_, temporary_;
   cuda::Buffer<std::uint32_t> edges_, begins_, finished_;
   cuda::Buffer<std::uint64_t> back_[2];
+  cuda::Buffer<std::int32_t> seen_count_;
   cuda::Buffer<Key> seen_, lists_, room_;
 };
 

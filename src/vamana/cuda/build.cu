@@ -5,65 +5,23 @@
 
 #include "cuda/launch.hpp"
 #include "vamana/cuda/build_kernels.hpp"
+#include "vamana/cuda/prune.cuh"
 #include "vamana/cuda/tuning.hpp"
 #include "vamana/cuda/walk.cuh"
 
 namespace kith::vamana::cuda {
 namespace {
 
-// Robust prune (Pruner of cpu/prune.hpp) by a warp.
-template <int T, int P, bool halves>
-class WarpPruner {
- public:
-  using Codes = WarpCodes<T, P, halves>;
-  /// @param memory bytes() of shared memory, aligned to 4
-  __device__ WarpPruner(const BuildView& graph, Codes& codes, unsigned char* memory)
-      : graph_(graph), codes_(codes), chosen_(reinterpret_cast<std::uint32_t*>(memory)) {}
-  __host__ __device__ static std::size_t bytes(int max_degree) {
-    return (static_cast<std::size_t>(max_degree) * sizeof(std::uint32_t) + 7) / 8 * 8;
-  }
+// Threads of a block that prunes, a warp for each node: fewer where that takes much shared memory.
+constexpr int prune_threads = 128;
+constexpr std::size_t much_shared = 48 << 10;
 
-  /// Chooses among ascending keys, some of them given more than once; how many of chosen() there are.
-  __device__ int prune(const Key* candidates, int count) {
-    int size = 0;
-    Key before = no_key;
-    for (int i = 0; i < count && size < graph_.max_degree; ++i) {
-      const Key candidate = candidates[i];
-      if (candidate == before) continue;
-      before = candidate;
-      if (covered(candidate, size)) continue;
-      __syncwarp();
-      if (lane_of_warp() == 0) chosen_[size] = node_of(candidate);
-      ++size;
-      __syncwarp();
-    }
-    return size;
-  }
-  __device__ const std::uint32_t* chosen() const { return chosen_; }
-
- private:
-  // Whether one of the nodes chosen so far is nearer to a candidate, by the factor alpha.
-  __device__ bool covered(Key candidate, int size) {
-    constexpr int at_once = 16;
-    if (size == 0) return false;
-    codes_.set_query(node_of(candidate));
-    const std::int64_t distance = std::int64_t{estimate_of(candidate)} << 16U;
-    for (int from = 0; from < size; from += at_once) {
-      const int some = min(at_once, size - from);
-      if (lane_of_warp() < some) codes_.found[lane_of_warp()] = chosen_[from + lane_of_warp()];
-      __syncwarp();
-      codes_.estimate(some);
-      const bool covers =
-          lane_of_warp() < some && graph_.alpha * estimate_of(codes_.offered[lane_of_warp()]) <= distance;
-      if (__any_sync(whole_warp, covers)) return true;
-    }
-    return false;
-  }
-
-  const BuildView& graph_;
-  Codes& codes_;
-  std::uint32_t* chosen_;
-};
+__device__ int warp_of_block() {
+  return static_cast<int>(threadIdx.x / 32);
+}
+__device__ std::int64_t warp_of_grid() {
+  return static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp_of_block();
+}
 
 // Edges that a node has; the same in all threads.
 __device__ int degree_of_warp(const std::uint32_t* edges, int stride) {
@@ -75,26 +33,37 @@ __device__ int degree_of_warp(const std::uint32_t* edges, int stride) {
   return stride;
 }
 
+// The walk of a node that is inserted: what it expands.
 template <int T, int P, bool halves>
-__global__ void __launch_bounds__(32) insert_kernel(const __grid_constant__ InsertJob job) {
+__global__ void __launch_bounds__(32) see_kernel(const __grid_constant__ InsertJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t i = blockIdx.x;
-  const std::uint32_t node = job.nodes[i];
   unsigned char* room = memory;
   WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   const GraphView graph{job.graph.edges, job.graph.stride,     job.graph.codes,
                         job.entries,     job.graph.code_bytes, job.entry_count};
-  using Walk = WarpWalk<T, P, halves, false>;
-  Walk walk(graph, job.shape, codes, room);
-  WarpPruner<T, P, halves> pruner(job.graph, codes, room + Walk::bytes(job.shape));
+  WarpWalk<T, P, halves, false> walk(graph, job.shape, codes, room);
   if (!job.shape.list_in_shared) walk.place_list(job.lists + i * job.shape.capacity, nullptr);
   Seen seen{job.seen + i * seen_room, seen_room, static_cast<int>(tuning::most_candidates)};
-  codes.set_query(node);
+  codes.set_query(job.nodes[i]);
   walk.run(no_node, {}, &seen);
-  seen.sort();
-  const int size = pruner.prune(seen.keys, min(seen.count, static_cast<int>(tuning::most_candidates)));
+  if (lane_of_warp() == 0) job.seen_count[i] = seen.count;
+}
+
+// Its edges: those that a prune of what the walk has seen leaves.
+template <bool halves>
+__global__ void __launch_bounds__(prune_threads) choose_kernel(const __grid_constant__ InsertJob job) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  const std::int64_t i = warp_of_grid();
+  if (i >= job.count) return;
+  WarpPruner<halves> pruner(job.graph,
+                            memory + warp_of_block() * WarpPruner<halves>::bytes(job.graph.max_degree));
+  Key* seen = job.seen + i * seen_room;
+  const int count = job.seen_count[i];
+  sort_in_memory(seen, count);
+  const int size = pruner.prune(seen, min(count, static_cast<int>(tuning::most_candidates)));
   // No walk of this batch can come here: nothing leads to the node yet.
-  std::uint32_t* edges = job.graph.edges + std::int64_t{node} * job.graph.stride;
+  std::uint32_t* edges = job.graph.edges + std::int64_t{job.nodes[i]} * job.graph.stride;
   for (int j = lane_of_warp(); j < size; j += 32) edges[j] = pruner.chosen()[j];
 }
 
@@ -124,7 +93,7 @@ struct BeginsGroup {
 template <int T, int P, bool halves>
 __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std::uint32_t* edges, int degree,
                            const std::uint64_t* more, std::int64_t count, Key* keys,
-                           WarpCodes<T, P, halves>& codes, WarpPruner<T, P, halves>& pruner) {
+                           WarpCodes<T, P, halves>& codes, WarpPruner<halves>& pruner) {
   codes.set_query(node);
   const std::int64_t all = degree + count;
   int filled = 0;
@@ -148,10 +117,24 @@ __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std
   return pruner.prune(keys, filled);
 }
 
+// The memory of a warp that prunes edges.
 template <int T, int P, bool halves>
-__global__ void __launch_bounds__(32) back_edges_kernel(const __grid_constant__ BackEdgeJob job) {
+struct PruneMemory {
+  WarpCodes<T, P, halves> codes;
+  WarpPruner<halves> pruner;
+  __device__ PruneMemory(const BuildView& graph, unsigned char* memory)
+      : codes(graph.codes, graph.code_bytes, memory), pruner(graph, memory) {}
+  __host__ __device__ static std::size_t bytes(const BuildView& graph) {
+    return WarpCodes<T, P, halves>::bytes(graph.code_bytes) + WarpPruner<halves>::bytes(graph.max_degree);
+  }
+};
+
+template <int T, int P, bool halves>
+__global__ void __launch_bounds__(prune_threads) back_edges_kernel(const __grid_constant__ BackEdgeJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const std::uint32_t g = job.first + blockIdx.x;
+  const std::int64_t i = warp_of_grid();
+  if (i >= job.count) return;
+  const auto g = static_cast<std::uint32_t>(job.first + i);
   const std::uint32_t begin = job.begins[g];
   const std::uint32_t end = g + 1 < job.groups ? job.begins[g + 1] : job.valid;
   const auto target = static_cast<std::uint32_t>(job.back[begin] >> 32U);
@@ -159,26 +142,27 @@ __global__ void __launch_bounds__(32) back_edges_kernel(const __grid_constant__ 
   std::uint32_t* edges = job.graph.edges + std::int64_t{target} * stride;
   const int degree = degree_of_warp(edges, stride);
   if (static_cast<std::int64_t>(degree) + (end - begin) <= stride) {
-    for (std::uint32_t i = begin + lane_of_warp(); i < end; i += 32)
-      edges[degree + (i - begin)] = static_cast<std::uint32_t>(job.back[i]);
+    for (std::uint32_t j = begin + lane_of_warp(); j < end; j += 32)
+      edges[degree + (j - begin)] = static_cast<std::uint32_t>(job.back[j]);
     return;
   }
-  unsigned char* room = memory;
-  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
-  WarpPruner<T, P, halves> pruner(job.graph, codes, room);
+  using Memory = PruneMemory<T, P, halves>;
+  Memory with(job.graph, memory + warp_of_block() * Memory::bytes(job.graph));
   const std::int64_t edges_before = begin - job.begins[job.first];
-  Key* keys = job.room + room_of(blockIdx.x, edges_before, stride);
-  const int size =
-      prune_edges(job.graph, target, edges, degree, job.back + begin, end - begin, keys, codes, pruner);
+  Key* keys = job.room + room_of(i, edges_before, stride);
+  const int size = prune_edges(job.graph, target, edges, degree, job.back + begin, end - begin, keys,
+                               with.codes, with.pruner);
   __syncwarp();
-  for (int i = lane_of_warp(); i < stride; i += 32) edges[i] = i < size ? pruner.chosen()[i] : no_node;
+  for (int j = lane_of_warp(); j < stride; j += 32) edges[j] = j < size ? with.pruner.chosen()[j] : no_node;
 }
 
 template <int T, int P, bool halves>
-__global__ void __launch_bounds__(32) finish_kernel(const __grid_constant__ BuildView graph,
-                                                    std::int64_t first, std::uint32_t* out, Key* room) {
+__global__ void __launch_bounds__(prune_threads)
+    finish_kernel(const __grid_constant__ BuildView graph, std::int64_t first, std::int64_t count,
+                  std::uint32_t* out, Key* room) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const std::int64_t i = blockIdx.x;
+  const std::int64_t i = warp_of_grid();
+  if (i >= count) return;
   const auto node = static_cast<std::uint32_t>(first + i);
   const int stride = static_cast<int>(graph.stride);
   const std::uint32_t* edges = graph.edges + std::int64_t{node} * stride;
@@ -188,13 +172,13 @@ __global__ void __launch_bounds__(32) finish_kernel(const __grid_constant__ Buil
     for (int j = lane_of_warp(); j < graph.max_degree; j += 32) to[j] = j < degree ? edges[j] : no_node;
     return;
   }
-  unsigned char* at = memory;
-  WarpCodes<T, P, halves> codes(graph.codes, graph.code_bytes, at);
-  WarpPruner<T, P, halves> pruner(graph, codes, at);
-  const int size =
-      prune_edges(graph, node, edges, degree, nullptr, 0, room + room_of(i, 0, stride), codes, pruner);
+  using Memory = PruneMemory<T, P, halves>;
+  Memory with(graph, memory + warp_of_block() * Memory::bytes(graph));
+  const int size = prune_edges(graph, node, edges, degree, nullptr, 0, room + room_of(i, 0, stride),
+                               with.codes, with.pruner);
   __syncwarp();
-  for (int j = lane_of_warp(); j < graph.max_degree; j += 32) to[j] = j < size ? pruner.chosen()[j] : no_node;
+  for (int j = lane_of_warp(); j < graph.max_degree; j += 32)
+    to[j] = j < size ? with.pruner.chosen()[j] : no_node;
 }
 
 constexpr int nodes_a_block = 512;  // of sum_codes_kernel
@@ -252,25 +236,32 @@ __global__ void spread_kernel(const std::uint32_t* edges, std::int64_t stride, c
   }
 }
 
-std::size_t codes_bytes(const BuildView& graph) {
-  return WarpCodes<2, 0, false>::bytes(graph.code_bytes) + WarpPruner<2, 0, false>::bytes(graph.max_degree);
+// Launches a kernel with a warp for each of `count`.
+template <class Kernel, class... Arguments>
+void launch_prunes(Kernel kernel, const char* name, std::int64_t count, std::size_t warp_bytes, int device,
+                   cudaStream_t stream, const Arguments&... arguments) {
+  const int threads = prune_threads / 32 * warp_bytes <= much_shared ? prune_threads : 32;
+  const int warps = threads / 32;
+  const std::size_t bytes = static_cast<std::size_t>(warps) * warp_bytes;
+  allow_shared(kernel, threads, bytes, device);
+  kernel<<<static_cast<unsigned>((count + warps - 1) / warps), threads, bytes, stream>>>(arguments...);
+  check_launch(name);
 }
 
 }  // namespace
 
-void choose_build_memory(WalkShape& shape, const BuildView& graph, int device) {
-  choose_memory(shape, graph.code_bytes + static_cast<int>(WarpPruner<2, 0, false>::bytes(graph.max_degree)),
-                device);
-}
-
 void insert(const InsertJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
   visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = codes_bytes(job.graph) + WarpWalk<T, P, halves, false>::bytes(job.shape);
-    allow_shared(insert_kernel<T, P, halves>, 32, bytes, device);
-    insert_kernel<T, P, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
+    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(job.graph.code_bytes) +
+                              WarpWalk<T, P, halves, false>::bytes(job.shape);
+    allow_shared(see_kernel<T, P, halves>, 32, bytes, device);
+    see_kernel<T, P, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
   });
-  check_launch("insert_kernel");
+  check_launch("see_kernel");
+  const std::size_t bytes = WarpPruner<false>::bytes(job.graph.max_degree);
+  launch_prunes(job.graph.four_bits ? choose_kernel<true> : choose_kernel<false>, "choose_kernel", job.count,
+                bytes, device, stream, job);
 }
 
 void list_back_edges(const BuildView& graph, const std::uint32_t* nodes, std::int64_t count,
@@ -314,22 +305,18 @@ void group(const std::uint64_t* back, std::int64_t count, std::uint32_t* begins,
 void add_back_edges(const BackEdgeJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
   visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = codes_bytes(job.graph);
-    allow_shared(back_edges_kernel<T, P, halves>, 32, bytes, device);
-    back_edges_kernel<T, P, halves><<<job.count, 32, bytes, stream>>>(job);
+    launch_prunes(back_edges_kernel<T, P, halves>, "back_edges_kernel", job.count,
+                  PruneMemory<T, P, halves>::bytes(job.graph), device, stream, job);
   });
-  check_launch("back_edges_kernel");
 }
 
 void finish_edges(const BuildView& graph, std::int64_t first, std::int64_t count, std::uint32_t* out,
                   Key* room, int device, cudaStream_t stream) {
   if (count == 0) return;
   visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = codes_bytes(graph);
-    allow_shared(finish_kernel<T, P, halves>, 32, bytes, device);
-    finish_kernel<T, P, halves><<<static_cast<unsigned>(count), 32, bytes, stream>>>(graph, first, out, room);
+    launch_prunes(finish_kernel<T, P, halves>, "finish_kernel", count,
+                  PruneMemory<T, P, halves>::bytes(graph), device, stream, graph, first, count, out, room);
   });
-  check_launch("finish_kernel");
 }
 
 void sum_codes(const unsigned char* codes, int code_bytes, bool four_bits, const std::uint32_t* nodes,

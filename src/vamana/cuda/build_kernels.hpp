@@ -30,11 +30,11 @@ struct InsertJob {
   WalkShape shape;
   const std::uint32_t* nodes;  ///< [count]: not in the graph yet
   std::int64_t count;
-  Key* seen;   ///< [count, seen_room]
-  Key* lists;  ///< [count, capacity] where the list is not in shared memory
+  Key* seen;                 ///< [count, seen_room]
+  std::int32_t* seen_count;  ///< [count]
+  Key* lists;                ///< [count, capacity] where the list is not in shared memory
 };
 inline constexpr int seen_room = 1024;
-void choose_build_memory(WalkShape& shape, const BuildView& graph, int device);
 void insert(const InsertJob& job, int device, cudaStream_t stream);
 
 /// Edges back: target above source in a key, those of node i in [i * max_degree, ...), all ones where it has

@@ -6,15 +6,20 @@
 
 #include <fmt/format.h>
 
+#include "core/parallel.hpp"
 #include "cuda/pool.hpp"
 #include "cuda/upload.hpp"
 #include "kith/error.hpp"
+#include "vamana/cuda/hot_nodes.hpp"
+#include "vamana/cuda/tuning.hpp"
 
 namespace kith::vamana {
 namespace {
 
 // Memory that is left to searches beside a copy.
 constexpr std::uint64_t working_space = std::uint64_t{64} << 20U;
+// More of it, at most, where copies of edges take what is left.
+constexpr std::uint64_t more_space = std::uint64_t{192} << 20U;
 
 struct Sizes {
   explicit Sizes(const Built& built, const DatasetView& view)
@@ -36,7 +41,8 @@ class Maker {
   Maker(const Built& built, const DatasetView& rows, int device, const Execution& execution)
       : built_(built), rows_(rows), execution_(execution), made_(std::make_shared<DeviceGraph>(device)) {}
 
-  std::shared_ptr<const DeviceGraph> make(Placement placement, std::uint64_t bytes) {
+  /// @param more bytes of the device's memory that copies of edges on the host may take
+  std::shared_ptr<const DeviceGraph> make(Placement placement, std::uint64_t bytes, std::uint64_t more) {
     DeviceGraph& m = *made_;
     m.placement = placement;
     m.bytes = bytes;
@@ -48,6 +54,7 @@ class Maker {
     upload(built_.space.map, m.map);
     if (placement == Placement::host_graph) {
       m.edges = pin(built_.graph.lists(), built_.graph.list_values(), m.pinned_edges, m.copied_edges);
+      copy_hot(more);
     } else {
       upload(built_.graph.lists(), built_.graph.list_values(), m.edge_memory);
       m.edges = m.edge_memory.data();
@@ -80,6 +87,67 @@ class Maker {
   template <class T>
   void upload(const std::vector<T>& from, cuda::Buffer<T>& to) {
     upload(from.data(), static_cast<std::int64_t>(from.size()), to);
+  }
+
+  // Edges of the nodes that walks come to most often, as many as there is room for.
+  void copy_hot(std::uint64_t room) {
+    DeviceGraph& m = *made_;
+    const std::int64_t nodes = built_.graph.nodes;
+    const std::int64_t stride = built_.graph.max_degree;
+    const std::uint64_t words = static_cast<std::uint64_t>(cuda::hot_words(nodes)) * sizeof(uint2);
+    const std::uint64_t scratch = cuda::hot_scratch(nodes);
+    if (nodes == 0 || room <= words + scratch) return;
+    const std::uint64_t each = static_cast<std::uint64_t>(stride) * sizeof(std::uint32_t);
+    const auto most = static_cast<std::int64_t>((room - words) / each);
+    const cuda::Buffer<unsigned> visits(nodes, m.stream);
+    count_visits(visits);
+    m.hot = cuda::Buffer<uint2>(cuda::hot_words(nodes), m.stream);
+    const std::int64_t count = cuda::mark_hot(visits.data(), nodes, most, m.hot.data(), m.stream);
+    m.hot_edges = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1, count * stride), m.stream);
+    cuda::gather_hot(m.edges, nodes, stride, m.hot.data(), m.hot_edges.data(), m.stream);
+    m.bytes += words + m.hot_edges.bytes();
+  }
+
+  // How often walks to some nodes, spread over all, come to each.
+  void count_visits(const cuda::Buffer<unsigned>& visits) {
+    DeviceGraph& m = *made_;
+    KITH_CUDA(cudaMemsetAsync(visits.data(), 0, visits.bytes(), m.stream));
+    const std::int64_t nodes = built_.graph.nodes;
+    const std::int64_t walks = std::min(nodes, cuda::constants.walks_of_a_sample);
+    constexpr std::int64_t batch = 4096;
+    const std::int64_t code_bytes = built_.space.code_bytes();
+    cuda::WalkShape shape{.list_size = static_cast<int>(std::min(nodes, cuda::constants.list_of_a_sample)),
+                          .capacity = 0,
+                          .beam_width = 1,
+                          .table = 0,
+                          .list_in_shared = true};
+    shape.capacity = shape.list_size;
+    cuda::choose_memory(shape, static_cast<int>(code_bytes), m.device);
+    const cuda::Buffer<Key> lists(batch * shape.capacity, m.stream);
+    const cuda::Buffer<std::int32_t> found(batch, m.stream);
+    const cuda::Buffer<unsigned char> usable(batch, m.stream);
+    KITH_CUDA(cudaMemsetAsync(usable.data(), 1, usable.bytes(), m.stream));
+    const cuda::Buffer<unsigned long long> counters(2, m.stream);
+    const std::int64_t apart = nodes / walks;
+    StopRequest stop(execution_);
+    for (std::int64_t first = 0; first < walks; first += batch) {
+      stop.check();
+      const cuda::WalkJob job{.graph = m.view(built_),
+                              .nodes = {},
+                              .shape = shape,
+                              .count = std::min(batch, walks - first),
+                              .codes = m.codes.data() + first * apart * code_bytes,
+                              .code_stride = apart * code_bytes,
+                              .usable = usable.data(),
+                              .left_out = nullptr,
+                              .lists = lists.data(),
+                              .marks = nullptr,
+                              .found = found.data(),
+                              .counters = counters.data(),
+                              .visits = visits.data()};
+      cuda::walk(job, built_.space.bits == 4, m.device, m.stream);
+      m.stream.synchronize();  // so that whoever wants to stop need not wait for all
+    }
   }
 
   // Host memory as the device sees it: locked where it is, or a copy of it.
@@ -140,7 +208,9 @@ cuda::GraphView DeviceGraph::view(const Built& built) const {
           codes.data(),
           entries.data(),
           static_cast<int>(built.space.code_bytes()),
-          static_cast<int>(built.graph.entries.size())};
+          static_cast<int>(built.graph.entries.size()),
+          hot.data(),
+          hot_edges.data()};
 }
 
 cuda::SpaceView DeviceGraph::space(const codes::ScalarSpace& space) const {
@@ -178,8 +248,11 @@ std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetVi
     copies.devices.erase(found);
   }
   cuda::keep_some_memory(device);
-  const Placement placement = choose_placement(sizes, cuda::available_memory(execution));
-  auto made = Maker(built, rows, device, execution).make(placement, sizes.of(placement));
+  const std::uint64_t room = cuda::available_memory(execution);
+  const Placement placement = choose_placement(sizes, room);
+  const std::uint64_t kept = sizes.of(placement) + working_space + std::min(more_space, sizes.edges / 8);
+  auto made = Maker(built, rows, device, execution)
+                  .make(placement, sizes.of(placement), room > kept ? room - kept : 0);
   copies.devices.emplace(device, made);
   return made;
 }

@@ -24,7 +24,8 @@ struct DeviceGraph {
   std::uint64_t bytes = 0;  ///< of the device's memory
   cuda::Stream stream;      ///< the arrays were made on it, and are complete
   cuda::Buffer<unsigned char> codes, row_memory;
-  cuda::Buffer<std::uint32_t> edge_memory, entries, first, members;
+  cuda::Buffer<std::uint32_t> edge_memory, entries, first, members, hot_edges;
+  cuda::Buffer<uint2> hot;  ///< of a graph on the host: nodes whose edges are in hot_edges
   cuda::Buffer<double> mean;
   cuda::Buffer<float> map;
   cuda::PinnedRegion pinned_rows, pinned_edges;

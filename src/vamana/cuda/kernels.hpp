@@ -27,6 +27,10 @@ struct GraphView {
   const std::uint32_t* entries;
   int code_bytes;  ///< a multiple of 32
   int entry_count;
+  /// Of edges in host memory: which nodes have a copy of theirs on the device (hot_nodes.hpp), and that copy;
+  /// null: none.
+  const uint2* hot = nullptr;
+  const std::uint32_t* hot_edges = nullptr;
 };
 
 /// Which rows nodes stand for, and which are allowed.
@@ -51,13 +55,15 @@ struct WalkJob {
   NodeRows nodes;
   WalkShape shape;
   std::int64_t count;
-  const unsigned char* codes;     ///< [count, code_bytes]
+  const unsigned char* codes;     ///< [count, code_stride]
+  std::int64_t code_stride;       ///< in bytes
   const unsigned char* usable;    ///< a flag a query: no NaN
   const std::uint32_t* left_out;  ///< one node a query, or null
   Key* lists;                     ///< [count, capacity]: the list, or its allowed nodes
   unsigned char* marks;  ///< [count, capacity] for allowed nodes where the list is not in shared memory
   std::int32_t* found;   ///< [count]: entries of each list; -1: it was too short for allowed nodes
-  unsigned long long* counters;  ///< hops, distances
+  unsigned long long* counters;  ///< hops, distances, hops to hot nodes
+  unsigned* visits = nullptr;    ///< [nodes]: takes how often walks come to each; null: nobody asks
 };
 
 /// Picks where the list lies, for so many bytes a code. @throws DeviceError where not even the rest fits

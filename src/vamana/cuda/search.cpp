@@ -26,7 +26,7 @@
 namespace kith::vamana {
 namespace {
 
-enum Counter : int { hops, distances, evaluated, nan_queries, counters };
+enum Counter : int { hops, distances, hot_hops, evaluated, nan_queries, counters };
 
 // What a search borrows on a device and leaves for the next.
 struct Workspace {
@@ -170,6 +170,7 @@ class Share {
                        .shape = shape_,
                        .count = count,
                        .codes = w_.codes.data(),
+                       .code_stride = space.code_bytes(),
                        .usable = w_.usable.data(),
                        .left_out = left_out,
                        .lists = w_.lists.reserve(count * shape_.capacity, stream),
@@ -314,6 +315,7 @@ SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, 
   s.candidates = static_cast<std::int64_t>(search.totals[evaluated]);
   s.hops = static_cast<std::int64_t>(search.totals[hops]);
   s.distances = static_cast<std::int64_t>(search.totals[distances]);
+  s.cached_hops = static_cast<std::int64_t>(search.totals[hot_hops]);
   s.list_size = plan.list_size;
   s.nan_rows = built.nodes.nan_rows;
   s.nan_queries = static_cast<std::int64_t>(search.totals[nan_queries]);

@@ -13,6 +13,10 @@ struct Constants {
   int table = 1024;
   int longest_shared_list = 2048;
 
+  /// Walks, and the length of their lists, that tell which nodes' edges a device gets a copy of.
+  std::int64_t walks_of_a_sample = std::int64_t{1} << 21U;
+  std::int64_t list_of_a_sample = 32;
+
   std::int64_t most_at_once = std::int64_t{1} << 14;      ///< queries between two polls
   std::int64_t nodes_at_once = std::int64_t{1} << 15U;    ///< of a build, between two polls
   std::uint64_t little_memory = std::uint64_t{1} << 28U;  ///< that a search takes without asking

@@ -18,7 +18,7 @@ std::size_t walk_bytes(const WalkShape& shape, int code_bytes) {
 }
 
 template <int T, int P, bool halves, bool among_allowed>
-__global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJob job) {
+__global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ WalkJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t q = blockIdx.x;
   const int lane = lane_of_warp();
@@ -33,13 +33,14 @@ __global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJo
   if (!job.shape.list_in_shared) {
     walk.place_list(list, among_allowed ? job.marks + q * job.shape.capacity : nullptr);
   }
-  codes.set_query(job.codes + q * job.graph.code_bytes);
-  walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr);
+  codes.set_query(job.codes + q * job.code_stride);
+  walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr, job.visits);
+  const WarpList<among_allowed>& found_list = walk.list();
   int found = 0;
-  for (int base = 0; base < walk.size(); base += 32) {
+  for (int base = 0; base < found_list.size(); base += 32) {
     const int at = base + lane;
-    const Key key = at < walk.size() ? walk.list()[at] : no_key;
-    const bool takes = at < walk.size() && (!among_allowed || walk.marked(at));
+    const Key key = at < found_list.size() ? found_list.keys()[at] : no_key;
+    const bool takes = at < found_list.size() && (!among_allowed || found_list.marked(at));
     const unsigned mask = __ballot_sync(whole_warp, takes);
     if (takes) list[found + __popc(mask & lanes_below())] = key;
     found += __popc(mask);
@@ -48,10 +49,13 @@ __global__ void __launch_bounds__(32) walk_kernel(const __grid_constant__ WalkJo
   if (lane != 0) return;
   // A list with room to spare holds everything there is to reach.
   const bool too_short =
-      among_allowed && walk.allowed() < job.shape.list_size && walk.size() == job.shape.capacity;
+      among_allowed && found_list.allowed() < job.shape.list_size && found_list.size() == job.shape.capacity;
   job.found[q] = too_short ? -1 : found;
   atomicAdd(job.counters, static_cast<unsigned long long>(walk.hops()));
   atomicAdd(job.counters + 1, static_cast<unsigned long long>(walk.distances()));
+  if (job.graph.hot != nullptr) {
+    atomicAdd(job.counters + 2, static_cast<unsigned long long>(walk.hot_hops()));
+  }
 }
 
 template <int T, int P, bool halves, bool among_allowed>

@@ -239,6 +239,14 @@ TEST_F(CudaVamana, GraphAndRowsMayLieOnTheHost) {
   EXPECT_EQ(placed(codes + edges + 66 * mib), "cuda host rows");
   EXPECT_EQ(placed(codes + 66 * mib), "cuda host graph");
   EXPECT_EQ(placed(0), "cuda host graph") << "it stays where it is";
+  // With room for some nodes' edges.
+  const Vamana with_cache = Vamana::build(data, parameters);
+  const Neighbors found =
+      with_cache.search(queries, 10, on_gpu(codes + edges / 2 + 66 * mib), {.list_size = 30});
+  expect_same(found, wanted, "cached");
+  EXPECT_EQ(found.statistics.instruction_set, "cuda host graph");
+  EXPECT_GT(found.statistics.cached_hops, 0);
+  EXPECT_LT(found.statistics.cached_hops, found.statistics.hops);
   EXPECT_TRUE(contains(message_of<OutOfMemory>([&] { (void)placed(codes); }), "device memory limit"));
   EXPECT_TRUE(
       contains(message_of<OutOfMemory>([&] { (void)Vamana::build(data, parameters, on_gpu(2 * mib)); }),
