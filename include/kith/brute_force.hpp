@@ -19,6 +19,9 @@ namespace kith {
 struct BruteForceParameters {
   Metric metric = Metric::sqeuclidean;
   Filter filter = Filter::automatic;
+  /// Whether codes may hold leading directions alone, where these promise to be quicker; see
+  /// SearchStatistics::directions. The answer is the same either way.
+  bool directions = true;
 };
 
 inline constexpr SearchOption brute_force_options[] = {SearchOption::allowed};

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "brute_force/cpu/prepared.hpp"
+#include "brute_force/directions.hpp"
 #include "conformance/check.hpp"
 #include "kith/error.hpp"
 

@@ -79,6 +79,37 @@ __device__ inline double space_error(const CodeSpace& space, double norm) {
   return 0x1p-1000 + (space.mean == nullptr ? 0 : 0x1p-52 * norm * 1.001);
 }
 
+// What codes of few directions hold in place of y: its coordinates and the length of the rest.
+struct Along {
+  const double* coordinates;  // null: y itself
+  double half_rest;
+  double rest;
+  double error;  // of both, beside that of y itself
+};
+
+// docs/exact-contract.md, step 11; project() in codes/projection.cpp does the same.
+template <int G>
+__device__ inline Along along(const CodeSpace& space, const double* coordinates, double norm_sq, int lane) {
+  double along_sq = 0;
+  for (std::int64_t i = lane; i < space.directions; i += G) along_sq += coordinates[i] * coordinates[i];
+  along_sq = group_sum<G>(along_sq);
+  const double rounding =
+      (static_cast<double>(space.dim) + 16) * sqrt(static_cast<double>(space.directions)) * 0x1p-51;
+  const double slack = rounding * norm_sq + 0x1p-1000;
+  const double rest = sqrt(fmax(0.0, norm_sq - along_sq));
+  const double limit = sqrt(slack);
+  const double of_rest = rest > limit ? slack / rest : limit;
+  return {coordinates, rest / 2, rest, (of_rest + rounding * sqrt(norm_sq) + 0x1p-1000) * (1 + sum_error)};
+}
+
+// Value i of what is encoded.
+template <class T>
+__device__ inline double coded_value(const T* row, std::int64_t i, const CodeSpace& space, const Look& look,
+                                     const Along& a) {
+  if (a.coordinates == nullptr) return in_code_space(row, i, space, look);
+  return i < space.directions ? a.coordinates[i] : a.half_rest;
+}
+
 /// Encodes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
 /// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
 /// the scalars.
@@ -132,6 +163,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   }
   largest = group_max<G>(largest);
   norm = group_sum<G>(norm);
+  const double norm_sq = norm;
   if (space.form != Form::absolute) norm = sqrt(norm);
   bool special = look.infinite;
   if (space.metric == Metric::cosine) {
@@ -147,9 +179,22 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     special = false;  // float32 arithmetic says what is true of infinite values, too
   }
   s.kind = look.nan ? RowKind::nan : (special ? RowKind::special : RowKind::regular);
-  const double error = space_error(space, norm);
+  double error = space_error(space, norm);
 
   const bool regular = s.kind == RowKind::regular;
+  Along a{};
+  if constexpr (G > 1) {  // what encodes queries by single threads has no directions
+    if (space.map != nullptr && regular) {
+      a = along<G>(space, out.coordinates.values + q * space.map_width, norm_sq, lane);
+      error += a.error;
+      largest = a.half_rest;
+      for (std::int64_t i = lane; i < space.directions; i += G)
+        largest = fmax(largest, fabs(a.coordinates[i]));
+      largest = group_max<G>(largest);
+      const double whole = space.form == Form::triangle ? 1 : norm;
+      if (lane == 0 && out.off != nullptr && a.rest > space.largest_rest * whole) atomicAdd(out.off, 1ULL);
+    }
+  }
   if (space.tiled()) {
     double step = space.step;
     if (space.form == Form::cauchy && regular) {
@@ -182,12 +227,12 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int i = base + j;
-          if (i >= space.dim || !regular) continue;
+          if (i >= space.values() || !regular) continue;
           int code = 0;
           if (space.raw_integers) {
             code = static_cast<int>(widen(row[i])) - space.offset();
           } else {
-            const double y = in_code_space(row, i, space, look);
+            const double y = coded_value(row, i, space, look, a);
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double difference = y - code * step;
             residual_sq += difference * difference;
