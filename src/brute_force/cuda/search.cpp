@@ -28,16 +28,20 @@ void search_alone(Shard& shard, const DatasetView& queries, std::int64_t first, 
   Borrowed<Workspace> w(shard.workspaces, shard.device);
   cuda::wait_for(execution, w->stream);
   const cuda::PlacedRows placed = place_queries(*w, queries, first, count, execution);
-  if (out.space == MemorySpace::cuda && out.device == shard.device) {
-    search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
-                    static_cast<R*>(out.distances) + first * out.k, execution, budget, mind_rests,
-                    statistics);
-  } else {
-    std::int64_t* indices = w->indices[0].reserve(count * out.k, w->stream);
-    auto* distances = reinterpret_cast<R*>(
-        w->answers[0].reserve(count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
+  const bool in_place = out.space == MemorySpace::cuda && out.device == shard.device;
+  std::int64_t* indices =
+      in_place ? out.indices + first * out.k : w->indices[0].reserve(count * out.k, w->stream);
+  R* distances = in_place ? static_cast<R*>(out.distances) + first * out.k
+                          : reinterpret_cast<R*>(w->answers[0].reserve(
+                                count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
+  try {
     search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances,
                     execution, budget, mind_rests, statistics);
+  } catch (const OffDirections&) {
+    w.done();
+    throw;
+  }
+  if (!in_place) {
     copy_out(out, first, indices, distances, count, w->stream);
     w->stream.synchronize();
   }

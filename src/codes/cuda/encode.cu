@@ -56,6 +56,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
 
   Look look{};
   if (exists) look = look_at<G>(row, space.dim, space.metric, lane);
+  // The y that the coordinates are of.
+  if (exists && space.map != nullptr && space.metric == Metric::cosine) {
+    look.inverse = out.coordinates.inverse[group];
+  }
   bool special = look.infinite;
   double norm_sq = 0;
   if (exists && !look.nan && !special && !space.raw_integers) {

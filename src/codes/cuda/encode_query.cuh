@@ -133,8 +133,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   }
 
   QueryScalars s;
-  const Look look = look_at<G>(row, space.dim, space.metric, lane);
+  Look look = look_at<G>(row, space.dim, space.metric, lane);
   if (space.metric == Metric::cosine) {
+    // The y that the coordinates are of.
+    if (space.map != nullptr) look.inverse = out.coordinates.inverse[q];
     if constexpr (G == 1) {
       double sum[canonical_lanes] = {};
       for (std::int64_t i = 0; i < space.dim; i += canonical_lanes) {
