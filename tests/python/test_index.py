@@ -35,6 +35,17 @@ def test_saved_and_loaded_answers_the_same(dtype, metric, tmp_path):
         assert answer.distances.tobytes() == expected.distances.tobytes()
 
 
+def test_leading_directions_are_left_out_on_request():
+    random = np.random.default_rng(5)
+    X = (random.random((20_000, 128)) * np.exp(-np.arange(128) / 6)).astype(np.float32)
+    along, plain = kith.BruteForce(X), kith.BruteForce(X, directions=False)
+    answers = [index.search(X[:40], 5) for index in (along, plain)]
+    assert answers[0].statistics.directions > 0
+    assert answers[1].statistics.directions == 0
+    np.testing.assert_array_equal(answers[0].indices, answers[1].indices)
+    assert answers[0].distances.tobytes() == answers[1].distances.tobytes()
+
+
 def test_pickles_and_copies_answer_the_same(dtype):
     X = random_rows(dtype, 40, 5, 1)
     index = kith.BruteForce(X, metric="euclidean")
