@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
