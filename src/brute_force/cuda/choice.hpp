@@ -36,6 +36,7 @@ struct CudaChoice {
   /// int8 codes may hold what it makes of the rows in place of all their values; null: all values.
   std::shared_ptr<const codes::Projection> projection;
   double largest_rest = 0;  ///< as in cuda::CodeSpace
+  bool fine = false;        ///< as in cuda::CodeSpace
 
   std::int64_t directions() const { return projection == nullptr ? 0 : projection->directions; }
   /// Values of a code of rows of dimension `dim`.

@@ -177,6 +177,7 @@ CudaChoice CudaChoice::as_halves() const {
   halves.typical_reach = 0;
   halves.residual_cap = half_residual_cap;
   halves.projection = nullptr;
+  halves.fine = false;
   return halves;
 }
 

@@ -87,6 +87,7 @@ CudaChoice CudaDirections::along(std::int64_t count, const tuning::Policy& polic
   choice.unit = space.unit;
   choice.exact_codes = false;
   choice.projection = std::move(projection);
+  choice.fine = true;
 
   // What a sample of the rows becomes.
   const std::int64_t dim = space.dim;

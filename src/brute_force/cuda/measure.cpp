@@ -114,8 +114,9 @@ double measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fi
   return seconds;
 }
 
-void measure_directions(CudaPrepared& p, const DatasetView& sample, const CudaDirections& found,
-                        double seconds, const Execution& execution) {
+void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetView& sample,
+                        const CudaDirections& found, double seconds, std::uint64_t room,
+                        const Execution& execution) {
   constexpr std::int64_t step = 32;
   constexpr double never = std::numeric_limits<double>::infinity();
   const DatasetView queries = measured_queries_of(sample);
@@ -124,12 +125,20 @@ void measure_directions(CudaPrepared& p, const DatasetView& sample, const CudaDi
   CudaChoice best = p.choice;
   double best_surplus = p.all_values_surplus;
   double least = seconds * tuning::worthwhile_along;
+  std::int64_t share = 0;  // rows of a device
+  for (const int device : p.devices) {
+    std::int64_t rows = 0;
+    for (const auto& shard : p.shards) rows += shard->device == device ? shard->rows : 0;
+    share = std::max(share, rows);
+  }
   // Rows that are read from host memory take their time.
   int tries = p.mode == CudaPrepared::Mode::resident ? tuning::most_tries : 2;
   const auto seconds_along = [&](std::int64_t count) {
-    if (count < 1 || count > found.most() || tries-- == 0) return never;
-    const CudaChoice choice = found.along(count, tuning::policy_of(p.shards.front()->device));
+    if (count < 1 || count > found.most() || tries-- <= 0) return never;
+    CudaChoice choice = found.along(count, tuning::policy_of(p.shards.front()->device));
     if (choice.projection == nullptr) return never;
+    choice.fine = code_bytes_of(choice, data, share) <= room;
+    if (!choice.fine && code_bytes_of(choice, data, share) > room) return never;
     p.code_anew(choice);
     const double taken = seconds_a_query(p, measure(p, queries, execution));
     if (taken < least) {
@@ -140,6 +149,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& sample, const CudaDi
     return taken;
   };
   const std::int64_t first = found.first();
+  if (first == 0) return;
   const double at_first = seconds_along(first);
   // More as long as that helps, else fewer.
   double before = at_first;

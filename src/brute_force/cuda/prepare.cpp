@@ -71,6 +71,7 @@ std::uint64_t bytes_a_row(const CudaChoice& choice, const DatasetView& data) {
   if (choice.filter == Filter::int8 || choice.filter == Filter::fp16) {
     const std::int64_t bytes = choice.filter == Filter::fp16 ? 2 * data.dim : choice.values(data.dim);
     each += static_cast<std::uint64_t>(cuda::CodeShape::of(bytes).row_bytes()) + 5;
+    if (choice.fine) each += static_cast<std::uint64_t>((choice.values(data.dim) + 7) / 8 * 8) * 2;
   } else if (choice.filter == Filter::fp32 && data.dtype != Dtype::f32) {
     each += static_cast<std::uint64_t>(data.dim) * 4;
   }
@@ -256,7 +257,9 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
                                          p.devices.front())) {
       const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,
                                  execution);
-      measure_directions(p, sample.view(), found, seconds, execution);
+      const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
+      const std::uint64_t room = p.budget > held ? p.budget - held : 0;
+      measure_directions(p, data, sample.view(), found, seconds, room, execution);
     }
   }
   progress.finish();

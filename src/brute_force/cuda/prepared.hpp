@@ -53,8 +53,10 @@ double measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool ha
 
 /// The same for codes along as many directions as promise to be quickest, where these take less than
 /// `seconds`.
-void measure_directions(CudaPrepared& prepared, const DatasetView& sample, const CudaDirections& found,
-                        double seconds, const Execution& execution);
+/// @param room bytes of a device that its codes may take
+void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, const DatasetView& sample,
+                        const CudaDirections& found, double seconds, std::uint64_t room,
+                        const Execution& execution);
 
 /// Bytes of the codes of `rows` rows, and of what makes them.
 std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows);

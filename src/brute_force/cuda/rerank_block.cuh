@@ -194,6 +194,9 @@ template <class R>
 __device__ unsigned cut_of(const Batch<R>& batch, std::int64_t q, const Key<R>& worst) {
   R distance = batch.best[q];
   if (!worst.is_none() && worst.distance() < distance) distance = worst.distance();
+  if (batch.fine != nullptr) {
+    return fine_order(fine_limit(distance, batch.space, batch.scalars[q], batch.maxima));
+  }
   return order_cut(make_bound(distance, batch.space, batch.scalars[q], batch.maxima), batch.space,
                    batch.maxima);
 }

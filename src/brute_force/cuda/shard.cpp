@@ -80,9 +80,12 @@ void Shard::make_room(const CudaChoice& choice) {
   space.raw_integers = space.int8() && choice.exact_codes;
   space.shape = cuda::CodeShape::of(space.half ? 2 * space.dim : space.values());
   codes = {};
+  fine = {};
+  space.fine = choice.fine && space.map != nullptr;
   const std::int64_t code_tiles = (capacity + code_tile_rows - 1) / code_tile_rows;
   if (space.tiled()) {
     codes = cuda::Buffer<std::uint8_t>(code_tiles * code_tile_rows * space.shape.row_bytes(), stream);
+    if (space.fine) fine = cuda::Buffer<std::int16_t>(capacity * space.fine_stride(), stream);
     if (bias.empty()) bias = cuda::Buffer<std::int32_t>(code_tiles * code_tile_rows, stream);
   } else if (space.form != codes::Form::none && space.dtype != Dtype::f32) {
     floats = cuda::Buffer<float>(capacity * space.dim, stream);
@@ -97,14 +100,15 @@ void Shard::code_anew(const CudaChoice& choice) {
 }
 
 std::uint64_t Shard::bytes() const {
-  return own_rows.bytes() + mean.bytes() + map.bytes() + codes.bytes() + bias.bytes() + maxima.bytes() +
-         floats.bytes() + special.bytes() + counts.bytes();
+  return own_rows.bytes() + mean.bytes() + map.bytes() + codes.bytes() + fine.bytes() + bias.bytes() +
+         maxima.bytes() + floats.bytes() + special.bytes() + counts.bytes();
 }
 
 cuda::RowCodes Shard::row_codes() const {
   cuda::RowCodes out;
   out.codes = codes.data();
   out.bias = bias.data();
+  out.fine = fine.data();
   out.largest_residual = maxima.data();
   out.largest = maxima.data() + 1;
   out.floats = floats.data();

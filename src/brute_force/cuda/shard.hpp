@@ -28,6 +28,7 @@ struct Workspace {
   cuda::Buffer<unsigned char> queries, query_codes, lists, distances, best, scratch, partial;
   cuda::Buffer<double> values, coordinates;
   cuda::Buffer<float> floats;
+  cuda::Buffer<std::int16_t> fine;
   cuda::Buffer<cuda::QueryScalars> scalars;
   cuda::Buffer<cuda::QueryBound> bounds;
   cuda::Buffer<std::uint64_t> candidates, first;
@@ -70,6 +71,7 @@ struct Shard {
   cuda::CodeSpace space;
   cuda::Buffer<double> mean, map;
   cuda::Buffer<std::uint8_t> codes;
+  cuda::Buffer<std::int16_t> fine;
   cuda::Buffer<std::int32_t> bias;
   cuda::Buffer<float> maxima;  ///< float32 residual; behind it RowCodes::largest
   cuda::Buffer<float> floats;

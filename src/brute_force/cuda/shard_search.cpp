@@ -137,6 +137,7 @@ cuda::QueryCodes ShardSearch<R>::reserve_queries(std::int64_t count, int tile) {
           w_.coordinates.reserve(cuda::Coordinates::doubles(count, space.map_width), stream_), count,
           space.map_width);
     }
+    if (space.fine) codes.fine = w_.fine.reserve(count * space.fine_stride(), stream_);
   } else if (space.form != codes::Form::none) {
     codes.float_stride = cuda::float_query_stride(space.dim);
     codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
@@ -218,7 +219,9 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
                     w_.arrived.data(),
                     w_.bounds.data(),
                     w_.overflow.data(),
-                    w_.counters.data()};
+                    w_.counters.data(),
+                    nullptr,
+                    codes.fine};
 }
 
 template <class R>
@@ -282,6 +285,10 @@ void ShardSearch<R>::filter_all(bool open) {
           {shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
            shard_.space.shape, shard_.space.test(), open && done == 0, stage, batch_.candidates},
           shard_.device, stream_);
+      // What an open stage keeps is evaluated nearest first by the estimates that it has.
+      const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
+      batch_.fine = refined ? shard_.row_codes().fine : nullptr;
+      if (refined) cuda::refine_candidates(batch_, stream_);
     } else {
       cuda::run_float_filter(
           {shard_.float_rows(), shard_.float_stride(), shard_.rows, w_.floats.data(),
@@ -293,6 +300,7 @@ void ShardSearch<R>::filter_all(bool open) {
            end != plan_.stage_ends.back(), (list_k_ * (end - done) + end - 1) / end);
     done = end;
   }
+  batch_.fine = nullptr;
 }
 
 template <class R>

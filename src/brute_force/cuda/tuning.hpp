@@ -53,6 +53,8 @@ inline constexpr double directions_of_spread = 4;
 inline constexpr double first_share = 0.95;
 inline constexpr double worthwhile_along = 0.9;
 inline constexpr int most_tries = 6;
+/// Queries from which on candidates are tried by fine codes.
+inline constexpr std::int64_t least_refined = 32;
 /// Rows of the sample that they are found from.
 inline constexpr std::int64_t direction_rows = 4096;
 /// Seconds that finding them takes, times d^3, and encoding a value of a row along one of them.

@@ -102,7 +102,15 @@ struct CodeSpace {
   const double* map = nullptr;
   std::int64_t map_width = 0;  ///< a multiple of 32; columns from `directions` on are zero
   std::int64_t directions = 0;
+  /// Whether there are fine codes as well, of two bytes a value, by which candidates are tried once more.
+  bool fine = false;
   double largest_rest = 0;  ///< queries whose rest is longer lie off the directions; see QueryCodes::off
+
+  /// Fine codes are this much finer.
+  static constexpr int finer = 64;
+  static constexpr int largest_fine = 32767;
+  /// Values of a fine code as it is stored.
+  KITH_HOST_DEVICE std::int64_t fine_stride() const { return (values() + 7) / 8 * 8; }
 
   /// Values of a code.
   KITH_HOST_DEVICE std::int64_t values() const { return map == nullptr ? dim : directions + rest_values; }
@@ -125,7 +133,8 @@ namespace largest_of {
 inline constexpr int typical_residuals = 0;  ///< residuals (in steps) that no bias makes up for
 inline constexpr int norms = 1;              ///< |y|
 inline constexpr int residuals = 2;          ///< residuals of all rows that are not special
-inline constexpr int count = 3;
+inline constexpr int fine_residuals = 3;     ///< of fine codes, in their steps
+inline constexpr int count = 4;
 }  // namespace largest_of
 
 /// Columns and rows of a map as kernels read it.
@@ -159,6 +168,7 @@ struct RowCodes {
   std::uint32_t* special = nullptr;   ///< rows to evaluate exactly, `special_room` of them
   std::uint32_t special_room = 0;
   unsigned long long* counts = nullptr;  ///< [0] NaN rows, [1] special rows
+  std::int16_t* fine = nullptr;          ///< fine codes, row after row of the shard
   Coordinates coordinates;               ///< along directions: of as many rows as are encoded at once
 };
 
@@ -170,6 +180,8 @@ struct QueryScalars {
   double norm = 0;       ///< |q'|, rounded up
   double residual = 0;   ///< e_q, rounded up
   double canonical = 0;  ///< sqrt(q.q) in the canonical order: cosine
+  double fine_norm = 0;  ///< norm and residual of the fine code
+  double fine_residual = 0;
   RowKind kind = RowKind::regular;
 };
 
@@ -185,6 +197,7 @@ struct QueryCodes {
   unsigned long long* nan_queries = nullptr;
   unsigned long long* off = nullptr;  ///< queries that lie off the directions are counted here, if not null
   Coordinates coordinates;            ///< along directions: of all queries
+  std::int16_t* fine = nullptr;       ///< [queries, fine_stride]
   void* best = nullptr;               ///< a query: set to +inf (double for f64, else float), where not null
 };
 

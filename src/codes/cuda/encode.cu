@@ -92,6 +92,8 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   double half_sq = 0;
   int code_sq = 0;
   int code_sum = 0;
+  double fine_residual_sq = 0;
+  const double fine_step = space.step / CodeSpace::finer;
   for (int base = lane * 4; base < width; base += G * 4) {
     std::uint32_t packed = 0;
     if (space.half) {
@@ -107,6 +109,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
         packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
       }
     } else {
+      FineCodes fine{};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int i = base + j;
@@ -119,11 +122,16 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double error = y - code * space.step;
             residual_sq += error * error;
+            if (out.fine != nullptr) fine.set(j, y, fine_step);
           }
         }
         code_sq += code * code;
         code_sum += code;
         packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      }
+      if (out.fine != nullptr && exists && base < space.fine_stride()) {
+        *reinterpret_cast<short4*>(out.fine + at * space.fine_stride() + base) = fine.packed;
+        fine_residual_sq += fine.residual_sq;
       }
     }
     *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(position, base, code_tile_rows)) =
@@ -133,6 +141,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   half_sq = group_sum<G>(half_sq);
   code_sq = group_sum<G>(code_sq);
   code_sum = group_sum<G>(code_sum);
+  fine_residual_sq = group_sum<G>(fine_residual_sq);
   if (lane != 0) return;
   const double norm = sqrt(norm_sq);
   const double error = space_error(space, norm) + a.error;
@@ -163,6 +172,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   if (extra == 0) raise(out.largest + largest_of::typical_residuals, residual);
   raise(out.largest + largest_of::residuals, residual);
   raise(out.largest + largest_of::norms, norm * (1 + sum_error) + error);
+  if (out.fine != nullptr) {
+    raise(out.largest + largest_of::fine_residuals,
+          (sqrt(fine_residual_sq) * (1 + sum_error) + error) / fine_step * (1 + sum_error));
+  }
 }
 
 // float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.

@@ -110,6 +110,23 @@ __device__ inline double coded_value(const T* row, std::int64_t i, const CodeSpa
   return i < space.directions ? a.coordinates[i] : a.half_rest;
 }
 
+// Four values of a fine code: each the nearest, within the range, and what that leaves of the value.
+struct FineCodes {
+  short4 packed;
+  double residual_sq = 0;
+  double code_sq = 0;
+
+  __device__ void set(int j, double y, double step) {
+    constexpr double most = CodeSpace::largest_fine;
+    const double code = rint(fmin(fmax(y / step, -most), most));
+    const double difference = y - code * step;
+    residual_sq += difference * difference;
+    code_sq += code * code;
+    const auto value = static_cast<short>(code);
+    (j == 0 ? packed.x : j == 1 ? packed.y : j == 2 ? packed.z : packed.w) = value;
+  }
+};
+
 /// Encodes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
 /// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
 /// the scalars.
@@ -209,6 +226,9 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     double residual_sq = 0;
     double code_sq = 0;
     double code_sum = 0;
+    double fine_residual_sq = 0;
+    double fine_sq = 0;
+    const double fine_step = step / CodeSpace::finer;
     const int width = static_cast<int>(space.shape.row_bytes());
     for (int base = lane * 4; base < width; base += G * 4) {
       std::uint32_t packed = 0;
@@ -226,6 +246,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
           packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
         }
       } else {
+        FineCodes fine{};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int i = base + j;
@@ -238,10 +259,16 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double difference = y - code * step;
             residual_sq += difference * difference;
+            if (out.fine != nullptr) fine.set(j, y, fine_step);
           }
           code_sq += code * code;
           code_sum += code;
           packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+        }
+        if (out.fine != nullptr && base < space.fine_stride()) {
+          *reinterpret_cast<short4*>(out.fine + q * space.fine_stride() + base) = fine.packed;
+          fine_residual_sq += fine.residual_sq;
+          fine_sq += fine.code_sq;
         }
       }
       *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = packed;
@@ -251,6 +278,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     s.code_sum = group_sum<G>(code_sum);
     s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
     s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
+    if (out.fine != nullptr) {
+      s.fine_norm = sqrt(group_sum<G>(fine_sq)) * fine_step * (1 + sum_error);
+      s.fine_residual = sqrt(group_sum<G>(fine_residual_sq)) * (1 + sum_error) + error;
+    }
   } else if (out.floats != nullptr) {
     double residual = 0;
     for (std::int64_t i = lane; i < out.float_stride; i += G) {
