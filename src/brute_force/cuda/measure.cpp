@@ -3,6 +3,7 @@
 // and halves.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "brute_force/cuda/plan.hpp"
 #include "brute_force/cuda/prepared.hpp"
@@ -143,7 +144,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
     const double taken = seconds_a_query(p, measure(p, queries, execution));
     if (taken < least) {
       least = taken;
-      best = choice;
+      best = std::move(choice);
       best_surplus = p.shards.front()->surplus;
     }
     return taken;
@@ -151,15 +152,16 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
   const std::int64_t first = found.first();
   if (first == 0) return;
   const double at_first = seconds_along(first);
-  // More as long as that helps, else fewer.
-  double before = at_first;
-  std::int64_t count = first + step;
-  for (double now = seconds_along(count); now < before; now = seconds_along(count += step)) before = now;
-  before = at_first;
-  if (count == first + step) {
-    count = first - step;
-    for (double now = seconds_along(count); now < before; now = seconds_along(count -= step)) before = now;
-  }
+  // Whether going on by `by` helps, as long as it does.
+  const auto climbs = [&](std::int64_t by) {
+    double before = at_first;
+    for (std::int64_t count = first + by;; count += by) {
+      const double now = seconds_along(count);
+      if (!(now < before)) return count != first + by;
+      before = now;
+    }
+  };
+  if (!climbs(step)) (void)climbs(-step);
   if (p.choice.projection != best.projection) p.code_anew(best);
   for (const auto& each : p.shards) each->surplus = best_surplus;
 }
