@@ -8,15 +8,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/shard.hpp"
+#include "brute_force/cuda/tuning.hpp"
 #include "brute_force/directions.hpp"
 #include "codes/cuda/codes.hpp"
 #include "conformance/problem.hpp"
 #include "core/visit_dtype.hpp"
+#include "distance/canonical.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/convert.hpp"
 #include "support/device_memory.hpp"
@@ -207,6 +212,150 @@ TEST_F(CudaDirectionsTest, CoordinatesAreWithinTheirErrorOfTheRealOnes) {
           if (metric == Metric::cosine) {
             ASSERT_NEAR(static_cast<double>(squares), 1, 1e-12) << what;
           }
+        }
+      }
+    }
+  }
+}
+
+// What filters keep of pairs (query i, row i) when the bound is each pair's own canonical distance.
+struct Kept {
+  std::int64_t int8 = 0, fine = 0;
+};
+
+Kept keep_pairs(const DatasetView& rows, const DatasetView& queries, Metric metric, std::int64_t directions) {
+  namespace engine = brute_force::cuda;
+  using engine::Buffer;
+  const std::int64_t n = rows.rows, dim = rows.dim, padded = (dim + 7) / 8 * 8;
+  Dataset sample = Dataset::allocate(rows.dtype, n, dim);
+  std::memcpy(sample.mutable_data(), rows.data, static_cast<std::size_t>(n * dim) * size_of(rows.dtype));
+  const auto& policy = brute_force::tuning::policy_of(0);
+  const auto all =
+      brute_force::choose_cuda_codes(rows, n, {.metric = metric, .filter = Filter::int8}, policy);
+  const auto choice =
+      brute_force::CudaDirections(std::move(sample), metric, all, directions, {}).along(directions, policy);
+  EXPECT_EQ(choice.directions(), directions);
+  const kith::cuda::Stream stream;
+  const DeviceMemory row_copy(rows.data, static_cast<std::size_t>(n * dim) * size_of(rows.dtype));
+  const DeviceMemory query_copy(queries.data, static_cast<std::size_t>(n * dim) * size_of(rows.dtype));
+  brute_force::Shard shard(0, choice, rows, metric, n);
+  shard.encode(row_copy.data(), dim, n, stream);
+  EXPECT_EQ(shard.special_rows, 0);
+  const engine::CodeSpace& space = shard.space;
+  const int tile = engine::choose_query_tile(space.shape, n, 0);
+
+  std::vector<float> bounds;
+  std::vector<double> values(static_cast<std::size_t>(canonical_padded(dim)));
+  for (std::int64_t i = 0; i < n; ++i) {
+    double distance = 0;
+    const auto query = prepare_canonical_query(queries.row(i), rows.dtype, dim, metric, values.data());
+    canonical_function(rows.dtype, metric)(canonical_rows(rows), query, &i, 1, &distance);
+    bounds.push_back(static_cast<float>(distance));
+  }
+  const DeviceMemory best(bounds.data(), bounds.size() * sizeof(float));
+  Buffer<double> query_values(n * padded, stream);
+  Buffer<double> coordinates(engine::Coordinates::doubles(n, space.map_width), stream);
+  Buffer<std::uint8_t> codes((n + tile - 1) / tile * tile * space.shape.row_bytes(), stream);
+  Buffer<std::int16_t> fine(n * space.fine_stride(), stream);
+  Buffer<engine::QueryScalars> scalars(n, stream);
+  Buffer<engine::QueryBound> query_bounds(n, stream);
+  Buffer<std::uint64_t> entries(n * n, stream);
+  Buffer<std::uint32_t> counts(n, stream);
+  Buffer<unsigned char> lists(n * engine::key_bytes<float>, stream);
+  Buffer<float> own_best(n, stream);
+  Buffer<std::uint32_t> arrived(n, stream);
+  Buffer<std::uint8_t> overflow(n, stream);
+  Buffer<unsigned long long> counters(6, stream);
+  KITH_CUDA(cudaMemsetAsync(counters.data(), 0, counters.bytes(), stream));
+  engine::QueryCodes encoded;
+  encoded.values = query_values.data();
+  encoded.padded = padded;
+  encoded.codes = codes.data();
+  encoded.tile = tile;
+  encoded.scalars = scalars.data();
+  encoded.coordinates = engine::Coordinates::in(coordinates.data(), n, space.map_width);
+  encoded.fine = fine.data();
+  engine::encode_queries(query_copy.data(), dim, n, space, encoded, stream);
+  engine::Batch<float> batch{};
+  batch.data = row_copy.data();
+  batch.stride = dim;
+  batch.shard_rows = n;
+  batch.space = space;
+  batch.queries = query_values.data();
+  batch.padded = padded;
+  batch.scalars = scalars.data();
+  batch.count = n;
+  batch.maxima = shard.row_codes().largest_residual;
+  batch.candidates = {entries.data(), counts.data(), static_cast<std::uint32_t>(n)};
+  batch.lists = reinterpret_cast<engine::Key<float>*>(lists.data());
+  batch.best = own_best.data();
+  batch.k = 1;
+  batch.arrived = arrived.data();
+  batch.bounds = query_bounds.data();
+  batch.overflow = overflow.data();
+  batch.counters = counters.data();
+  batch.fine = shard.row_codes().fine;
+  batch.fine_queries = fine.data();
+  engine::start_lists(batch, static_cast<const float*>(best.data()), stream);
+  const std::int64_t tiles = shard.tiles();
+  engine::run_code_filter({shard.row_codes(),
+                           n,
+                           codes.data(),
+                           query_bounds.data(),
+                           n,
+                           tile,
+                           space.shape,
+                           space.test(),
+                           false,
+                           {tiles, 1, 0, tiles},
+                           batch.candidates},
+                          0, stream);
+  // Queries whose own row is among their candidates.
+  const auto kept = [&] {
+    std::vector<std::uint64_t> found(static_cast<std::size_t>(n * n));
+    std::vector<std::uint32_t> counted(static_cast<std::size_t>(n));
+    KITH_CUDA(cudaMemcpyAsync(found.data(), entries.data(), entries.bytes(), cudaMemcpyDeviceToHost, stream));
+    KITH_CUDA(cudaMemcpyAsync(counted.data(), counts.data(), counts.bytes(), cudaMemcpyDeviceToHost, stream));
+    stream.synchronize();
+    std::int64_t pairs = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto from = found.begin() + i * n;
+      pairs += std::any_of(from, from + counted[static_cast<std::size_t>(i)], [i](std::uint64_t entry) {
+        return static_cast<std::int64_t>(entry & 0xffffffffU) == i;
+      });
+    }
+    return pairs;
+  };
+  Kept out;
+  out.int8 = kept();
+  engine::refine_candidates(batch, stream);
+  out.fine = kept();
+  return out;
+}
+
+TEST_F(CudaDirectionsTest, NoFilterLosesAPairWhoseDistanceIsTheBound) {
+  const std::int64_t n = 512, dim = 96;
+  for (const double decades : {0.0, 3.0, 12.0}) {
+    for (const double offset : {0.0, 1e3}) {
+      std::vector<double> rows = falling(n, dim, decades, offset, 21);
+      std::vector<double> queries = falling(n, dim, decades, offset, 22);
+      for (std::int64_t i = 0; i < n; ++i) {
+        // From near to far, along all axes.
+        const double share = std::pow(10.0, -static_cast<double>(i % 8));
+        for (std::int64_t j = 0; j < dim; ++j) {
+          const auto at = static_cast<std::size_t>(i * dim + j);
+          queries[at] = rows[at] + share * (queries[at] - rows[at]);
+        }
+      }
+      const Values data(rows, dim, Dtype::f32), asked(queries, dim, Dtype::f32);
+      for (const Metric metric :
+           {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product, Metric::cosine}) {
+        for (const std::int64_t directions : {5, 28, 60, 96}) {
+          const Kept kept = keep_pairs(data.view, asked.view, metric, directions);
+          const std::string what = std::to_string(decades) + " decades, offset " + std::to_string(offset) +
+                                   ", " + std::string(name(metric)) + ", along " + std::to_string(directions);
+          EXPECT_EQ(kept.int8, n) << what;
+          EXPECT_EQ(kept.fine, n) << what;
         }
       }
     }
