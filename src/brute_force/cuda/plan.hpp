@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "brute_force/cuda/shard.hpp"
@@ -26,7 +27,9 @@ struct Plan {
 
 /// Thrown inside a search whose queries lie off the directions that the codes are made along: what bounds
 /// them keeps too many rows. Nothing is on its way then; the search begins again with codes of all values.
-struct OffDirections {};
+struct OffDirections : std::exception {
+  const char* what() const noexcept override { return "queries lie off the directions of the codes"; }
+};
 
 /// Not even one query fits the limit.
 class LimitTooLow : public OutOfMemory {

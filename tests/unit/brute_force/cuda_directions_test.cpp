@@ -70,7 +70,7 @@ struct Values {
     const auto rows = static_cast<std::int64_t>(from.size()) / dim;
     memory.resize((from.size() * size_of(dtype) + 7) / 8);
     visit_dtype(dtype, [&]<class T>(T /*tag*/) {
-      T* out = static_cast<T*>(static_cast<void*>(memory.data()));
+      T* out = reinterpret_cast<T*>(memory.data());
       for (std::size_t i = 0; i < from.size(); ++i) {
         if constexpr (std::is_same_v<T, float16>) {
           out[i] = to_float16(static_cast<float>(from[i]));
