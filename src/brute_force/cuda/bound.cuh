@@ -162,19 +162,22 @@ __device__ inline std::uint32_t order_cut(const QueryBound& bound, const CodeSpa
   return order_of(float_score(static_cast<float>(bound.c0)));
 }
 
-/// The same for fine codes, whose estimates are smaller the nearer a row seems: |c_q - c|^2 in the triangle
-/// form, -c_q.c in the Cauchy form, integers below 2^42. No row within `distance` has a larger one.
-template <class R>
-__device__ inline double fine_limit(R distance, CodeSpace space, QueryScalars q, const float* maxima) {
+/// Makes of space and scalars what bounds of fine codes are made of.
+__device__ inline void make_fine(CodeSpace& space, QueryScalars& q) {
   space.step /= CodeSpace::finer;
   if (space.form == codes::Form::cauchy) q.scale /= CodeSpace::finer;
   q.residual = q.fine_residual;
   q.norm = q.fine_norm;
-  const QueryBound bound = make_bound(distance, space, q, maxima);
+}
+
+/// Estimates of fine codes are smaller the nearer a row seems: |c_q - c|^2 in the triangle form, -c_q.c in
+/// the Cauchy form, integers below 2^42. No row within the distance that a bound was made of has a larger
+/// one.
+__device__ inline double fine_limit(const QueryBound& bound, codes::Form form, const float* maxima) {
   const double residual = maxima[1 + largest_of::fine_residuals];
   const double norm = maxima[1 + largest_of::norms];
   double limit;
-  if (space.form == codes::Form::triangle) {
+  if (form == codes::Form::triangle) {
     const double reach = bound.c1 + residual;
     limit = reach * reach * (1 + 0x1p-40) + 0x1p-10;
   } else {

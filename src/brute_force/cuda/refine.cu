@@ -40,9 +40,11 @@ __global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
   for (int i = tid; i < stride; i += threads) query[i] = batch.fine_queries[q * stride + i];
   if (tid == 0) left = 0;
   const bool triangle = batch.space.form == codes::Form::triangle;
-  const bool open = batch.best[q] == static_cast<R>(CUDART_INF);
+  CodeSpace space = batch.space;
+  QueryScalars scalars = batch.scalars[q];
+  make_fine(space, scalars);
   const double limit =
-      open ? CUDART_INF : fine_limit(batch.best[q], batch.space, batch.scalars[q], batch.maxima);
+      fine_limit(make_bound(batch.best[q], space, scalars, batch.maxima), space.form, batch.maxima);
   const std::uint32_t room = batch.candidates.room;
   const std::uint32_t count = kept < room ? kept : room;
   std::uint64_t* own = batch.candidates.entries + q * static_cast<std::int64_t>(room);

@@ -229,6 +229,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     double fine_residual_sq = 0;
     double fine_sq = 0;
     const double fine_step = step / CodeSpace::finer;
+    const bool with_fine = G > 1 && out.fine != nullptr;
     const int width = static_cast<int>(space.shape.row_bytes());
     for (int base = lane * 4; base < width; base += G * 4) {
       std::uint32_t packed = 0;
@@ -259,13 +260,13 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double difference = y - code * step;
             residual_sq += difference * difference;
-            if (out.fine != nullptr) fine.set(j, y, fine_step);
+            if (with_fine) fine.set(j, y, fine_step);
           }
           code_sq += code * code;
           code_sum += code;
           packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
         }
-        if (out.fine != nullptr && base < space.fine_stride()) {
+        if (with_fine && base < space.fine_stride()) {
           *reinterpret_cast<short4*>(out.fine + q * space.fine_stride() + base) = fine.packed;
           fine_residual_sq += fine.residual_sq;
           fine_sq += fine.code_sq;
@@ -278,7 +279,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     s.code_sum = group_sum<G>(code_sum);
     s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
     s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
-    if (out.fine != nullptr) {
+    if (with_fine) {
       s.fine_norm = sqrt(group_sum<G>(fine_sq)) * fine_step * (1 + sum_error);
       s.fine_residual = sqrt(group_sum<G>(fine_residual_sq)) * (1 + sum_error) + error;
     }
