@@ -177,3 +177,11 @@ def test_dtype_names_are_numpys():
     assert set(DTYPES) == {"float32", "float64", "float16", "bfloat16", "int8", "uint8"}
     for name, dtype in DTYPES.items():
         assert kith.BruteForce(np.zeros((2, 2), dtype)).dtype == name
+
+
+def test_directions_are_saved_as_they_were_asked_for(tmp_path):
+    random = np.random.default_rng(6)
+    X = (random.random((20_000, 128)) * np.exp(-np.arange(128) / 6)).astype(np.float32)
+    plain = kith.BruteForce(X, directions=False)
+    plain.save(tmp_path / "plain.kith")
+    assert kith.load(tmp_path / "plain.kith").search(X[:40], 5).statistics.directions == 0

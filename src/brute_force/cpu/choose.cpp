@@ -223,7 +223,7 @@ class Reduction {
 codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::CodeSpace& all_values,
                                          const BruteForceParameters& parameters,
                                          std::int64_t expected_queries, const Execution& execution) {
-  if (!parameters.directions) return all_values;
+  if (!parameters.directions.value_or(true)) return all_values;
   if (const auto forced = forced_directions()) {
     if (*forced == 0 || !may_have_directions(all_values)) return all_values;
     return Reduction(data, all_values, expected_queries, execution).along(*forced).value_or(all_values);

@@ -7,6 +7,8 @@
 #include "brute_force/cuda/prepared.hpp"
 #include "brute_force/cuda/tuning.hpp"
 #include "brute_force/directions.hpp"
+#include "codes/codes.hpp"
+#include "codes/projection.hpp"
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "cuda/devices.hpp"
@@ -179,7 +181,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     throw DeviceError(
         "this GPU sums products of halves less exactly than the fp16 filter needs; use filter auto");
   }
-  const auto forced = parameters.directions ? forced_directions() : 0;
+  const auto forced = parameters.directions.value_or(true) ? forced_directions() : 0;
   if (forced) force_along(p, data, *forced, home, execution);
 
   // What a device may be asked for: the limit that was set, or most of what is free.
@@ -252,7 +254,14 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - code_bytes;
     const double seconds = measure_filter(p, sample.view(), doubled + working <= p.budget, execution);
     // What a build leaves to searches has room for coordinates.
-    if (seconds > 0 && !forced && working >= 2 * tuning::coordinate_bytes &&
+    // What finding them takes of the host's memory.
+    const std::uint64_t to_find =
+        codes::directions_bytes(data.dim, std::min(data.dim / 2, codes::Projection::most_directions)) +
+        static_cast<std::uint64_t>(std::min(data.rows, tuning::direction_rows)) *
+            static_cast<std::uint64_t>(row_bytes);
+    const bool fits = execution.memory_limit == 0 || to_find <= execution.memory_limit;
+    if (parameters.directions == true && fits && seconds > 0 && !forced &&
+        working >= 2 * tuning::coordinate_bytes &&
         CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
                                          p.devices.front())) {
       const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,

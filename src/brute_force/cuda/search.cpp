@@ -234,7 +234,12 @@ SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, con
   } catch (const OffDirections&) {
     Execution left = execution;
     const std::shared_ptr<const CudaPrepared> all_values = with_all_values(p, data, left);
-    s = search_all(all_values == nullptr ? p : *all_values, data, queries, out, left, false);
+    try {
+      s = search_all(all_values == nullptr ? p : *all_values, data, queries, out, left, false);
+    } catch (const OutOfMemory&) {  // beside the codes along directions
+      if (all_values == nullptr) throw;
+      s = search_all(p, data, queries, out, left, false);
+    }
   }
   if (!streamed || queries.rows == 0) progress.finish();
   s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

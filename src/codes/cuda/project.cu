@@ -47,9 +47,9 @@ __device__ inline double value_at(const T* row, std::int64_t i, const CodeSpace&
 // c += a b, a of 8 x 4 and b of 4 x 8 values, over a warp: a has row lane / 4, column lane % 4, b has row
 // lane % 4, column lane / 4, c has row lane / 4, columns 2 (lane % 4) and the next.
 __device__ inline void multiply(double (&c)[2], double a, double b) {
-  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-      : "+d"(c[0]), "+d"(c[1])
-      : "d"(a), "d"(b));
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+               : "+d"(c[0]), "+d"(c[1])
+               : "d"(a), "d"(b));
 }
 
 template <class T, int columns>
