@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
@@ -21,6 +23,7 @@ struct Options {
   std::string input_format;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
+  std::string directions = "auto";
   IndexOptions index;
   ResultOptions result;
   std::string allowed;
@@ -30,7 +33,8 @@ struct Options {
 bool asks_for_more(const Options& options) {
   const SearchOptions& asked = options.index.approximate;
   return asked.recall || asked.list_size || asked.beam_width || asked.rerank ||
-         !options.index.tuning.empty() || !options.allowed.empty() || options.filter != "auto";
+         !options.index.tuning.empty() || !options.allowed.empty() || options.filter != "auto" ||
+         options.directions != "auto";
 }
 
 TileSearchOptions tile_search(const Options& options, Metric metric) {
@@ -46,7 +50,7 @@ void run_on_tiles(const Common& common, Options& options) {
   if (asks_for_more(options)) {
     throw InvalidArgument(
         "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
-        "--rerank, --tune, --allowed and --filter");
+        "--rerank, --tune, --allowed, --filter and --directions");
   }
   search_folder(common, options.base.path, options.queries, options.input_format, options.result,
                 tile_search(options, parse_tree_metric(options.metric)), options.tiles);
@@ -67,9 +71,21 @@ std::string inside_for(const Options& options) {
   return std::string(tree ? KdTree::index_type.name : BruteForce::index_type.name);
 }
 
+// --directions is an option of brute force.
+void ask_for_brute_force(Options& options) {
+  if (options.directions == "auto") return;
+  if (options.index.index == "auto") options.index.index = BruteForce::index_type.name;
+  if (options.index.index != BruteForce::index_type.name) {
+    throw InvalidArgument(
+        fmt::format("--directions is for brute_force, --index {} would ignore it; leave one of them out",
+                    options.index.index));
+  }
+}
+
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.base.path, options.queries.path, options.allowed, options.index.tuning});
+  ask_for_brute_force(options);
   check_index_options(options.index);
   const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.result.output,
                                 options.input_format);
@@ -102,7 +118,8 @@ void run(const Common& common, Options& options) {
   execution.memory_limit = data.plan.left();
 
   const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
-  const BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
+  BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
+  if (options.directions != "auto") parameters.directions = options.directions == "on";
   const IndexChoice choice = resolve_index(options.index, data.base.rows(), data.base.dim(),
                                            std::max<std::int64_t>(data.view.rows, 1), options.result.k,
                                            parameters.metric, execution);
@@ -149,6 +166,17 @@ void add_knn(CLI::App& app, Common& common) {
   add_allowed_option(command, common, options->allowed);
   add_filter_option(command, common, options->filter);
   options->index.filter = command.get_option("--filter");
+  common
+      .choice(command
+                  .add_option("--directions", options->directions,
+                              "Whether the filter of brute_force may compare leading directions alone, where "
+                              "few hold the variance; it changes time and memory, never the answer")
+                  ->type_name("WHEN"),
+              {{"auto", "on the CPU, where they promise to be quicker"},
+               {"on", "on GPUs, too, where finding them takes some tenths of a second"},
+               {"off", "never"}})
+      ->capture_default_str()
+      ->group("Search");
   add_inside_option(command, common, options->tiles);
   add_tile_answer_options(command, common, options->tiles);
   add_member_option(command, "--base-member", options->base, "with the base");

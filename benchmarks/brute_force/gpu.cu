@@ -1,8 +1,11 @@
 // Exact search on GPUs: the cases of docs/benchmarks.md with data made on the device, medians of whole calls
 // (queries and answers in GPU memory), each answer checked against an unfiltered search of some of its
 // queries.
-//   gpu_search [--repeat N] [--devices cuda:0,1] [--filter F] [--json FILE] [CASE...]   CASE:
-//   d,queries,rows,k[,dtype]
+//   gpu_search [--repeat N] [--devices cuda:0,1] [--filter F] [--json FILE] [CASE...]
+//   CASE: [mixture:RATIO:]d,queries,rows,k[,dtype]   uniform values, or a mixture like embeddings
+//   (gpu_data.cuh)
+//   --directions on|off|both   whether codes may hold leading directions alone; both: answers are compared
+//   --mixtures        the mixtures, and uniform values beside them, with and without directions
 //   --data BASE QUERIES K   rows and queries from files, as another case
 //   --host            rows and queries in pageable host memory, one-shot searches, all copies included
 //   --memory-limit N  MiB of GPU memory; rows then stay in host memory
@@ -20,65 +23,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "gpu_data.cuh"
 #include "kith/kith.hpp"
 
 namespace {
-
-void check(cudaError_t status) {
-  if (status != cudaSuccess) {
-    std::fprintf(stderr, "%s\n", cudaGetErrorString(status));
-    std::exit(1);
-  }
-}
-
-// Uniform in [0, 1): splitmix64 of the position (Steele et al. 2014).
-__device__ std::uint64_t mix(std::uint64_t z) {
-  z *= 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31U);
-}
-
-__global__ void fill_floats(float* out, std::int64_t count, std::uint64_t seed) {
-  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
-    out[i] = static_cast<float>(mix(seed + static_cast<std::uint64_t>(i) + 1) >> 40U) * 0x1p-24F;
-  }
-}
-__global__ void fill_bytes(std::uint8_t* out, std::int64_t count, std::uint64_t seed) {
-  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
-    out[i] = static_cast<std::uint8_t>(mix(seed + static_cast<std::uint64_t>(i) + 1) >> 56U);
-  }
-}
-
-struct Rows {
-  void* data = nullptr;
-  kith::DatasetView view;
-  Rows(std::int64_t rows, std::int64_t dim, kith::Dtype dtype, std::uint64_t seed) {
-    const std::int64_t count = rows * dim;
-    check(cudaMalloc(&data, static_cast<std::size_t>(count) * kith::size_of(dtype)));
-    if (dtype == kith::Dtype::f32) {
-      fill_floats<<<4096, 256>>>(static_cast<float*>(data), count, seed);
-    } else {
-      fill_bytes<<<4096, 256>>>(static_cast<std::uint8_t*>(data), count, seed);
-    }
-    check(cudaDeviceSynchronize());
-    view = kith::DatasetView(data, dtype, rows, dim, dim);
-    view.space = kith::MemorySpace::cuda;
-  }
-  explicit Rows(const kith::DatasetView& from) {
-    const auto bytes = static_cast<std::size_t>(from.rows * from.dim) * kith::size_of(from.dtype);
-    check(cudaMalloc(&data, bytes));
-    check(cudaMemcpy(data, from.data, bytes, cudaMemcpyHostToDevice));
-    check(cudaDeviceSynchronize());
-    view = kith::DatasetView(data, from.dtype, from.rows, from.dim, from.dim);
-    view.space = kith::MemorySpace::cuda;
-  }
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
-  ~Rows() { (void)cudaFree(data); }
-};
 
 // A copy in pageable host memory.
 struct HostRows {
@@ -111,12 +59,23 @@ struct Answer {
 struct Case {
   std::int64_t dim, queries, rows, k;
   kith::Dtype dtype = kith::Dtype::f32;
-  std::string base_file, queries_file;  // empty: uniform, made here
+  double ratio = 0;                     // of a mixture; 0: uniform
+  std::string base_file, queries_file;  // empty: made here
+
+  std::string data() const {
+    if (!base_file.empty()) return base_file;
+    return ratio > 0 ? "mixture:" + std::to_string(static_cast<int>(ratio)) : "uniform";
+  }
 };
 
 Rows rows_of(const Case& c, bool queries) {
   const std::string& file = queries ? c.queries_file : c.base_file;
   if (!file.empty()) return Rows(kith::read_dataset(file).view());
+  if (c.ratio > 0) {
+    const Mixture mixture(static_cast<int>(c.dim), c.ratio);
+    return queries ? Rows(mixture, c.rows, c.queries, c.dim, c.dtype)
+                   : Rows(mixture, 0, c.rows, c.dim, c.dtype);
+  }
   return queries ? Rows(c.queries, c.dim, c.dtype, 0x76543210) : Rows(c.rows, c.dim, c.dtype, 0x1234567);
 }
 
@@ -140,6 +99,26 @@ std::int64_t wrong_cells(const kith::DatasetView& data, const kith::DatasetView&
   return wrong;
 }
 
+// Cells of two answers that differ.
+std::int64_t different_cells(const Answer& a, const Answer& b) {
+  const auto cells = static_cast<std::size_t>(a.queries * a.k);
+  std::vector<std::int64_t> indices[2];
+  std::vector<float> distances[2];
+  for (int i = 0; i < 2; ++i) {
+    const Answer& from = i == 0 ? a : b;
+    indices[i].resize(cells);
+    distances[i].resize(cells);
+    check(cudaMemcpy(indices[i].data(), from.indices, cells * sizeof(std::int64_t), cudaMemcpyDeviceToHost));
+    check(cudaMemcpy(distances[i].data(), from.distances, cells * sizeof(float), cudaMemcpyDeviceToHost));
+  }
+  std::int64_t different = 0;
+  for (std::size_t i = 0; i < cells; ++i) {
+    if (indices[0][i] != indices[1][i] || std::memcmp(&distances[0][i], &distances[1][i], 4) != 0)
+      ++different;
+  }
+  return different;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,6 +127,7 @@ int main(int argc, char** argv) {
   std::string json;
   kith::Filter filter = kith::Filter::automatic;
   bool host = false;
+  std::string directions = "on";
   long long memory_mib = 0;
   std::vector<Case> cases;
   for (int i = 1; i < argc; ++i) {
@@ -169,6 +149,23 @@ int main(int argc, char** argv) {
       c.dtype = base.view().dtype;
       c.queries = kith::read_dataset(c.queries_file).view().rows;
       cases.push_back(c);
+    } else if (text == "--directions" && i + 1 < argc) {
+      directions = argv[++i];
+      if (directions != "on" && directions != "off" && directions != "both") {
+        std::fprintf(stderr, "--directions is on, off or both, not '%s'\n", directions.c_str());
+        return 2;
+      }
+    } else if (text == "--mixtures") {
+      directions = "both";
+      for (const std::int64_t k : {10, 100}) {
+        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 40, "", ""});
+        cases.push_back({128, 10000, 10000000, k, kith::Dtype::u8, 6, "", ""});
+        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 6, "", ""});
+        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 0, "", ""});
+        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 0, "", ""});
+      }
+      cases.push_back({768, 1, 1000000, 10, kith::Dtype::f32, 40, "", ""});
+      cases.push_back({128, 1, 10000000, 10, kith::Dtype::u8, 6, "", ""});
     } else if (text == "--host") {
       host = true;
     } else if (text == "--memory-limit" && i + 1 < argc) {
@@ -179,11 +176,17 @@ int main(int argc, char** argv) {
       Case c{};
       char dtype[8] = "f32";
       long long v[4];
-      if (std::sscanf(text.c_str(), "%lld,%lld,%lld,%lld,%7s", &v[0], &v[1], &v[2], &v[3], dtype) < 4) {
-        std::fprintf(stderr, "'%s' is not a case; write d,queries,rows,k[,f32|u8]\n", text.c_str());
+      double ratio = 0;
+      const std::size_t colon = text.rfind(':');
+      const std::string shape = colon == std::string::npos ? text : text.substr(colon + 1);
+      const bool known = colon == std::string::npos || std::sscanf(text.c_str(), "mixture:%lf:", &ratio) == 1;
+      if (!known ||
+          std::sscanf(shape.c_str(), "%lld,%lld,%lld,%lld,%7s", &v[0], &v[1], &v[2], &v[3], dtype) < 4) {
+        std::fprintf(stderr, "'%s' is not a case; write [mixture:RATIO:]d,queries,rows,k[,f32|u8]\n",
+                     text.c_str());
         return 2;
       }
-      c = {v[0], v[1], v[2], v[3], kith::parse_dtype(dtype)};
+      c = {v[0], v[1], v[2], v[3], kith::parse_dtype(dtype), ratio, "", ""};
       cases.push_back(c);
     }
   }
@@ -216,54 +219,66 @@ int main(int argc, char** argv) {
     const kith::DatasetView asked = from_host ? host_queries->view : queries.view;
     kith::Execution limited = execution;
     limited.device_memory_limit = static_cast<std::uint64_t>(memory_mib) << 20U;
-    const auto begin = std::chrono::steady_clock::now();
-    const auto index = kith::BruteForce::build(data, {kith::Metric::sqeuclidean, filter}, limited);
-    const double build =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    const Answer answer(c.queries, c.k);
-    kith::SearchStatistics s;
-    const auto search = [&] {
-      return host ? kith::knn_into(data, asked, answer.view(), {kith::Metric::sqeuclidean, filter}, limited)
-                  : index.search_into(asked, answer.view(), limited);
-    };
-    for (int i = 0; i < (from_host ? 1 : 3); ++i) s = search();
-    std::vector<double> times;
-    for (int i = 0; i < repeat; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      s = search();
-      times.push_back(
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-    }
-    std::sort(times.begin(), times.end());
-    const double median = times[times.size() / 2];
-    const double pairs = static_cast<double>(c.queries) * static_cast<double>(c.rows);
-    const std::int64_t wrong = wrong_cells(rows.view, queries.view, answer, 16, execution);
-    if (wrong > 0) {
-      failures.push_back(std::to_string(c.dim) + "," + std::to_string(c.queries) + "," +
-                         std::to_string(c.rows) + "," + std::to_string(c.k) + "," +
-                         std::string(kith::name(c.dtype)) + ": " + std::to_string(wrong) +
-                         " cells are wrong");
-    }
-    std::printf(
-        "%5lld %6lld %9lld %5lld %5s | %9.4f %9.4f %9.4f | %10.0f %8.1f %10.1f %4lld %9.2f %5lld  %s\n",
-        static_cast<long long>(c.dim), static_cast<long long>(c.queries), static_cast<long long>(c.rows),
-        static_cast<long long>(c.k), std::string(kith::name(c.dtype)).c_str(), median, times.front(),
-        times.back(), static_cast<double>(c.queries) / median * 1e3,
-        pairs * 2 * static_cast<double>(c.dim) / median / 1e9,
-        static_cast<double>(s.candidates) / static_cast<double>(c.queries),
-        static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong),
-        (s.filter + (c.base_file.empty() ? "" : " " + c.base_file)).c_str());
-    std::fflush(stdout);
-    if (out.is_open()) {
-      out << (first ? "\n" : ",\n") << "  {\"dim\": " << c.dim << ", \"queries\": " << c.queries
-          << ", \"rows\": " << c.rows << ", \"k\": " << c.k << ", \"dtype\": \"" << kith::name(c.dtype)
-          << "\", \"median_ms\": " << median << ", \"min_ms\": " << times.front()
-          << ", \"max_ms\": " << times.back() << ", \"build_ms\": " << build << ", \"filter\": \"" << s.filter
-          << "\", \"candidates\": " << s.candidates << ", \"fallbacks\": " << s.fallbacks
-          << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices
-          << "\", \"from_host\": " << (from_host ? "true" : "false")
-          << ", \"memory_limit_mib\": " << memory_mib << "}";
-      first = false;
+    std::vector<std::unique_ptr<Answer>> answers;
+    for (const bool along : {true, false}) {
+      if (directions == (along ? "off" : "on")) continue;
+      const kith::BruteForceParameters parameters{kith::Metric::sqeuclidean, filter, along};
+      const auto begin = std::chrono::steady_clock::now();
+      const auto index = kith::BruteForce::build(data, parameters, limited);
+      const double build =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      answers.push_back(std::make_unique<Answer>(c.queries, c.k));
+      const Answer& answer = *answers.back();
+      kith::SearchStatistics s;
+      const auto search = [&] {
+        return host ? kith::knn_into(data, asked, answer.view(), parameters, limited)
+                    : index.search_into(asked, answer.view(), limited);
+      };
+      for (int i = 0; i < (from_host ? 1 : 3); ++i) s = search();
+      std::vector<double> times;
+      for (int i = 0; i < repeat; ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        s = search();
+        times.push_back(
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      }
+      std::sort(times.begin(), times.end());
+      const double median = times[times.size() / 2];
+      const double pairs = static_cast<double>(c.queries) * static_cast<double>(c.rows);
+      std::int64_t wrong = wrong_cells(rows.view, queries.view, answer, 16, execution);
+      if (answers.size() == 2) wrong += different_cells(*answers[0], *answers[1]);
+      if (wrong > 0) {
+        failures.push_back(std::to_string(c.dim) + "," + std::to_string(c.queries) + "," +
+                           std::to_string(c.rows) + "," + std::to_string(c.k) + "," +
+                           std::string(kith::name(c.dtype)) + ": " + std::to_string(wrong) +
+                           " cells are wrong");
+      }
+      std::printf(
+          "%5lld %6lld %9lld %5lld %5s | %9.4f %9.4f %9.4f | %10.0f %8.1f %10.1f %4lld %9.2f %5lld  %s\n",
+          static_cast<long long>(c.dim), static_cast<long long>(c.queries), static_cast<long long>(c.rows),
+          static_cast<long long>(c.k), std::string(kith::name(c.dtype)).c_str(), median, times.front(),
+          times.back(), static_cast<double>(c.queries) / median * 1e3,
+          pairs * 2 * static_cast<double>(c.dim) / median / 1e9,
+          static_cast<double>(s.candidates) / static_cast<double>(c.queries),
+          static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong),
+          (s.filter + " " + (s.directions > 0 ? std::to_string(s.directions) + " directions " : "") +
+           c.data() + (along ? "" : " (directions off)"))
+              .c_str());
+      std::fflush(stdout);
+      if (out.is_open()) {
+        out << (first ? "\n" : ",\n") << "  {\"dim\": " << c.dim << ", \"queries\": " << c.queries
+            << ", \"rows\": " << c.rows << ", \"k\": " << c.k << ", \"dtype\": \"" << kith::name(c.dtype)
+            << "\", \"median_ms\": " << median << ", \"min_ms\": " << times.front()
+            << ", \"max_ms\": " << times.back() << ", \"build_ms\": " << build << ", \"filter\": \""
+            << s.filter << "\", \"candidates\": " << s.candidates << ", \"fallbacks\": " << s.fallbacks
+            << ", \"directions\": " << s.directions
+            << ", \"directions_asked\": " << (along ? "true" : "false") << ", \"data\": \"" << c.data()
+            << "\""
+            << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices
+            << "\", \"from_host\": " << (from_host ? "true" : "false")
+            << ", \"memory_limit_mib\": " << memory_mib << "}";
+        first = false;
+      }
     }
   }
   if (out.is_open()) out << "\n]\n";

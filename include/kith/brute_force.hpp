@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
@@ -19,6 +20,10 @@ namespace kith {
 struct BruteForceParameters {
   Metric metric = Metric::sqeuclidean;
   Filter filter = Filter::automatic;
+  /// Whether codes may hold leading directions alone, where these promise to be quicker; see
+  /// SearchStatistics::directions. Unset: on the CPU; on GPUs, where finding them takes far longer than the
+  /// rest of a build, only if asked for. The answer is the same either way.
+  std::optional<bool> directions = std::nullopt;
 };
 
 inline constexpr SearchOption brute_force_options[] = {SearchOption::allowed};

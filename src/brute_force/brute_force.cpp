@@ -276,6 +276,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
   nlohmann::json header = {{"index", index_type.name}, {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
                            {"metric", name(metric())}, {"filter", name(filter())}};
+  if (const auto& directions = state_->parameters.directions) header["directions"] = *directions;
   write_index_file(path, std::move(header), {rows_section(data)}, execution.cancelled);
 }
 
@@ -298,6 +299,7 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
     }
     BruteForceParameters parameters{parse_metric(header.at("metric").get<std::string>()),
                                     parse_filter(header.at("filter").get<std::string>())};
+    if (header.contains("directions")) parameters.directions = header.at("directions").get<bool>();
     return build(Dataset::adopt(DatasetView(bytes.data(), dtype, rows, dim, dim), file.file()), parameters,
                  execution);
   } catch (const nlohmann::json::exception& error) {

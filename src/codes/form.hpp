@@ -23,6 +23,10 @@ enum class RowKind : std::int32_t {
   nan,
 };
 
+/// Codes of few directions hold the length of the rest in so many values, a half each: it is longer than
+/// single coordinates, and one step is to suit all.
+inline constexpr int rest_values = 4;
+
 /// A row is special when an entry exceeds this in code space, where the rows' 99th percentile is about 1.
 inline constexpr double largest_row_entry = 0x1p12;
 /// The difference form has one residual bound for all rows of centred data: far rows would spoil it for the

@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "codes/cpu/row_kernels.hpp"
+#include "codes/form.hpp"
 #include "codes/leading.hpp"
 
 namespace kith::codes {
-
-/// The length of the rest goes into so many values, a half each: it is longer than single coordinates, and
-/// one step is to suit all.
-inline constexpr std::int64_t rest_values = 4;
 
 struct Projection {
   /// The bounds on rounding are proved up to here.

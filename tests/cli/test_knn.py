@@ -149,6 +149,21 @@ def test_filter_is_used_and_changes_nothing(kith, data):
             assert statistics["filter"] == name
 
 
+@pytest.mark.covers("knn", "--directions")
+def test_all_values_are_compared_on_request(kith, folder):
+    """So many queries earn what finding directions costs, where few of these hold the variance."""
+    random = np.random.default_rng(2)
+    values = (random.standard_normal((50_000, 96)) * np.exp(-np.arange(96) / 4)).astype(np.float32)
+    np.save("base.npy", values[:20_000])
+    np.save("queries.npy", values[20_000:])
+    along = kith("knn", "base.npy", "queries.npy", "-k", 3, "--directions", "on", "-o", "along", "--json").json
+    plain = kith("knn", "base.npy", "queries.npy", "-k", 3, "--directions", "off", "-o", "plain", "--json").json
+    assert along["statistics"]["directions"] > 0
+    assert plain["statistics"]["directions"] == 0
+    for part in ["indices", "distances"]:
+        assert open(f"plain.{part}.npy", "rb").read() == open(f"along.{part}.npy", "rb").read()
+
+
 @pytest.mark.covers("knn", "--statistics")
 def test_statistics(kith, data):
     quiet = kith("knn", "base.npy", "queries.npy", "-o", "r")

@@ -743,6 +743,8 @@ CASES = [
     ([*KNN, "--index", "kd_tree", "--filter", "int8"], 1, "--index kd_tree would ignore it"),
     ([*KNN, "--index", "octree", "--filter", "auto"], 1, "--index octree would ignore it"),
     ([*KNN, "--radius", "1", "--filter", "int8"], 1, "leave one of them out"),
+    ([*KNN, "--index", "kd_tree", "--directions", "off"], 1, "--directions is for brute_force"),
+    ([*KNN, "--radius", "1", "--directions", "on"], 1, "--radius is for trees"),
     ([*KNN, "--radius", "-1"], 1, "--radius -1"),
     ([*KNN, "--radius", "nan"], 1, "--radius nan"),
     ([*KNN, "--radius", "near"], 1, "'near' is not a number"),

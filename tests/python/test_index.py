@@ -35,6 +35,17 @@ def test_saved_and_loaded_answers_the_same(dtype, metric, tmp_path):
         assert answer.distances.tobytes() == expected.distances.tobytes()
 
 
+def test_leading_directions_are_left_out_on_request():
+    random = np.random.default_rng(5)
+    X = (random.random((20_000, 128)) * np.exp(-np.arange(128) / 6)).astype(np.float32)
+    along, plain = kith.BruteForce(X), kith.BruteForce(X, directions=False)
+    answers = [index.search(X[:40], 5) for index in (along, plain)]
+    assert answers[0].statistics.directions > 0
+    assert answers[1].statistics.directions == 0
+    np.testing.assert_array_equal(answers[0].indices, answers[1].indices)
+    assert answers[0].distances.tobytes() == answers[1].distances.tobytes()
+
+
 def test_pickles_and_copies_answer_the_same(dtype):
     X = random_rows(dtype, 40, 5, 1)
     index = kith.BruteForce(X, metric="euclidean")
@@ -166,3 +177,11 @@ def test_dtype_names_are_numpys():
     assert set(DTYPES) == {"float32", "float64", "float16", "bfloat16", "int8", "uint8"}
     for name, dtype in DTYPES.items():
         assert kith.BruteForce(np.zeros((2, 2), dtype)).dtype == name
+
+
+def test_directions_are_saved_as_they_were_asked_for(tmp_path):
+    random = np.random.default_rng(6)
+    X = (random.random((20_000, 128)) * np.exp(-np.arange(128) / 6)).astype(np.float32)
+    plain = kith.BruteForce(X, directions=False)
+    plain.save(tmp_path / "plain.kith")
+    assert kith.load(tmp_path / "plain.kith").search(X[:40], 5).statistics.directions == 0

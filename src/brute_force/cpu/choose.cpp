@@ -13,6 +13,7 @@
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
+#include "brute_force/directions.hpp"
 #include "core/instruction_set.hpp"
 #include "core/sample.hpp"
 #include "distance/canonical.hpp"
@@ -115,8 +116,6 @@ double cost_of(codes::CodeChoice choice, double kept, std::int64_t values, std::
          kept * (tuning::cost_exact * static_cast<double>(dim) + tuning::cost_exact_rows);
 }
 
-std::optional<std::int64_t> forced_directions;
-
 // Codes along leading directions, where they promise to be cheaper.
 class Reduction {
  public:
@@ -127,16 +126,10 @@ class Reduction {
         execution_(execution),
         space_(codes::real_valued(data, all_values)) {}
 
-  static bool is_possible(const codes::CodeSpace& space) {
-    const codes::Form form = space.choice.form;
-    return space.choice.filter != Filter::none && space.dim <= codes::Projection::largest_dim &&
-           (form == codes::Form::triangle || form == codes::Form::cauchy || form == codes::Form::integer);
-  }
-
   // Where the shape of the data rules it out nothing is looked at.
   static bool is_worth_a_look(const codes::CodeSpace& space, const DatasetView& data,
                               std::int64_t expected_queries, const Execution& execution) {
-    if (!is_possible(space) || data.dim < tuning::fewest_reduced_dim ||
+    if (!may_have_directions(space) || data.dim < tuning::fewest_reduced_dim ||
         data.rows < data.dim * tuning::reduced_rows_a_dim) {
       return false;
     }
@@ -228,22 +221,18 @@ class Reduction {
 
 // As a test demands, or as it pays.
 codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::CodeSpace& all_values,
+                                         const BruteForceParameters& parameters,
                                          std::int64_t expected_queries, const Execution& execution) {
-  if (forced_directions) {
-    if (*forced_directions == 0 || !Reduction::is_possible(all_values)) return all_values;
-    return Reduction(data, all_values, expected_queries, execution)
-        .along(*forced_directions)
-        .value_or(all_values);
+  if (!parameters.directions.value_or(true)) return all_values;
+  if (const auto forced = forced_directions()) {
+    if (*forced == 0 || !may_have_directions(all_values)) return all_values;
+    return Reduction(data, all_values, expected_queries, execution).along(*forced).value_or(all_values);
   }
   if (!Reduction::is_worth_a_look(all_values, data, expected_queries, execution)) return all_values;
   return Reduction(data, all_values, expected_queries, execution).choose(all_values).value_or(all_values);
 }
 
 }  // namespace
-
-void force_directions(std::optional<std::int64_t> count) {
-  forced_directions = count;
-}
 
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution) {
@@ -302,7 +291,7 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
   }
   if (list.size() == 1) {
     const codes::CodeSpace only = codes::make_code_space(data, metric, list.front());
-    return along_directions_or_not(data, only, expected_queries, execution);
+    return along_directions_or_not(data, only, parameters, expected_queries, execution);
   }
 
   const Surplus surplus(data, metric, tuning::sample_queries, execution);
@@ -322,7 +311,7 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
       best = space;
     }
   }
-  return along_directions_or_not(data, best, expected_queries, execution);
+  return along_directions_or_not(data, best, parameters, expected_queries, execution);
 }
 
 }  // namespace kith::brute_force

@@ -7,6 +7,7 @@
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
+#include "brute_force/directions.hpp"
 #include "kith/error.hpp"
 
 namespace kith::brute_force {
@@ -35,11 +36,7 @@ std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, con
       return std::binary_search(collapsed.begin(), collapsed.end(), row);
     });
   }
-  if (prepared->directions() > 0) {
-    const std::vector<double> rests = codes::rests_of(data, prepared->codes.space, tuning::sample_rests);
-    // Of nearly all rows, with room for queries of the same kind.
-    if (!rests.empty()) prepared->largest_rest = 2 * rests[rests.size() * 19 / 20];
-  }
+  if (prepared->directions() > 0) prepared->largest_rest = largest_rest(data, prepared->codes.space);
   return prepared;
 }
 
@@ -66,7 +63,7 @@ std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const Da
   const std::vector<double> rests =
       codes::rests_of(queries, prepared.codes.space, tuning::sample_queries_along);
   const auto off = rests.end() - std::ranges::upper_bound(rests, prepared.largest_rest);
-  if (off * tuning::one_off_in <= static_cast<std::ptrdiff_t>(rests.size())) return itself;
+  if (off * one_off_in <= static_cast<std::ptrdiff_t>(rests.size())) return itself;
   const std::scoped_lock lock(prepared.mutex);
   if (prepared.of_all_values != nullptr) return prepared.of_all_values;
   Execution within = execution;

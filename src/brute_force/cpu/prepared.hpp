@@ -40,10 +40,6 @@ struct CpuPrepared final : Prepared {
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution);
 
-/// For tests: from now on so many directions (at most as many as dimensions; 0: none) wherever the form of
-/// the codes has them; nullopt: as it pays.
-void force_directions(std::optional<std::int64_t> count);
-
 /// What suits the queries: `prepared` itself or, where enough of them lie off its directions and there is
 /// memory, codes of all values. @throws Cancelled
 std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const DatasetView& data,

@@ -55,9 +55,6 @@ inline constexpr double least_share = 0.8;
 inline constexpr std::int64_t sample_queries_along = 64;
 inline constexpr double typical_k_along = 32;
 inline constexpr double worthwhile_along = 0.85;
-/// Queries are unlike the rows where more than one in so many of them lies off the directions.
-inline constexpr std::int64_t sample_rests = 1024;
-inline constexpr std::int64_t one_off_in = 16;
 /// In multiply-adds of int8: finding directions takes this times d^3, and measuring what some of them keep; a
 /// row's coordinates take this a value and direction.
 inline constexpr double cost_of_directions = 500;

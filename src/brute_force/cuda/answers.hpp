@@ -36,6 +36,7 @@ inline void add(SearchStatistics& sum, const SearchStatistics& one, bool queries
 /// Of rows that stay on no device: streamed.cpp.
 template <class R>
 void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
-                     const NeighborsView& out, const Execution& execution, SearchStatistics& statistics);
+                     const NeighborsView& out, const Execution& execution, bool mind_rests,
+                     SearchStatistics& statistics);
 
 }  // namespace kith::brute_force

@@ -162,4 +162,36 @@ __device__ inline std::uint32_t order_cut(const QueryBound& bound, const CodeSpa
   return order_of(float_score(static_cast<float>(bound.c0)));
 }
 
+/// Makes of space and scalars what bounds of fine codes are made of.
+__device__ inline void make_fine(CodeSpace& space, QueryScalars& q) {
+  space.step /= CodeSpace::finer;
+  if (space.form == codes::Form::cauchy) q.scale /= CodeSpace::finer;
+  q.residual = q.fine_residual;
+  q.norm = q.fine_norm;
+}
+
+/// Estimates of fine codes are smaller the nearer a row seems: |c_q - c|^2 in the triangle form, -c_q.c in
+/// the Cauchy form, integers below 2^42. No row within the distance that a bound was made of has a larger
+/// one.
+__device__ inline double fine_limit(const QueryBound& bound, codes::Form form, const float* maxima) {
+  const double residual = maxima[1 + largest_of::fine_residuals];
+  const double norm = maxima[1 + largest_of::norms];
+  double limit;
+  if (form == codes::Form::triangle) {
+    const double reach = bound.c1 + residual;
+    limit = reach * reach * (1 + 0x1p-40) + 0x1p-10;
+  } else {
+    const double slack =
+        bound.c1 == CUDART_INF ? CUDART_INF : (bound.c1 * norm + bound.c2 * residual) * (1 + 0x1p-40);
+    limit = fabs(bound.c0) * 0x1p-40 + slack + 0x1p-10 - bound.c0;
+  }
+  return isnan(limit) ? CUDART_INF : limit;
+}
+
+/// The order of an estimate of fine codes; those of rows that `fine_limit` keeps are at most its own.
+__device__ inline std::uint32_t fine_order(double estimate) {
+  const std::uint32_t bits = __float_as_uint(__double2float_rd(estimate));
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
 }  // namespace kith::brute_force::cuda

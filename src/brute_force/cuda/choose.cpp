@@ -165,7 +165,8 @@ std::string CudaChoice::text() const {
 }
 
 bool CudaChoice::may_be_halves() const {
-  return filter == Filter::int8 && !exact_codes && !forced && fp16_fits && !short_rows;
+  return filter == Filter::int8 && !exact_codes && !forced && fp16_fits && !short_rows &&
+         projection == nullptr;
 }
 
 CudaChoice CudaChoice::as_halves() const {
@@ -175,7 +176,27 @@ CudaChoice CudaChoice::as_halves() const {
   halves.typical_residual = 1e300;  // halves of all rows are about as exact
   halves.typical_reach = 0;
   halves.residual_cap = half_residual_cap;
+  halves.projection = nullptr;
+  halves.fine = false;
   return halves;
+}
+
+double int8_look_seconds(const tuning::Policy& policy, std::int64_t values) {
+  const std::int64_t whole_steps = (values + 31) / 32;
+  return std::max(policy.int8_step_seconds * static_cast<double>(whole_steps), policy.int8_least_seconds);
+}
+
+std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows, std::int64_t dim) {
+  choice.step = choose_step(rows, dim);
+  const std::vector<double> left = residuals(rows, dim, choice.step, tuning::sample_rows);
+  std::vector<double> nearest = nearest_distances(rows, dim);
+  choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
+  choice.residual_cap = 4 * choice.typical_residual + 4;
+  const double reach = share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
+  // In the Cauchy form the reach is the length of a query's code.
+  choice.typical_reach =
+      choice.form == codes::Form::triangle ? reach : 64 * std::sqrt(static_cast<double>(dim));
+  return nearest;
 }
 
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
@@ -218,18 +239,12 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
       adopt(filter == Filter::fp16 ? filter : Filter::int8,
             euclid ? codes::Form::triangle : codes::Form::cauchy);
       const std::vector<double> values = in_code_space(sample, choice, metric);
-      choice.step = choose_step(values, dim);
-      const std::vector<double> left = residuals(values, dim, choice.step, tuning::sample_rows);
-      const std::vector<double> nearest = nearest_distances(values, dim);
-      choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
-      choice.residual_cap = 4 * choice.typical_residual + 4;
-      const double reach = share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
-      // In the Cauchy form the reach is the length of a query's code.
-      choice.typical_reach = euclid ? reach : 64 * std::sqrt(static_cast<double>(dim));
+      const std::vector<double> nearest = fit_step(choice, values, dim);
       choice.half_residual_cap = half_cap(values, dim);
       if (euclid && can_fp32 && dim <= tuning::low_dimension && filter == Filter::automatic) {
         const double distance =
             nearest_distance(nearest, dim, values.size() / static_cast<std::size_t>(dim), rows);
+        const std::vector<double> left = residuals(values, dim, choice.step, tuning::sample_rows);
         const double residual = left.empty() ? 0 : left.back();
         choice.surplus = distance > 0 ? std::pow(1 + 2 * residual / distance, static_cast<double>(dim))
                                       : std::numeric_limits<double>::infinity();
@@ -237,8 +252,8 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
     }
     const std::int64_t whole_steps = (dim + 31) / 32;
     const auto steps = static_cast<double>(whole_steps);
-    choice.int8_seconds = std::max(policy.int8_step_seconds * steps, policy.int8_least_seconds) +
-                          policy.int8_kept_seconds * std::min(choice.surplus, 1e6) / 100;
+    choice.int8_seconds =
+        int8_look_seconds(policy, dim) + policy.int8_kept_seconds * std::min(choice.surplus, 1e6) / 100;
     choice.fp16_seconds = 2 * std::max(policy.fp16_step_seconds * steps, policy.fp16_least_seconds);
     choice.fp32_seconds = can_fp32 ? policy.fp32_value_seconds * (2 * static_cast<double>(dim) + 1)
                                    : std::numeric_limits<double>::infinity();

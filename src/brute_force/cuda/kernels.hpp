@@ -180,6 +180,9 @@ struct Batch {
   std::uint8_t* overflow;  ///< a query: kept more than there was room for in this pass
   unsigned long long*
       counters;  ///< [0] candidates evaluated, [1] queries that overflowed, [4] candidates kept
+  /// Fine codes of rows and queries, where candidates have orders by these, or null.
+  const std::int16_t* fine = nullptr;
+  const std::int16_t* fine_queries = nullptr;
 };
 
 /// Which of a batch's queries take part: all of them, or `count` of them listed in `ids`.
@@ -196,6 +199,10 @@ void start_lists(const Batch<R>& batch, const R* best, cudaStream_t stream);
 /// Candidates of every query: rows first, first + step, ... `count` of them, or the rows listed.
 void fill_candidates(const Candidates& candidates, const Subset& subset, const std::uint32_t* listed,
                      std::int64_t first, double step, std::int64_t count, cudaStream_t stream);
+
+/// Gives all candidates orders by fine codes, and drops those that the bounds so far rule out by these.
+template <class R>
+void refine_candidates(const Batch<R>& batch, cudaStream_t stream);
 
 /// Evaluates the candidates and merges them into the lists, the nearest by the filter's estimate first, so
 /// that most of the others need not be evaluated; forgets the candidates and tightens the bounds. `expected`

@@ -2,6 +2,8 @@
 // codes are, which no small sample tells of data in clusters. It decides about the stages, and between int8
 // and halves.
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "brute_force/cuda/plan.hpp"
 #include "brute_force/cuda/prepared.hpp"
@@ -81,27 +83,87 @@ double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
          beyond * (policy.evaluated_seconds + row_bytes * policy.evaluated_byte_seconds);
 }
 
+// Some rows of the sample.
+DatasetView measured_queries_of(const DatasetView& sample) {
+  const std::int64_t every = std::max<std::int64_t>(1, sample.rows / tuning::measured_queries);
+  return DatasetView(sample.data, sample.dtype, sample.rows / every, sample.dim, every * sample.row_stride);
+}
+
 }  // namespace
 
-void measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit, const Execution& execution) {
+double measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit,
+                      const Execution& execution) {
   if (p.shards.empty() || p.shards.front()->rows < tuning::least_rows_to_measure ||
       !p.shards.front()->filtered() || !p.shards.front()->space.tiled()) {
-    return;
+    return 0;
   }
-  const std::int64_t every = std::max<std::int64_t>(1, sample.rows / tuning::measured_queries);
-  const DatasetView queries(sample.data, sample.dtype, sample.rows / every, sample.dim,
-                            every * sample.row_stride);
+  const DatasetView queries = measured_queries_of(sample);
   const double seconds = seconds_a_query(p, measure(p, queries, execution));
-  if (!p.choice.may_be_halves() || !halves_fit) return;
+  if (!p.choice.may_be_halves() || !halves_fit) return seconds;
   // With nothing kept halves would be no quicker than their look at all rows.
-  if (seconds <= static_cast<double>(p.shards.front()->rows) * p.choice.fp16_seconds * 1e-9) return;
-  if (!std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) return;
+  if (seconds <= static_cast<double>(p.shards.front()->rows) * p.choice.fp16_seconds * 1e-9) {
+    return seconds;
+  }
+  if (!std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) return seconds;
   const CudaChoice int8 = p.choice;
   const double surplus = p.shards.front()->surplus;
   p.code_anew(int8.as_halves());
-  if (seconds_a_query(p, measure(p, queries, execution)) < seconds) return;
+  const double of_halves = seconds_a_query(p, measure(p, queries, execution));
+  if (of_halves < seconds) return of_halves;
   p.code_anew(int8);
   for (const auto& each : p.shards) each->surplus = surplus;
+  return seconds;
+}
+
+void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetView& sample,
+                        const CudaDirections& found, double seconds, std::uint64_t room,
+                        const Execution& execution) {
+  constexpr std::int64_t step = 32;
+  constexpr double never = std::numeric_limits<double>::infinity();
+  const DatasetView queries = measured_queries_of(sample);
+  p.all_values = p.choice;
+  p.all_values_surplus = p.shards.front()->surplus;
+  CudaChoice best = p.choice;
+  double best_surplus = p.all_values_surplus;
+  double least = seconds * tuning::worthwhile_along;
+  std::int64_t share = 0;  // rows of a device
+  for (const int device : p.devices) {
+    std::int64_t rows = 0;
+    for (const auto& shard : p.shards) rows += shard->device == device ? shard->rows : 0;
+    share = std::max(share, rows);
+  }
+  // Rows that are read from host memory take their time.
+  int tries = p.mode == CudaPrepared::Mode::resident ? tuning::most_tries : 2;
+  const auto seconds_along = [&](std::int64_t count) {
+    if (count < 1 || count > found.most() || tries-- <= 0) return never;
+    CudaChoice choice = found.along(count, tuning::policy_of(p.shards.front()->device));
+    if (choice.projection == nullptr) return never;
+    choice.fine = code_bytes_of(choice, data, share) <= room;
+    if (!choice.fine && code_bytes_of(choice, data, share) > room) return never;
+    p.code_anew(choice);
+    const double taken = seconds_a_query(p, measure(p, queries, execution));
+    if (taken < least) {
+      least = taken;
+      best = std::move(choice);
+      best_surplus = p.shards.front()->surplus;
+    }
+    return taken;
+  };
+  const std::int64_t first = found.first();
+  if (first == 0) return;
+  const double at_first = seconds_along(first);
+  // Whether going on by `by` helps, as long as it does.
+  const auto climbs = [&](std::int64_t by) {
+    double before = at_first;
+    for (std::int64_t count = first + by;; count += by) {
+      const double now = seconds_along(count);
+      if (!(now < before)) return count != first + by;
+      before = now;
+    }
+  };
+  if (!climbs(step)) (void)climbs(-step);
+  if (p.choice.projection != best.projection) p.code_anew(best);
+  for (const auto& each : p.shards) each->surplus = best_surplus;
 }
 
 }  // namespace kith::brute_force

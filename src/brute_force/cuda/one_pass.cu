@@ -57,9 +57,10 @@ ListShape scan_shape(const CodeSpace& space, std::int64_t rows, std::int64_t loo
 }
 
 bool scan_codes_queries(const CodeSpace& space, const ListShape& shape) {
-  // float64 values do not fit float32, and the step of an inner product's query is its own: encoded apart.
+  // float64 values do not fit float32, the step of an inner product's query is its own, and coordinates along
+  // directions take a block a query: encoded apart.
   if (!space.int8()) return space.dtype != Dtype::f64;
-  return shape.kind == ListShape::Kind::quarters && space.form != codes::Form::cauchy;
+  return shape.kind == ListShape::Kind::quarters && space.form != codes::Form::cauchy && space.map == nullptr;
 }
 
 void scan_rows(const Scan& s, int device, cudaStream_t stream) {

@@ -138,8 +138,11 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   const std::uint64_t key = 2 * result_bytes;
   const bool in_memory = list_k > tuning::largest_block_k;
   const std::uint64_t kept = 8 + (in_memory ? result_bytes + 2 * key : 0);  // a candidate
+  const cuda::CodeSpace& space = shard.space;
+  const std::int64_t coordinates = space.map == nullptr ? 0 : cuda::Coordinates::doubles(1, space.map_width);
+  const std::int64_t fine = space.fine ? space.fine_stride() * 2 : 0;
   const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
-                              static_cast<std::uint64_t>(shard.space.dim) * 16 + 256;
+                              static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine) + 256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   if (room > 0 && memory > fixed) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "brute_force/cuda/shard.hpp"
@@ -21,6 +22,13 @@ struct Plan {
   std::int64_t first_room = 1;  ///< what the first bound needs: a sample, or an open first stage
   std::int64_t batch = 0;       ///< queries at once
   double seconds = 0;           ///< expected, but for the looks at all rows
+  bool mind_rests = false;      ///< ends where queries lie off the directions: OffDirections
+};
+
+/// Thrown inside a search whose queries lie off the directions that the codes are made along: what bounds
+/// them keeps too many rows. Nothing is on its way then; the search begins again with codes of all values.
+struct OffDirections : std::exception {
+  const char* what() const noexcept override { return "queries lie off the directions of the codes"; }
 };
 
 /// Not even one query fits the limit.

@@ -6,6 +6,9 @@
 
 #include "brute_force/cuda/prepared.hpp"
 #include "brute_force/cuda/tuning.hpp"
+#include "brute_force/directions.hpp"
+#include "codes/codes.hpp"
+#include "codes/projection.hpp"
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "cuda/devices.hpp"
@@ -19,7 +22,8 @@ using cuda::code_tile_rows;
 std::uint64_t CudaPrepared::memory_bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& shard : shards) sum += shard->bytes();
-  return sum;
+  const std::scoped_lock lock(mutex);
+  return sum + (of_all_values == nullptr ? 0 : of_all_values->memory_bytes());
 }
 
 std::uint64_t CudaPrepared::device_bytes() const noexcept {
@@ -29,7 +33,8 @@ std::uint64_t CudaPrepared::device_bytes() const noexcept {
     for (const auto& shard : shards) sum += shard->device == device ? shard->bytes() : 0;
     most = std::max(most, sum);
   }
-  return most;
+  const std::scoped_lock lock(mutex);
+  return most + (of_all_values == nullptr ? 0 : of_all_values->device_bytes());
 }
 
 void CudaPrepared::code_anew(const CudaChoice& other) {
@@ -40,8 +45,8 @@ void CudaPrepared::code_anew(const CudaChoice& other) {
 namespace {
 
 // Some rows of the dataset in host memory.
-Dataset take_sample(const DatasetView& data, int device) {
-  const std::int64_t count = std::min(data.rows, tuning::sample_rows);
+Dataset take_sample(const DatasetView& data, int device, std::int64_t most) {
+  const std::int64_t count = std::min(data.rows, most);
   if (count == 0) return Dataset::allocate(data.dtype, 0, data.dim);
   Dataset sample = Dataset::allocate(data.dtype, count, data.dim);
   const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
@@ -63,16 +68,26 @@ Dataset take_sample(const DatasetView& data, int device) {
   return sample;
 }
 
-std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows) {
-  const auto n = static_cast<std::uint64_t>(rows);
+std::uint64_t bytes_a_row(const CudaChoice& choice, const DatasetView& data) {
   std::uint64_t each = 1;  // special rows
   if (choice.filter == Filter::int8 || choice.filter == Filter::fp16) {
-    const std::int64_t bytes = choice.filter == Filter::fp16 ? 2 * data.dim : data.dim;
+    const std::int64_t bytes = choice.filter == Filter::fp16 ? 2 * data.dim : choice.values(data.dim);
     each += static_cast<std::uint64_t>(cuda::CodeShape::of(bytes).row_bytes()) + 5;
+    if (choice.fine) each += static_cast<std::uint64_t>((choice.values(data.dim) + 7) / 8 * 8) * 2;
   } else if (choice.filter == Filter::fp32 && data.dtype != Dtype::f32) {
     each += static_cast<std::uint64_t>(data.dim) * 4;
   }
-  return n * each + (1U << 20U);
+  return each;
+}
+
+// As many directions as a test demands, whatever they cost.
+void force_along(CudaPrepared& p, const DatasetView& data, std::int64_t count, int device,
+                 const Execution& execution) {
+  if (count == 0 || !CudaDirections::are_possible(p.choice, data.dim)) return;
+  const CudaDirections found(take_sample(data, device, tuning::direction_rows), p.metric, p.choice, count,
+                             execution);
+  p.all_values = p.choice;
+  p.choice = found.along(std::min(count, data.dim), tuning::policy_of(p.devices.front()));
 }
 
 // Uploads (where needed) and encodes rows [first, first + count) of the dataset as one shard.
@@ -158,13 +173,16 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     if (std::find(p.devices.begin(), p.devices.end(), device.ordinal) == p.devices.end())
       p.devices.push_back(device.ordinal);
   }
-  const Dataset sample = take_sample(data, data.space == MemorySpace::cuda ? data.device : p.devices.front());
+  const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
+  const Dataset sample = take_sample(data, home, tuning::sample_rows);
   p.choice = choose_cuda_codes(sample.view(), data.rows, parameters, tuning::policy_of(p.devices.front()));
   if (p.choice.filter == Filter::fp16 &&
       !std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) {
     throw DeviceError(
         "this GPU sums products of halves less exactly than the fp16 filter needs; use filter auto");
   }
+  const auto forced = parameters.directions.value_or(true) ? forced_directions() : 0;
+  if (forced) force_along(p, data, *forced, home, execution);
 
   // What a device may be asked for: the limit that was set, or most of what is free.
   for (const int device : p.devices) {
@@ -202,19 +220,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   }
 
   if (p.mode == CudaPrepared::Mode::streamed) {
-    // Two pieces are on the device at once, rows and codes each, and half is left for the search.
-    const std::uint64_t each =
-        code_bytes_of(p.choice, data, 1024) / 1024 + static_cast<std::uint64_t>(row_bytes);
-    const auto fit = static_cast<std::int64_t>(p.budget / 4 / each);
-    if (fit < code_tile_rows) {
-      throw OutOfMemory(
-          fmt::format("the limit of {} bytes of GPU memory is too little to stream rows of {} bytes; at "
-                      "least {} are needed",
-                      p.budget, row_bytes, each * 4 * code_tile_rows));
-    }
-    const std::int64_t useful = std::max<std::int64_t>(code_tile_rows, (std::int64_t{256} << 20) / row_bytes);
-    p.stream_rows = std::min(fit, useful) / code_tile_rows * code_tile_rows;
-    p.stream_bytes = 2 * static_cast<std::uint64_t>(p.stream_rows) * each;
+    plan_stream(p, data);
     return prepared;
   }
 
@@ -244,8 +250,26 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     for (auto& shard : list) p.shards.push_back(std::move(shard));
   }
   if (expected_queries == 0 || expected_queries >= tuning::least_queries_to_measure) {
+    const CudaChoice first = p.choice;
     const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - code_bytes;
-    measure_filter(p, sample.view(), doubled + working <= p.budget, execution);
+    const double seconds = measure_filter(p, sample.view(), doubled + working <= p.budget, execution);
+    // What a build leaves to searches has room for coordinates.
+    // What finding them takes of the host's memory.
+    const std::uint64_t to_find =
+        codes::directions_bytes(data.dim, std::min(data.dim / 2, codes::Projection::most_directions)) +
+        static_cast<std::uint64_t>(std::min(data.rows, tuning::direction_rows)) *
+            static_cast<std::uint64_t>(row_bytes);
+    const bool fits = execution.memory_limit == 0 || to_find <= execution.memory_limit;
+    if (parameters.directions == true && fits && seconds > 0 && !forced &&
+        working >= 2 * tuning::coordinate_bytes &&
+        CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
+                                         p.devices.front())) {
+      const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,
+                                 execution);
+      const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
+      const std::uint64_t room = p.budget > held ? p.budget - held : 0;
+      measure_directions(p, data, sample.view(), found, seconds, room, execution);
+    }
   }
   progress.finish();
   return prepared;
@@ -277,6 +301,86 @@ SearchStatistics search_into(const Prepared& prepared, const DatasetView& data, 
 }
 
 }  // namespace
+
+std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows) {
+  return static_cast<std::uint64_t>(rows) * bytes_a_row(choice, data) +
+         directions_bytes(choice, data.dim, rows) + (1U << 20U);
+}
+
+void plan_stream(CudaPrepared& p, const DatasetView& data) {
+  // Two pieces are on the device at once, rows and codes each, and half is left for the search.
+  const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
+  const std::uint64_t each =
+      (code_bytes_of(p.choice, data, 1024) - directions_bytes(p.choice, data.dim, 0)) / 1024 +
+      static_cast<std::uint64_t>(row_bytes);
+  const std::uint64_t map = directions_bytes(p.choice, data.dim, 0);
+  const std::uint64_t least = each * code_tile_rows + map;
+  if (p.budget / 4 < least) {
+    throw OutOfMemory(
+        fmt::format("the limit of {} bytes of GPU memory is too little to stream rows of {} bytes; at "
+                    "least {} are needed",
+                    p.budget, row_bytes, least * 4));
+  }
+  const auto fit = static_cast<std::int64_t>((p.budget / 4 - map) / each);
+  const std::int64_t useful = std::max<std::int64_t>(code_tile_rows, (std::int64_t{256} << 20) / row_bytes);
+  p.stream_rows = std::min(fit, useful) / code_tile_rows * code_tile_rows;
+  p.stream_bytes = 2 * (static_cast<std::uint64_t>(p.stream_rows) * each + map);
+}
+
+std::shared_ptr<const CudaPrepared> with_all_values(const CudaPrepared& p, const DatasetView& data,
+                                                    Execution& execution) {
+  const std::scoped_lock lock(p.mutex);
+  if (p.of_all_values != nullptr) return p.of_all_values;
+  auto other = std::make_shared<CudaPrepared>();
+  other->choice = other->all_values = p.all_values;
+  other->metric = p.metric;
+  other->mode = p.mode;
+  other->replicated = p.replicated;
+  other->devices = p.devices;
+  other->budget = p.budget;
+  try {
+    if (p.mode == CudaPrepared::Mode::streamed) {
+      plan_stream(*other, data);
+      p.of_all_values = std::move(other);
+      return p.of_all_values;
+    }
+    std::uint64_t needed = 0;
+    for (const int device : p.devices) {
+      const cuda::DeviceGuard guard(device);
+      std::uint64_t codes = 0;
+      for (const auto& shard : p.shards) {
+        if (shard->device == device) codes += code_bytes_of(p.all_values, data, shard->rows);
+      }
+      std::size_t available = 0;
+      std::size_t all = 0;
+      KITH_CUDA(cudaMemGetInfo(&available, &all));
+      std::uint64_t may_take = available;
+      if (execution.device_memory_limit > 0) may_take = std::min(may_take, execution.device_memory_limit);
+      if (codes > may_take / 2) return nullptr;
+      needed = std::max(needed, codes);
+    }
+    other->shards.resize(p.shards.size());
+    cuda::for_each_device(p.shards.size(), [&](std::size_t i) {
+      if (execution.cancelled && execution.cancelled()) {
+        throw Cancelled("stopped because the caller asked to; nothing was produced");
+      }
+      const Shard& from = *p.shards[i];
+      const cuda::DeviceGuard guard(from.device);
+      auto shard = std::make_unique<Shard>(from.device, p.all_values, data, p.metric, from.rows);
+      shard->base = from.base;
+      shard->data = from.data;
+      shard->stride = from.stride;
+      shard->surplus = p.all_values_surplus;
+      shard->encode(from.data, from.stride, from.rows, shard->stream);
+      other->shards[i] = std::move(shard);
+    });
+    if (execution.device_memory_limit > 0) execution.device_memory_limit -= needed;
+  } catch (const OutOfMemory&) {
+    return nullptr;
+  }
+  p.of_all_values = std::move(other);
+  return p.of_all_values;
+}
 
 const Backend& cuda_backend() {
   static const Backend backend{prepare, search, search_into};

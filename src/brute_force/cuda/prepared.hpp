@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "brute_force/backend.hpp"
@@ -30,17 +31,43 @@ struct CudaPrepared final : Prepared {
   std::uint64_t stream_bytes = 0;  ///< streamed: what a search takes for its pieces, of each device
   std::uint64_t budget = 0;        ///< bytes a device may be asked for
 
+  /// Where codes are made along directions: what they would be of all values, and the filter's surplus then.
+  CudaChoice all_values;
+  double all_values_surplus = 1;
+  /// Such codes, made when queries come that lie off the directions. They read the same rows.
+  mutable std::shared_ptr<const CudaPrepared> of_all_values;
+  mutable std::mutex mutex;
+
   Filter filter() const noexcept override { return choice.filter; }
   std::uint64_t memory_bytes() const noexcept override;
   std::uint64_t device_bytes() const noexcept override;
-  /// Encodes the rows of all shards by another choice, of the same mean and unit.
+  /// Encodes the rows of all shards by another choice.
   void code_anew(const CudaChoice& other);
 };
 
 /// Searches for some of the sample's rows: what int8 codes keep says how many stages pay, and whether halves
 /// would be quicker; then the rows are encoded anew.
-void measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool halves_fit,
-                    const Execution& execution);
+/// @return the seconds that a query of many is expected to take; 0 where nothing was measured
+double measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool halves_fit,
+                      const Execution& execution);
+
+/// The same for codes along as many directions as promise to be quickest, where these take less than
+/// `seconds`.
+/// @param room bytes of a device that its codes may take
+void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, const DatasetView& sample,
+                        const CudaDirections& found, double seconds, std::uint64_t room,
+                        const Execution& execution);
+
+/// Bytes of the codes of `rows` rows, and of what makes them.
+std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows);
+
+/// Rows of a piece where they stream through, by the budget. @throws OutOfMemory
+void plan_stream(CudaPrepared& prepared, const DatasetView& data);
+
+/// Codes of all values, made by the first call. The limit of `execution` falls by what they take. Null where
+/// there is no memory for them. @throws Cancelled
+std::shared_ptr<const CudaPrepared> with_all_values(const CudaPrepared& prepared, const DatasetView& data,
+                                                    Execution& execution);
 
 /// Where a search leaves its answer.
 SearchStatistics search_cuda(const CudaPrepared& prepared, const DatasetView& dataset,

@@ -194,8 +194,12 @@ template <class R>
 __device__ unsigned cut_of(const Batch<R>& batch, std::int64_t q, const Key<R>& worst) {
   R distance = batch.best[q];
   if (!worst.is_none() && worst.distance() < distance) distance = worst.distance();
-  return order_cut(make_bound(distance, batch.space, batch.scalars[q], batch.maxima), batch.space,
-                   batch.maxima);
+  CodeSpace space = batch.space;
+  QueryScalars scalars = batch.scalars[q];
+  if (batch.fine != nullptr) make_fine(space, scalars);
+  const QueryBound bound = make_bound(distance, space, scalars, batch.maxima);
+  return batch.fine == nullptr ? order_cut(bound, batch.space, batch.maxima)
+                               : fine_order(fine_limit(bound, space.form, batch.maxima));
 }
 
 // How many of the nearest by the filter's estimate hold the k nearest, mostly.

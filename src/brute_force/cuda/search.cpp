@@ -22,21 +22,26 @@ using cuda::Borrowed;
 // One shard, one set of queries, straight to the output.
 template <class R>
 void search_alone(Shard& shard, const DatasetView& queries, std::int64_t first, std::int64_t count,
-                  const NeighborsView& out, const Execution& execution, std::uint64_t budget,
+                  const NeighborsView& out, const Execution& execution, std::uint64_t budget, bool mind_rests,
                   SearchStatistics& statistics) {
   const cuda::DeviceGuard guard(shard.device);
   Borrowed<Workspace> w(shard.workspaces, shard.device);
   cuda::wait_for(execution, w->stream);
   const cuda::PlacedRows placed = place_queries(*w, queries, first, count, execution);
-  if (out.space == MemorySpace::cuda && out.device == shard.device) {
-    search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, out.indices + first * out.k,
-                    static_cast<R*>(out.distances) + first * out.k, execution, budget, statistics);
-  } else {
-    std::int64_t* indices = w->indices[0].reserve(count * out.k, w->stream);
-    auto* distances = reinterpret_cast<R*>(
-        w->answers[0].reserve(count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
+  const bool in_place = out.space == MemorySpace::cuda && out.device == shard.device;
+  std::int64_t* indices =
+      in_place ? out.indices + first * out.k : w->indices[0].reserve(count * out.k, w->stream);
+  R* distances = in_place ? static_cast<R*>(out.distances) + first * out.k
+                          : reinterpret_cast<R*>(w->answers[0].reserve(
+                                count * out.k * static_cast<std::int64_t>(sizeof(R)), w->stream));
+  try {
     search_shard<R>(shard, *w, placed.data, placed.stride, count, out.k, nullptr, indices, distances,
-                    execution, budget, statistics);
+                    execution, budget, mind_rests, statistics);
+  } catch (const OffDirections&) {
+    w.done();
+    throw;
+  }
+  if (!in_place) {
     copy_out(out, first, indices, distances, count, w->stream);
     w->stream.synchronize();
   }
@@ -46,7 +51,7 @@ void search_alone(Shard& shard, const DatasetView& queries, std::int64_t first, 
 // Every shard answers for its rows, the first device merges by the contract's order.
 template <class R>
 void search_shards(const CudaPrepared& p, const DatasetView& queries, const NeighborsView& out,
-                   const Execution& execution, SearchStatistics& statistics) {
+                   const Execution& execution, bool mind_rests, SearchStatistics& statistics) {
   const std::size_t shards = p.shards.size();
   std::vector<SearchStatistics> each(shards);
   std::vector<cuda::Buffer<std::int64_t>> indices(shards);
@@ -66,7 +71,7 @@ void search_shards(const CudaPrepared& p, const DatasetView& queries, const Neig
       distances[i] = cuda::Buffer<R>(cells, shard.stream);
       shard.stream.synchronize();
       search_shard<R>(shard, *w, placed.data, placed.stride, queries.rows, out.k, nullptr, indices[i].data(),
-                      distances[i].data(), execution, p.budget, each[i]);
+                      distances[i].data(), execution, p.budget, mind_rests, each[i]);
       w->stream.synchronize();
       w.done();
     }
@@ -108,9 +113,10 @@ void search_shards(const CudaPrepared& p, const DatasetView& queries, const Neig
 
 template <class R>
 void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
-               const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+               const NeighborsView& out, const Execution& execution, bool mind_rests,
+               SearchStatistics& statistics) {
   if (p.mode == CudaPrepared::Mode::streamed) {
-    search_streamed<R>(p, data, queries, out, execution, statistics);
+    search_streamed<R>(p, data, queries, out, execution, mind_rests, statistics);
   } else if (p.replicated) {
     const std::size_t shards = p.shards.size();
     std::vector<SearchStatistics> each(shards);
@@ -120,13 +126,15 @@ void search_as(const CudaPrepared& p, const DatasetView& data, const DatasetView
       const std::int64_t last =
           queries.rows * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(shards);
       if (first < last)
-        search_alone<R>(*p.shards[i], queries, first, last - first, out, execution, p.budget, each[i]);
+        search_alone<R>(*p.shards[i], queries, first, last - first, out, execution, p.budget, mind_rests,
+                        each[i]);
     });
     for (const auto& one : each) add(statistics, one, true);
   } else if (p.shards.size() == 1) {
-    search_alone<R>(*p.shards.front(), queries, 0, queries.rows, out, execution, p.budget, statistics);
+    search_alone<R>(*p.shards.front(), queries, 0, queries.rows, out, execution, p.budget, mind_rests,
+                    statistics);
   } else {
-    search_shards<R>(p, queries, out, execution, statistics);
+    search_shards<R>(p, queries, out, execution, mind_rests, statistics);
   }
 }
 
@@ -151,7 +159,8 @@ NeighborsView slice(const NeighborsView& out, std::int64_t first, std::int64_t c
 // holds with their answers; the other half is for what the filter keeps.
 template <class R>
 void search_within_limit(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
-                         const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+                         const NeighborsView& out, const Execution& execution, bool mind_rests,
+                         SearchStatistics& statistics) {
   constexpr std::int64_t endless = std::int64_t{1} << 50;  // products with it still fit 64 bits
   const auto k = static_cast<std::uint64_t>(std::min(out.k, endless));
   const std::uint64_t each = answers_held(p, out) * k * (sizeof(std::int64_t) + sizeof(R)) +
@@ -175,7 +184,7 @@ void search_within_limit(const CudaPrepared& p, const DatasetView& data, const D
     }
     SearchStatistics one = statistics;
     try {
-      search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, one);
+      search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, mind_rests, one);
     } catch (const LimitTooLow& error) {
       throw LimitTooLow(out.k, p.stream_bytes + 2 * error.needed(), execution.device_memory_limit);
     }
@@ -184,34 +193,52 @@ void search_within_limit(const CudaPrepared& p, const DatasetView& data, const D
   }
 }
 
+SearchStatistics search_all(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
+                            const NeighborsView& out, const Execution& execution, bool mind_rests) {
+  SearchStatistics s;
+  s.index = BruteForce::index_type.name;
+  s.filter = std::string(name(p.filter()));
+  s.directions = p.choice.directions();
+  s.instruction_set = "cuda";
+  for (const auto& shard : p.shards) {
+    s.nan_rows += shard->nan_rows;
+    if (p.replicated) break;
+  }
+  if (queries.rows == 0) return s;
+  const auto search = [&]<class R>() {
+    if (execution.device_memory_limit == 0) {
+      search_as<R>(p, data, queries, out, execution, mind_rests, s);
+    } else {
+      search_within_limit<R>(p, data, queries, out, execution, mind_rests, s);
+    }
+  };
+  if (data.dtype == Dtype::f64) {
+    search.template operator()<double>();
+  } else {
+    search.template operator()<float>();
+  }
+  return s;
+}
+
 }  // namespace
 
 SearchStatistics search_cuda(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
                              const NeighborsView& out, const Execution& execution) {
   const auto started = std::chrono::steady_clock::now();
-  SearchStatistics s;
-  s.index = BruteForce::index_type.name;
-  s.filter = std::string(name(p.filter()));
-  s.instruction_set = "cuda";
   // A streamed search counts rows, and says itself when it is done.
   const bool streamed = p.mode == CudaPrepared::Mode::streamed;
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
-  for (const auto& shard : p.shards) {
-    s.nan_rows += shard->nan_rows;
-    if (p.replicated) break;
-  }
-  if (queries.rows > 0) {
-    const auto search = [&]<class R>() {
-      if (execution.device_memory_limit == 0) {
-        search_as<R>(p, data, queries, out, execution, s);
-      } else {
-        search_within_limit<R>(p, data, queries, out, execution, s);
-      }
-    };
-    if (data.dtype == Dtype::f64) {
-      search.template operator()<double>();
-    } else {
-      search.template operator()<float>();
+  SearchStatistics s;
+  try {
+    s = search_all(p, data, queries, out, execution, p.choice.directions() > 0);
+  } catch (const OffDirections&) {
+    Execution left = execution;
+    const std::shared_ptr<const CudaPrepared> all_values = with_all_values(p, data, left);
+    try {
+      s = search_all(all_values == nullptr ? p : *all_values, data, queries, out, left, false);
+    } catch (const OutOfMemory&) {  // beside the codes along directions
+      if (all_values == nullptr) throw;
+      s = search_all(p, data, queries, out, left, false);
     }
   }
   if (!streamed || queries.rows == 0) progress.finish();

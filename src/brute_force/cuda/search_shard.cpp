@@ -20,6 +20,7 @@ struct Asked {
   const R* best;
   std::int64_t* indices;
   R* distances;
+  bool mind_rests;
 };
 
 // `room`: as in make_plan; 0 at first.
@@ -27,8 +28,8 @@ template <class R>
 void search_with_room(Shard& shard, Workspace& w, const Asked<R>& asked, const Execution& execution,
                       std::uint64_t budget, std::int64_t room, SearchStatistics& statistics) {
   const std::int64_t list_k = std::clamp<std::int64_t>(asked.k, 1, std::max<std::int64_t>(1, shard.rows));
-  const Plan plan =
-      make_plan(shard, asked.count, list_k, sizeof(R), budget, execution.device_memory_limit, room);
+  Plan plan = make_plan(shard, asked.count, list_k, sizeof(R), budget, execution.device_memory_limit, room);
+  plan.mind_rests = asked.mind_rests;
   const bool last =
       plan.room >= std::min(shard.rows, tuning::most_room) || plan.room <= room / tuning::room_growth;
   const auto row_bytes = static_cast<std::int64_t>(size_of(shard.space.dtype)) * shard.space.dim;
@@ -60,7 +61,7 @@ void search_with_room(Shard& shard, Workspace& w, const Asked<R>& asked, const E
     cuda::gather_rows(search.left_bounds(), sizeof(R), sizeof(R), ids.data(), left, bounds.data(), w.stream);
     search_with_room<R>(shard, w,
                         {rows.data(), shard.space.dim, left, asked.k, bounds.data(), left_indices.data(),
-                         left_distances.data()},
+                         left_distances.data(), false},
                         execution, budget, std::min(shard.rows, plan.room * tuning::room_growth), statistics);
     cuda::scatter_rows(left_indices.data(), asked.k * 8, ids.data(), left, indices, w.stream);
     cuda::scatter_rows(left_distances.data(), asked.k * static_cast<std::int64_t>(sizeof(R)), ids.data(),
@@ -74,17 +75,18 @@ void search_with_room(Shard& shard, Workspace& w, const Asked<R>& asked, const E
 template <class R>
 void search_shard(Shard& shard, Workspace& w, const void* queries, std::int64_t query_stride,
                   std::int64_t count, std::int64_t k, const R* best, std::int64_t* indices, R* distances,
-                  const Execution& execution, std::uint64_t budget, SearchStatistics& statistics) {
-  search_with_room<R>(shard, w, {queries, query_stride, count, k, best, indices, distances}, execution,
-                      budget, 0, statistics);
+                  const Execution& execution, std::uint64_t budget, bool mind_rests,
+                  SearchStatistics& statistics) {
+  search_with_room<R>(shard, w, {queries, query_stride, count, k, best, indices, distances, mind_rests},
+                      execution, budget, 0, statistics);
   statistics.pairs += count * shard.rows;
 }
 
 template void search_shard<float>(Shard&, Workspace&, const void*, std::int64_t, std::int64_t, std::int64_t,
-                                  const float*, std::int64_t*, float*, const Execution&, std::uint64_t,
+                                  const float*, std::int64_t*, float*, const Execution&, std::uint64_t, bool,
                                   SearchStatistics&);
 template void search_shard<double>(Shard&, Workspace&, const void*, std::int64_t, std::int64_t, std::int64_t,
                                    const double*, std::int64_t*, double*, const Execution&, std::uint64_t,
-                                   SearchStatistics&);
+                                   bool, SearchStatistics&);
 
 }  // namespace kith::brute_force

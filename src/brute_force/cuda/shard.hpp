@@ -26,8 +26,9 @@ struct Workspace {
   cuda::Stream stream;
   cuda::Uploader uploader;
   cuda::Buffer<unsigned char> queries, query_codes, lists, distances, best, scratch, partial;
-  cuda::Buffer<double> values;
+  cuda::Buffer<double> values, coordinates;
   cuda::Buffer<float> floats;
+  cuda::Buffer<std::int16_t> fine;
   cuda::Buffer<cuda::QueryScalars> scalars;
   cuda::Buffer<cuda::QueryBound> bounds;
   cuda::Buffer<std::uint64_t> candidates, first;
@@ -68,8 +69,9 @@ struct Shard {
   const void* data = nullptr;  ///< what the exact stage reads: device memory, or mapped host memory
   std::int64_t stride = 0;
   cuda::CodeSpace space;
-  cuda::Buffer<double> mean;
+  cuda::Buffer<double> mean, map;
   cuda::Buffer<std::uint8_t> codes;
+  cuda::Buffer<std::int16_t> fine;
   cuda::Buffer<std::int32_t> bias;
   cuda::Buffer<float> maxima;  ///< float32 residual; behind it RowCodes::largest
   cuda::Buffer<float> floats;
@@ -90,13 +92,18 @@ struct Shard {
  private:
   // Memory for codes of that choice.
   void make_room(const CudaChoice& choice);
+  void place_map(const CudaChoice& choice);
 };
 
+/// Bytes of the coordinates of `rows` rows along directions, as many as are encoded at once, and of the map.
+std::uint64_t directions_bytes(const CudaChoice& choice, std::int64_t dim, std::int64_t rows);
+
 /// Searches one shard. Queries and answers lie on its device; `best` (or null) are distances known to bound
-/// the answers. Counters are added to `statistics`.
+/// the answers. Counters are added to `statistics`. With `mind_rests` OffDirections may be thrown (plan.hpp).
 template <class R>
 void search_shard(Shard& shard, Workspace& workspace, const void* queries, std::int64_t query_stride,
                   std::int64_t count, std::int64_t k, const R* best, std::int64_t* indices, R* distances,
-                  const Execution& execution, std::uint64_t budget, SearchStatistics& statistics);
+                  const Execution& execution, std::uint64_t budget, bool mind_rests,
+                  SearchStatistics& statistics);
 
 }  // namespace kith::brute_force

@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "brute_force/cuda/tuning.hpp"
+#include "brute_force/directions.hpp"
 #include "cuda/upload.hpp"
 
 namespace kith::brute_force {
@@ -131,6 +132,12 @@ cuda::QueryCodes ShardSearch<R>::reserve_queries(std::int64_t count, int tile) {
     codes.tile = tile;
     const std::int64_t tiles = (count + tile - 1) / tile;
     codes.codes = w_.query_codes.reserve(tiles * tile * space.shape.row_bytes(), stream_);
+    if (space.map != nullptr) {
+      codes.coordinates = cuda::Coordinates::in(
+          w_.coordinates.reserve(cuda::Coordinates::doubles(count, space.map_width), stream_), count,
+          space.map_width);
+    }
+    if (space.fine) codes.fine = w_.fine.reserve(count * space.fine_stride(), stream_);
   } else if (space.form != codes::Form::none) {
     codes.float_stride = cuda::float_query_stride(space.dim);
     codes.floats = w_.floats.reserve(count * codes.float_stride, stream_);
@@ -172,7 +179,7 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   }
   // Without the filter codes of the queries are of no use, but the kernel writes them.
   cuda::QueryCodes codes = reserve_queries(count, query_tile_);
-  w_.counters.reserve(5, stream_);
+  w_.counters.reserve(6, stream_);
   w_.counts.reserve(count, stream_);
   w_.overflow.reserve(count, stream_);
   w_.bounds.reserve(count, stream_);
@@ -190,7 +197,9 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   }
   KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, w_.counters.bytes(), stream_));
   codes.nan_queries = w_.counters.data() + 2;
+  codes.off = w_.counters.data() + 5;
   cuda::encode_queries(queries, stride, count, space, codes, stream_);
+  if (plan_.mind_rests && plan_.filtered) refuse_if_off(count);
   batch_ = Batch<R>{shard_.data,
                     shard_.stride,
                     shard_.rows,
@@ -210,7 +219,18 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
                     w_.arrived.data(),
                     w_.bounds.data(),
                     w_.overflow.data(),
-                    w_.counters.data()};
+                    w_.counters.data(),
+                    nullptr,
+                    codes.fine};
+}
+
+template <class R>
+void ShardSearch<R>::refuse_if_off(std::int64_t count) {
+  if (shard_.space.map == nullptr) return;
+  KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data() + 5, sizeof(unsigned long long),
+                            cudaMemcpyDeviceToHost, stream_));
+  KITH_CUDA(cudaStreamSynchronize(stream_));
+  if (static_cast<std::int64_t>(w_.seen.data()[0]) * one_off_in > count) throw OffDirections();
 }
 
 template <class R>
@@ -265,6 +285,10 @@ void ShardSearch<R>::filter_all(bool open) {
           {shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
            shard_.space.shape, shard_.space.test(), open && done == 0, stage, batch_.candidates},
           shard_.device, stream_);
+      // What an open stage keeps is evaluated nearest first by the estimates that it has.
+      const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
+      batch_.fine = refined ? shard_.row_codes().fine : nullptr;
+      if (refined) cuda::refine_candidates(batch_, stream_);
     } else {
       cuda::run_float_filter(
           {shard_.float_rows(), shard_.float_stride(), shard_.rows, w_.floats.data(),
@@ -276,6 +300,7 @@ void ShardSearch<R>::filter_all(bool open) {
            end != plan_.stage_ends.back(), (list_k_ * (end - done) + end - 1) / end);
     done = end;
   }
+  batch_.fine = nullptr;
 }
 
 template <class R>

@@ -49,6 +49,9 @@ class ShardSearch {
 
   void prepare(const void* queries, std::int64_t stride, std::int64_t count);
 
+  // Ends the search where codes of all values suit the queries better. @throws OffDirections
+  void refuse_if_off(std::int64_t count);
+
   cuda::Subset everyone() const { return {nullptr, batch_.count}; }
 
   // `fresh`: how many of the k nearest so far are expected among the candidates; all of them, by default.

@@ -15,7 +15,8 @@ namespace kith::brute_force {
 // encoded. The k-th distances so far bound the next piece from its start.
 template <class R>
 void search_streamed(const CudaPrepared& p, const DatasetView& data, const DatasetView& queries,
-                     const NeighborsView& out, const Execution& execution, SearchStatistics& statistics) {
+                     const NeighborsView& out, const Execution& execution, bool mind_rests,
+                     SearchStatistics& statistics) {
   const std::int64_t pieces = (data.rows + p.stream_rows - 1) / p.stream_rows;
   const auto devices = static_cast<std::int64_t>(p.devices.size());
   const std::int64_t cells = queries.rows * out.k;
@@ -98,7 +99,7 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
       SearchStatistics one;
       search_shard<R>(*slot[s], w, placed.data, placed.stride, queries.rows, out.k,
                       held < 0 ? nullptr : best.data(), indices[to].data(), distances[to].data(), execution,
-                      p.budget, one);
+                      p.budget, mind_rests, one);
       add(each[d], one, piece == static_cast<std::int64_t>(d));
       each[d].nan_rows += slot[s]->nan_rows;
       if (held >= 0) {
@@ -159,8 +160,8 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
 }
 
 template void search_streamed<float>(const CudaPrepared&, const DatasetView&, const DatasetView&,
-                                     const NeighborsView&, const Execution&, SearchStatistics&);
+                                     const NeighborsView&, const Execution&, bool, SearchStatistics&);
 template void search_streamed<double>(const CudaPrepared&, const DatasetView&, const DatasetView&,
-                                      const NeighborsView&, const Execution&, SearchStatistics&);
+                                      const NeighborsView&, const Execution&, bool, SearchStatistics&);
 
 }  // namespace kith::brute_force

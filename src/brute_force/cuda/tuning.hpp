@@ -43,6 +43,26 @@ inline constexpr std::int64_t measured_k = 10;
 inline constexpr std::int64_t least_rows_to_measure = 131072;
 inline constexpr std::int64_t least_queries_to_measure = 256;
 
+/// int8 codes along leading directions are looked for from so many dimensions on, where the variance is
+/// spread over at most this share of them; at most so many directions for each that it is spread over, and as
+/// many as fill whole steps of codes. The first try is the least number that holds `first_share` of the
+/// variance. They are taken where a search is expected to take at most `worthwhile` of its time.
+inline constexpr std::int64_t fewest_reduced_dim = 96;
+inline constexpr double largest_spread = 0.25;
+inline constexpr double directions_of_spread = 4;
+inline constexpr double first_share = 0.95;
+inline constexpr double worthwhile_along = 0.9;
+inline constexpr int most_tries = 6;
+/// Queries from which on candidates are tried by fine codes.
+inline constexpr std::int64_t least_refined = 32;
+/// Rows of the sample that they are found from.
+inline constexpr std::int64_t direction_rows = 4096;
+/// Seconds that finding them takes, times d^3, and encoding a value of a row along one of them.
+inline constexpr double find_seconds = 3e-10;
+inline constexpr double project_seconds = 1e-13;
+/// Memory for the coordinates of rows that are encoded at once.
+inline constexpr std::uint64_t coordinate_bytes = std::uint64_t{32} << 20U;
+
 /// Queries of one batch, and memory for its candidates.
 inline constexpr std::int64_t most_queries = 16384;
 inline constexpr std::uint64_t candidate_bytes = std::uint64_t{2} << 30U;

@@ -10,6 +10,9 @@
 // half: c = y rounded to half precision, in the same tiles, two bytes a value. Products are summed in float32
 // by the tensor cores, with a bound on the error; the bias is a float.
 //
+// int8 codes may hold fewer values than the rows: the coordinates along leading directions and the length of
+// the rest (codes/projection.hpp), which project.cu finds beforehand.
+//
 // float32: the rows themselves where the element type is exact in float32; for float64 rows (y - mean) *
 // unit, rounded, with one residual bound for all.
 #pragma once
@@ -95,7 +98,22 @@ struct CodeSpace {
   bool half = false;  ///< codes are halves, the step is 1
   bool raw_integers = false;  ///< u8 (minus 128) and i8 rows are their own codes
   CodeShape shape;
+  /// Leading directions that int8 codes are made along, or null: device memory, [map_rows(dim), map_width].
+  const double* map = nullptr;
+  std::int64_t map_width = 0;  ///< a multiple of 32; columns from `directions` on are zero
+  std::int64_t directions = 0;
+  /// Whether there are fine codes as well, of two bytes a value, by which candidates are tried once more.
+  bool fine = false;
+  double largest_rest = 0;  ///< queries whose rest is longer lie off the directions; see QueryCodes::off
 
+  /// Fine codes are this much finer.
+  static constexpr int finer = 64;
+  static constexpr int largest_fine = 32767;
+  /// Values of a fine code as it is stored.
+  KITH_HOST_DEVICE std::int64_t fine_stride() const { return (values() + 7) / 8 * 8; }
+
+  /// Values of a code.
+  KITH_HOST_DEVICE std::int64_t values() const { return map == nullptr ? dim : directions + rest_values; }
   /// Whether rows have codes in tiles, for the tensor cores.
   KITH_HOST_DEVICE bool tiled() const {
     return form == Form::triangle || form == Form::cauchy || form == Form::integer;
@@ -103,7 +121,7 @@ struct CodeSpace {
   KITH_HOST_DEVICE bool int8() const { return tiled() && !half; }
   KITH_HOST_DEVICE CodeTest test() const {
     // 26 units of 2^-25 for each 16 products, and as much again as one float32 addition.
-    const std::int64_t blocks = (dim + 15) / 16;
+    const std::int64_t blocks = (values() + 15) / 16;
     return {form, half, typical_reach, (static_cast<double>(blocks) * 26 * 0x1p-25 + 0x1p-23) * 1.01};
   }
   /// What is taken from a raw integer to make it a code.
@@ -115,8 +133,29 @@ namespace largest_of {
 inline constexpr int typical_residuals = 0;  ///< residuals (in steps) that no bias makes up for
 inline constexpr int norms = 1;              ///< |y|
 inline constexpr int residuals = 2;          ///< residuals of all rows that are not special
-inline constexpr int count = 3;
+inline constexpr int fine_residuals = 3;     ///< of fine codes, in their steps
+inline constexpr int count = 4;
 }  // namespace largest_of
+
+/// Columns and rows of a map as kernels read it.
+inline std::int64_t map_width(std::int64_t directions) {
+  return (directions + 31) / 32 * 32;
+}
+inline std::int64_t map_rows(std::int64_t dim) {
+  return (dim + 15) / 16 * 16;
+}
+
+/// Room for coordinates of some rows or queries along the directions; device memory.
+struct Coordinates {
+  double* values = nullptr;   ///< [rows, map_width]
+  double* inverse = nullptr;  ///< cosine: 1 / |x| of each
+  std::int64_t rows = 0;
+
+  static std::int64_t doubles(std::int64_t rows, std::int64_t width) { return rows * (width + 1); }
+  static Coordinates in(double* memory, std::int64_t rows, std::int64_t width) {
+    return {memory, memory + rows * width, rows};
+  }
+};
 
 /// What encoding the rows writes; all device memory.
 struct RowCodes {
@@ -129,6 +168,8 @@ struct RowCodes {
   std::uint32_t* special = nullptr;   ///< rows to evaluate exactly, `special_room` of them
   std::uint32_t special_room = 0;
   unsigned long long* counts = nullptr;  ///< [0] NaN rows, [1] special rows
+  std::int16_t* fine = nullptr;          ///< fine codes, row after row of the shard
+  Coordinates coordinates;               ///< along directions: of as many rows as are encoded at once
 };
 
 /// A query's scalars.
@@ -139,6 +180,8 @@ struct QueryScalars {
   double norm = 0;       ///< |q'|, rounded up
   double residual = 0;   ///< e_q, rounded up
   double canonical = 0;  ///< sqrt(q.q) in the canonical order: cosine
+  double fine_norm = 0;  ///< norm and residual of the fine code
+  double fine_residual = 0;
   RowKind kind = RowKind::regular;
 };
 
@@ -152,12 +195,19 @@ struct QueryCodes {
   std::int64_t float_stride = 0;
   QueryScalars* scalars = nullptr;
   unsigned long long* nan_queries = nullptr;
-  void* best = nullptr;  ///< a query: set to +inf (double for f64, else float), where not null
+  unsigned long long* off = nullptr;  ///< queries that lie off the directions are counted here, if not null
+  Coordinates coordinates;            ///< along directions: of all queries
+  std::int16_t* fine = nullptr;       ///< [queries, fine_stride]
+  void* best = nullptr;               ///< a query: set to +inf (double for f64, else float), where not null
 };
 
 /// Rows [first, first + rows) of a shard; `data` is the shard's first row, readable from the device.
 void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
                  std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream);
+
+/// Coordinates along the space's directions of `rows` rows or queries, at most as many as there is room for.
+void project(const void* data, std::int64_t stride, std::int64_t rows, const CodeSpace& space,
+             const Coordinates& out, cudaStream_t stream);
 
 void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const CodeSpace& space,
                     const QueryCodes& out, cudaStream_t stream);

@@ -2,6 +2,8 @@
 // in any order, as the factor 1 + 2^-30 on residuals and norms covers it (docs/exact-contract.md, step 3).
 #include "codes/cuda/codes.hpp"
 
+#include <algorithm>
+
 #include <cuda_fp16.h>
 #include <math_constants.h>
 
@@ -54,6 +56,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
 
   Look look{};
   if (exists) look = look_at<G>(row, space.dim, space.metric, lane);
+  // The y that the coordinates are of.
+  if (exists && space.map != nullptr && space.metric == Metric::cosine) {
+    look.inverse = out.coordinates.inverse[group];
+  }
   bool special = look.infinite;
   double norm_sq = 0;
   if (exists && !look.nan && !special && !space.raw_integers) {
@@ -76,12 +82,18 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
     }
   }
   const bool regular = exists && !look.nan && !special;
+  Along a{};
+  if (space.map != nullptr && regular) {
+    a = along<G>(space, out.coordinates.values + group * space.map_width, norm_sq, lane);
+  }
 
   const double inverse = 1 / space.step;
   double residual_sq = 0;
   double half_sq = 0;
   int code_sq = 0;
   int code_sum = 0;
+  double fine_residual_sq = 0;
+  const double fine_step = space.step / CodeSpace::finer;
   for (int base = lane * 4; base < width; base += G * 4) {
     std::uint32_t packed = 0;
     if (space.half) {
@@ -97,23 +109,29 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
         packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
       }
     } else {
+      FineCodes fine{};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int i = base + j;
         int code = 0;
-        if (regular && i < space.dim) {
+        if (regular && i < space.values()) {
           if (space.raw_integers) {
             code = static_cast<int>(widen(row[i])) - space.offset();
           } else {
-            const double y = in_code_space(row, i, space, look);
+            const double y = coded_value(row, i, space, look, a);
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double error = y - code * space.step;
             residual_sq += error * error;
+            if (out.fine != nullptr) fine.set(j, y, fine_step);
           }
         }
         code_sq += code * code;
         code_sum += code;
         packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+      }
+      if (out.fine != nullptr && exists && base < space.fine_stride()) {
+        *reinterpret_cast<short4*>(out.fine + at * space.fine_stride() + base) = fine.packed;
+        fine_residual_sq += fine.residual_sq;
       }
     }
     *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(position, base, code_tile_rows)) =
@@ -123,9 +141,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   half_sq = group_sum<G>(half_sq);
   code_sq = group_sum<G>(code_sq);
   code_sum = group_sum<G>(code_sum);
+  fine_residual_sq = group_sum<G>(fine_residual_sq);
   if (lane != 0) return;
   const double norm = sqrt(norm_sq);
-  const double error = space_error(space, norm);
+  const double error = space_error(space, norm) + a.error;
   const double residual = (sqrt(residual_sq) * (1 + sum_error) + error) / space.step * (1 + sum_error);
   const double extra = extra_bias(residual, space);
   if (!regular || (!space.raw_integers && !(residual <= space.residual_cap && extra <= most_extra_bias))) {
@@ -153,6 +172,10 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   if (extra == 0) raise(out.largest + largest_of::typical_residuals, residual);
   raise(out.largest + largest_of::residuals, residual);
   raise(out.largest + largest_of::norms, norm * (1 + sum_error) + error);
+  if (out.fine != nullptr) {
+    raise(out.largest + largest_of::fine_residuals,
+          (sqrt(fine_residual_sq) * (1 + sum_error) + error) / fine_step * (1 + sum_error));
+  }
 }
 
 // float32 rows: copies, counts NaN rows, and for float64 data finds the special ones and the residual.
@@ -221,11 +244,9 @@ __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::i
   if (q < queries && threadIdx.x % 32 == 0) start_query<T>(q, out);
 }
 
-}  // namespace
-
-void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
-                 std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream) {
-  if (rows <= 0) return;
+// Rows whose coordinates, if any, are there.
+void encode_these(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                  std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream) {
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
     const auto* values = static_cast<const T*>(data);
     const bool wide = space.dim > 48;
@@ -248,9 +269,26 @@ void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std:
   });
 }
 
+}  // namespace
+
+void encode_rows(const void* data, std::int64_t stride, std::int64_t first, std::int64_t rows,
+                 std::int64_t shard_rows, const CodeSpace& space, const RowCodes& out, cudaStream_t stream) {
+  if (rows <= 0) return;
+  if (space.map == nullptr) return encode_these(data, stride, first, rows, shard_rows, space, out, stream);
+  // As many at a time as there is room for coordinates. What fills up the last tile has none.
+  const std::int64_t row_bytes = stride * static_cast<std::int64_t>(size_of(space.dtype));
+  for (std::int64_t at = first; at < first + rows; at += out.coordinates.rows) {
+    const std::int64_t count = std::min(out.coordinates.rows, first + rows - at);
+    project(static_cast<const char*>(data) + at * row_bytes, stride, std::min(count, shard_rows - at), space,
+            out.coordinates, stream);
+    encode_these(data, stride, at, count, shard_rows, space, out, stream);
+  }
+}
+
 void encode_queries(const void* data, std::int64_t stride, std::int64_t queries, const CodeSpace& space,
                     const QueryCodes& out, cudaStream_t stream) {
   if (queries <= 0) return;
+  if (space.map != nullptr) project(data, stride, queries, space, out.coordinates, stream);
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
     const std::int64_t padded = (queries + out.tile - 1) / out.tile * out.tile;
     const auto blocks = static_cast<unsigned>((padded + block_threads / 32 - 1) / (block_threads / 32));

@@ -79,6 +79,54 @@ __device__ inline double space_error(const CodeSpace& space, double norm) {
   return 0x1p-1000 + (space.mean == nullptr ? 0 : 0x1p-52 * norm * 1.001);
 }
 
+// What codes of few directions hold in place of y: its coordinates and the length of the rest.
+struct Along {
+  const double* coordinates;  // null: y itself
+  double half_rest;
+  double rest;
+  double error;  // of both, beside that of y itself
+};
+
+// docs/exact-contract.md, step 11; project() in codes/projection.cpp does the same.
+template <int G>
+__device__ inline Along along(const CodeSpace& space, const double* coordinates, double norm_sq, int lane) {
+  double along_sq = 0;
+  for (std::int64_t i = lane; i < space.directions; i += G) along_sq += coordinates[i] * coordinates[i];
+  along_sq = group_sum<G>(along_sq);
+  const double rounding =
+      (static_cast<double>(space.dim) + 16) * sqrt(static_cast<double>(space.directions)) * 0x1p-51;
+  const double slack = rounding * norm_sq + 0x1p-1000;
+  const double rest = sqrt(fmax(0.0, norm_sq - along_sq));
+  const double limit = sqrt(slack);
+  const double of_rest = rest > limit ? slack / rest : limit;
+  return {coordinates, rest / 2, rest, (of_rest + rounding * sqrt(norm_sq) + 0x1p-1000) * (1 + sum_error)};
+}
+
+// Value i of what is encoded.
+template <class T>
+__device__ inline double coded_value(const T* row, std::int64_t i, const CodeSpace& space, const Look& look,
+                                     const Along& a) {
+  if (a.coordinates == nullptr) return in_code_space(row, i, space, look);
+  return i < space.directions ? a.coordinates[i] : a.half_rest;
+}
+
+// Four values of a fine code: each the nearest, within the range, and what that leaves of the value.
+struct FineCodes {
+  short4 packed;
+  double residual_sq = 0;
+  double code_sq = 0;
+
+  __device__ void set(int j, double y, double step) {
+    constexpr double most = CodeSpace::largest_fine;
+    const double code = rint(fmin(fmax(y / step, -most), most));
+    const double difference = y - code * step;
+    residual_sq += difference * difference;
+    code_sq += code * code;
+    const auto value = static_cast<short>(code);
+    (j == 0 ? packed.x : j == 1 ? packed.y : j == 2 ? packed.z : packed.w) = value;
+  }
+};
+
 /// Encodes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
 /// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
 /// the scalars.
@@ -102,8 +150,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   }
 
   QueryScalars s;
-  const Look look = look_at<G>(row, space.dim, space.metric, lane);
+  Look look = look_at<G>(row, space.dim, space.metric, lane);
   if (space.metric == Metric::cosine) {
+    // The y that the coordinates are of.
+    if (space.map != nullptr) look.inverse = out.coordinates.inverse[q];
     if constexpr (G == 1) {
       double sum[canonical_lanes] = {};
       for (std::int64_t i = 0; i < space.dim; i += canonical_lanes) {
@@ -132,6 +182,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   }
   largest = group_max<G>(largest);
   norm = group_sum<G>(norm);
+  const double norm_sq = norm;
   if (space.form != Form::absolute) norm = sqrt(norm);
   bool special = look.infinite;
   if (space.metric == Metric::cosine) {
@@ -147,9 +198,22 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     special = false;  // float32 arithmetic says what is true of infinite values, too
   }
   s.kind = look.nan ? RowKind::nan : (special ? RowKind::special : RowKind::regular);
-  const double error = space_error(space, norm);
+  double error = space_error(space, norm);
 
   const bool regular = s.kind == RowKind::regular;
+  Along a{};
+  if constexpr (G > 1) {  // what encodes queries by single threads has no directions
+    if (space.map != nullptr && regular) {
+      a = along<G>(space, out.coordinates.values + q * space.map_width, norm_sq, lane);
+      error += a.error;
+      largest = a.half_rest;
+      for (std::int64_t i = lane; i < space.directions; i += G)
+        largest = fmax(largest, fabs(a.coordinates[i]));
+      largest = group_max<G>(largest);
+      const double whole = space.form == Form::triangle ? 1 : norm;
+      if (lane == 0 && out.off != nullptr && a.rest > space.largest_rest * whole) atomicAdd(out.off, 1ULL);
+    }
+  }
   if (space.tiled()) {
     double step = space.step;
     if (space.form == Form::cauchy && regular) {
@@ -162,6 +226,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     double residual_sq = 0;
     double code_sq = 0;
     double code_sum = 0;
+    double fine_residual_sq = 0;
+    double fine_sq = 0;
+    const double fine_step = step / CodeSpace::finer;
+    const bool with_fine = G > 1 && out.fine != nullptr;
     const int width = static_cast<int>(space.shape.row_bytes());
     for (int base = lane * 4; base < width; base += G * 4) {
       std::uint32_t packed = 0;
@@ -179,22 +247,29 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
           packed |= static_cast<std::uint32_t>(__half_as_ushort(code)) << (16 * j);
         }
       } else {
+        FineCodes fine{};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int i = base + j;
-          if (i >= space.dim || !regular) continue;
+          if (i >= space.values() || !regular) continue;
           int code = 0;
           if (space.raw_integers) {
             code = static_cast<int>(widen(row[i])) - space.offset();
           } else {
-            const double y = in_code_space(row, i, space, look);
+            const double y = coded_value(row, i, space, look, a);
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double difference = y - code * step;
             residual_sq += difference * difference;
+            if (with_fine) fine.set(j, y, fine_step);
           }
           code_sq += code * code;
           code_sum += code;
           packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
+        }
+        if (with_fine && base < space.fine_stride()) {
+          *reinterpret_cast<short4*>(out.fine + q * space.fine_stride() + base) = fine.packed;
+          fine_residual_sq += fine.residual_sq;
+          fine_sq += fine.code_sq;
         }
       }
       *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = packed;
@@ -204,6 +279,10 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     s.code_sum = group_sum<G>(code_sum);
     s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
     s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
+    if (with_fine) {
+      s.fine_norm = sqrt(group_sum<G>(fine_sq)) * fine_step * (1 + sum_error);
+      s.fine_residual = sqrt(group_sum<G>(fine_residual_sq)) * (1 + sum_error) + error;
+    }
   } else if (out.floats != nullptr) {
     double residual = 0;
     for (std::int64_t i = lane; i < out.float_stride; i += G) {

@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "brute_force/cpu/prepared.hpp"
+#include "brute_force/directions.hpp"
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
 #include "kith/brute_force.hpp"

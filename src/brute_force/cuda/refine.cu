@@ -1,0 +1,106 @@
+// Candidates once more, by fine codes: two bytes a value of the same few directions say nearly all that these
+// can say of a pair, in a fraction of a row's bytes. What is left is evaluated nearest first by better
+// estimates.
+#include "brute_force/cuda/rerank.cuh"
+#include "cuda/runtime.hpp"
+
+namespace kith::brute_force::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int group = 8;  // threads a candidate: each reads 16 bytes of its row at a time
+constexpr int chunk = 1024;
+
+// Eight values of a row and a query.
+__device__ inline long long triangle_term(const short4 a, const short4 b) {
+  const auto square = [](int x, int y) {
+    const auto difference = static_cast<unsigned>(x - y);  // up to 2^16 - 2 either way: the square fits
+    return static_cast<long long>(difference * difference);
+  };
+  return square(a.x, b.x) + square(a.y, b.y) + square(a.z, b.z) + square(a.w, b.w);
+}
+__device__ inline long long product_term(const short4 a, const short4 b) {
+  return static_cast<long long>(a.x) * b.x + static_cast<long long>(a.y) * b.y +
+         static_cast<long long>(a.z) * b.z + static_cast<long long>(a.w) * b.w;
+}
+
+// A block a query. Its candidates come in chunks, what is left of each is written behind what was left so
+// far.
+template <class R>
+__global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
+  extern __shared__ __align__(16) short query[];  // [stride]
+  __shared__ std::uint64_t entries[chunk];
+  __shared__ unsigned left;
+  const std::int64_t q = blockIdx.x;
+  if (batch.scalars[q].kind != codes::RowKind::regular) return;
+  const std::uint32_t kept = batch.candidates.counts[q];
+  if (kept == 0) return;
+  const int tid = static_cast<int>(threadIdx.x);
+  const auto stride = static_cast<int>(batch.space.fine_stride());
+  for (int i = tid; i < stride; i += threads) query[i] = batch.fine_queries[q * stride + i];
+  if (tid == 0) left = 0;
+  const bool triangle = batch.space.form == codes::Form::triangle;
+  CodeSpace space = batch.space;
+  QueryScalars scalars = batch.scalars[q];
+  make_fine(space, scalars);
+  const double limit =
+      fine_limit(make_bound(batch.best[q], space, scalars, batch.maxima), space.form, batch.maxima);
+  const std::uint32_t room = batch.candidates.room;
+  const std::uint32_t count = kept < room ? kept : room;
+  std::uint64_t* own = batch.candidates.entries + q * static_cast<std::int64_t>(room);
+  for (std::uint32_t done = 0; done < count; done += chunk) {
+    const int n = static_cast<int>(count - done < chunk ? count - done : chunk);
+    __syncthreads();
+    for (int i = tid; i < n; i += threads) entries[i] = own[done + static_cast<std::uint32_t>(i)];
+    __syncthreads();
+    // The same number of rounds for all threads of a warp: they exchange sums.
+    for (int base = 0; base < n; base += threads / group) {
+      const int c = base + tid / group;
+      const std::uint64_t entry = c < n ? entries[c] : no_candidate;
+      long long sum = 0;
+      if (entry != no_candidate) {
+        const std::int16_t* row =
+            batch.fine + static_cast<std::int64_t>(static_cast<std::uint32_t>(entry)) * stride;
+        for (int i = tid % group * 8; i < stride; i += group * 8) {
+          const int4 eight = *reinterpret_cast<const int4*>(row + i);
+          const int4 asked = *reinterpret_cast<const int4*>(query + i);
+          const auto* a = reinterpret_cast<const short4*>(&eight);
+          const auto* b = reinterpret_cast<const short4*>(&asked);
+          sum += triangle ? triangle_term(a[0], b[0]) + triangle_term(a[1], b[1])
+                          : -product_term(a[0], b[0]) - product_term(a[1], b[1]);
+        }
+      }
+#pragma unroll
+      for (int apart = group / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, apart);
+      const auto estimate = static_cast<double>(sum);
+      if (tid % group == 0 && entry != no_candidate && !(estimate > limit)) {
+        own[atomicAdd(&left, 1U)] =
+            static_cast<std::uint64_t>(fine_order(estimate)) << 32U | (entry & 0xffffffffU);
+      }
+    }
+  }
+  __syncthreads();
+  // Where there were more than there was room for, that must stay known.
+  if (kept > room) {
+    for (std::uint32_t i = left + static_cast<std::uint32_t>(tid); i < room; i += threads)
+      own[i] = no_candidate;
+  } else if (tid == 0) {
+    batch.candidates.counts[q] = left;
+    atomicAdd(batch.counters + 4, static_cast<unsigned long long>(kept - left));
+  }
+}
+
+}  // namespace
+
+template <class R>
+void refine_candidates(const Batch<R>& batch, cudaStream_t stream) {
+  if (batch.count <= 0) return;
+  const auto bytes = static_cast<std::size_t>(batch.space.fine_stride()) * sizeof(std::int16_t);
+  refine_kernel<R><<<static_cast<unsigned>(batch.count), threads, bytes, stream>>>(batch);
+  check_launch("refine_candidates");
+}
+
+template void refine_candidates<float>(const Batch<float>&, cudaStream_t);
+template void refine_candidates<double>(const Batch<double>&, cudaStream_t);
+
+}  // namespace kith::brute_force::cuda
