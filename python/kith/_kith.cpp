@@ -192,18 +192,26 @@ AnyIndex load_index(const std::filesystem::path& path, const CallLimits& limits,
   return *std::move(index);
 }
 
+// The list that a walk for k rows a query takes; 0: the exact engine answers.
+std::int64_t list_of(const Vamana& graph, const SearchOptions& options, std::int64_t k) {
+  constexpr double usual_recall = 0.95;
+  if (options.allowed != nullptr) return 0;
+  if (options.list_size) return std::max(*options.list_size, k);
+  for (const RecallPoint& point : graph.recall_curve().points) {
+    if (point.k >= k && point.recall.lower >= options.recall.value_or(usual_recall)) return point.list_size;
+  }
+  return 0;
+}
+
 // Rows that a search looks at for a query, at most: a walk through a graph few of them. The first on a GPU
 // brings them there, which takes a while where there are billions of values.
-std::int64_t looked_at(const AnyIndex& index, const SearchOptions& options) {
-  constexpr std::int64_t usual_list = 512;
+std::int64_t looked_at(const AnyIndex& index, const SearchOptions& options, std::int64_t k) {
   constexpr double soon_there = 4e9;
   const auto* graph = index.get_if<Vamana>();
-  const bool walks = graph != nullptr && options.recall != 1 && options.allowed == nullptr &&
-                     comparisons(index.rows(), 1, index.dim()) <= soon_there;
-  if (!walks) return index.rows();
-  const std::int64_t list = std::max<std::int64_t>(options.list_size.value_or(usual_list), 0);
+  if (graph == nullptr || comparisons(index.rows(), 1, index.dim()) > soon_there) return index.rows();
+  const std::int64_t list = list_of(*graph, options, k);
   const std::int64_t degree = graph->parameters().max_degree;
-  return list < index.rows() / degree ? list * degree : index.rows();
+  return list > 0 && list < index.rows() / degree ? list * degree : index.rows();
 }
 
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
@@ -218,7 +226,7 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
                               .allowed = allowed};
   const Execution asked = make_execution(limits);
   return search_for(asked, report,
-                    is_quick(asked, comparisons(looked_at(index, options), q.rows, index.dim())), q, k,
+                    is_quick(asked, comparisons(looked_at(index, options, k), q.rows, index.dim())), q, k,
                     {[&](const Execution& execution) { return index.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
                        return index.search_into(q, out, execution, options);

@@ -38,8 +38,8 @@ struct Built {
   std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();
 
   void set_graph(Graph its) {
+    copies = std::make_shared<DeviceCopies>();  // first: they may hold on to the old one's memory
     graph = std::move(its);
-    copies = std::make_shared<DeviceCopies>();
   }
   /// Scalar codes are not needed any more, where walks go by others.
   void drop_scalar_codes() {
@@ -84,6 +84,9 @@ struct Backend {
   SearchStatistics (*search_into)(const Built& built, const DatasetView& rows, const DatasetView& queries,
                                   const SearchPlan& plan, const NeighborsView& out,
                                   const Execution& execution, std::vector<std::int64_t>& unanswered);
+  /// Whether a search finds room for its own copy of what was built, if it takes one, while other work goes
+  /// on there.
+  bool (*has_room)(const Built& built, const DatasetView& rows, const Execution& execution);
   /// Bytes that searching takes beyond the answer.
   std::uint64_t (*search_bytes)(const Built& built, const SearchPlan& plan, int threads);
 };

@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <utility>
 
-#include "cuda/device_choice.hpp"
 #include "kith/brute_force.hpp"
-#include "kith/error.hpp"
 #include "select_k/allowed_rows.hpp"
 #include "vamana/answer.hpp"
 #include "vamana/tuning.hpp"
@@ -81,42 +78,29 @@ Execution without_progress(const Execution& execution) {
   return quiet;
 }
 
-// Queries whose walks on the CPU tell how many distances a walk takes.
-constexpr std::int64_t counted_queries = 32;
+Execution on_cpu(const Execution& execution) {
+  Execution out = execution;
+  out.devices = {Device{}};
+  out.device_memory_limit = 0;
+  return out;
+}
 
-Neighbors searched_on(const Backend& backend, const Contents& contents, const DatasetView& queries,
-                      const SearchPlan& plan, const Execution& execution) {
+Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
+                   const Execution& execution) {
   const DatasetView& rows = contents.dataset.view();
   return answered(rows, queries.rows, plan.k, execution, [&](const NeighborsView& out) {
     std::vector<std::int64_t> none;
-    return backend.search_into(contents.built, rows, queries, plan, out, execution, none);
+    return backend_for(execution).search_into(contents.built, rows, queries, plan, out, execution, none);
   });
 }
 
-// By walks wherever the graph was built: what is found is the same everywhere. Not so how many distances that
-// takes, and an index is to be the same bits from every machine: some walks on the CPU tell.
-Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
-                   const Execution& asked) {
-  Execution on_cpu = asked;
-  on_cpu.devices = {Device{}};
-  on_cpu.device_memory_limit = 0;
-  std::optional<Neighbors> found;
-  if (contents.built.walked == nullptr && cuda::kind_of_devices(asked) == Device::Kind::cuda) {
-    try {
-      found = searched_on(backend_for(asked), contents, queries, plan, asked);
-    } catch (const OutOfMemory&) {  // beside what the build holds
-    }
-  }
-  if (!found) found = searched_on(cpu_backend(), contents, queries, plan, on_cpu);
-  SearchPlan counted = plan;
-  if (!plan.left_out.empty())
-    counted.left_out =
-        plan.left_out.first(std::min(plan.left_out.size(), static_cast<std::size_t>(counted_queries)));
-  const DatasetView some = queries.slice(0, std::min(queries.rows, counted_queries));
-  const Neighbors sample = searched_on(cpu_backend(), contents, some, counted, on_cpu);
-  found->statistics.distances =
-      sample.statistics.distances * queries.rows / std::max<std::int64_t>(1, some.rows);
-  return *std::move(found);
+// Some of the queries, spread over all: their walks on the CPU tell how many distances a walk takes.
+Dataset counted_queries(const DatasetView& queries) {
+  constexpr std::int64_t most = 32;
+  const std::int64_t count = std::min(queries.rows, most);
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < count; ++i) numbers.push_back(queries.rows * i / count);
+  return pick_rows(queries, numbers);
 }
 
 // How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where
@@ -144,13 +128,12 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
 }  // namespace
 
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
-                         std::span<const std::int64_t> ks, const RowSet* only, const Execution& execution) {
-  const Execution quiet = without_progress(execution);
+                         std::span<const std::int64_t> ks, const Execution& execution) {
+  const Execution quiet = without_progress(on_cpu(execution));
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
     SearchPlan plan;
     plan.k = k;
     plan.list_size = plan.longest_list = list_size;
-    plan.allowed = only;
     return searched(contents, queries, plan, quiet);
   });
 }
@@ -175,13 +158,28 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     const Neighbors exact =
         knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
             {.allowed = &held.others});
-    built.rerank_factor = choose_rerank_factor(
-        [&](SearchPlan plan) {
-          plan.allowed = &held.others;
-          return searched(contents, queries, plan, quiet);
-        },
-        built);
-    curve = measure(contents, queries, exact, recall::usual_ks, &held.others, quiet).curve;
+    // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
+    // many distances that takes, and an index is to be the same bits from every machine.
+    const Execution cpu = on_cpu(quiet);
+    const bool there = built.walked == nullptr && backend.has_room(built, rows, quiet);
+    const Dataset counted = counted_queries(queries);
+    const auto search = [&](SearchPlan plan) {
+      plan.allowed = &held.others;
+      Neighbors found = searched(contents, queries, plan, there ? quiet : cpu);
+      const SearchStatistics some = searched(contents, counted, plan, cpu).statistics;
+      found.statistics.distances =
+          some.distances * queries.rows() / std::max<std::int64_t>(1, counted.rows());
+      return found;
+    };
+    built.rerank_factor = choose_rerank_factor(search, built);
+    curve = recall::measure(exact, recall::usual_ks, built.nodes.count,
+                            [&](std::int64_t list_size, std::int64_t k) {
+                              SearchPlan plan;
+                              plan.k = k;
+                              plan.list_size = plan.longest_list = list_size;
+                              return search(plan);
+                            })
+                .curve;
     built.set_graph({});
   };
   built.set_graph(
@@ -195,6 +193,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
   const std::vector<std::int64_t> sample = recall::own_queries(rows.rows);
   if (sample.empty()) return {};
   const Execution quiet = without_progress(execution);
+  const Execution cpu = on_cpu(quiet);
   const Dataset queries = pick_rows(rows, sample);
   const std::vector<std::uint32_t> own = own_nodes(contents.built.nodes, sample);
   const Neighbors exact = without_itself(
@@ -203,7 +202,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
   contents.built.rerank_factor = choose_rerank_factor(
       [&](SearchPlan plan) {
         plan.left_out = own;
-        return searched(contents, queries, plan, quiet);
+        return searched(contents, queries, plan, cpu);
       },
       contents.built);
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
@@ -211,7 +210,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
     plan.k = k + 1;
     plan.list_size = list_size;
     plan.left_out = own;
-    return without_itself(searched(contents, queries, plan, quiet), sample);
+    return without_itself(searched(contents, queries, plan, cpu), sample);
   };
   return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
 }

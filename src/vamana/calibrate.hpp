@@ -26,10 +26,9 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
 /// @throws OutOfMemory, Cancelled
 RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution);
 
-/// A curve by queries and their nearest rows, as many as the largest of `ks`.
-/// @param only where not null: the rows that are in question, of which every node of the graph has one
+/// A curve by queries and their nearest rows, as many as the largest of `ks`. Walks are the CPU's.
 /// @throws OutOfMemory, Cancelled
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
-                         std::span<const std::int64_t> ks, const RowSet* only, const Execution& execution);
+                         std::span<const std::int64_t> ks, const Execution& execution);
 
 }  // namespace kith::vamana

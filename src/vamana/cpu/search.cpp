@@ -306,10 +306,14 @@ std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threa
           (built.walked != nullptr ? lane_bytes(built) : 0));
 }
 
+bool has_room(const Built& /*built*/, const DatasetView& /*rows*/, const Execution& /*execution*/) {
+  return true;
+}
+
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph, build_bytes, search_into, search_bytes};
+  static const Backend backend{grow_graph, build_bytes, search_into, has_room, search_bytes};
   return backend;
 }
 

@@ -10,14 +10,19 @@
 #include "cuda/pool.hpp"
 #include "cuda/upload.hpp"
 #include "kith/error.hpp"
+#include "vamana/cuda/backend.hpp"
 #include "vamana/cuda/hot_nodes.hpp"
 #include "vamana/cuda/tuning.hpp"
 
 namespace kith::vamana {
 namespace {
 
+// Rows that a device searches.
+constexpr std::int64_t most_device_rows = (std::int64_t{1} << 31U) - 1;
 // Memory that is left to searches beside a copy.
 constexpr std::uint64_t working_space = std::uint64_t{64} << 20U;
+// A copy of fewer of the nodes' edges is not worth the look for them: one in so many.
+constexpr std::int64_t least_share = 200;
 // More of it, at most, where copies of edges take what is left.
 constexpr std::uint64_t more_space = std::uint64_t{192} << 20U;
 
@@ -54,7 +59,12 @@ class Maker {
     upload(built_.space.map, m.map);
     if (placement == Placement::host_graph) {
       m.edges = pin(built_.graph.lists(), built_.graph.list_values(), m.pinned_edges, m.copied_edges);
-      copy_hot(more);
+      try {
+        copy_hot(more);
+      } catch (const OutOfMemory&) {  // others took it: without, walks read more across the bus
+        m.hot = {};
+        m.hot_edges = {};
+      }
     } else {
       upload(built_.graph.lists(), built_.graph.list_values(), m.edge_memory);
       m.edges = m.edge_memory.data();
@@ -96,13 +106,15 @@ class Maker {
     const std::int64_t stride = built_.graph.max_degree;
     const std::uint64_t words = static_cast<std::uint64_t>(cuda::hot_words(nodes)) * sizeof(uint2);
     const std::uint64_t scratch = cuda::hot_scratch(nodes);
-    if (nodes == 0 || room <= words + scratch) return;
     const std::uint64_t each = static_cast<std::uint64_t>(stride) * sizeof(std::uint32_t);
-    const auto most = static_cast<std::int64_t>((room - words) / each);
-    const cuda::Buffer<unsigned> visits(nodes, m.stream);
+    if (nodes == 0 || room <= words + scratch) return;
+    const auto most = static_cast<std::int64_t>((room - words - scratch) / each);
+    if (most < nodes / least_share) return;
+    cuda::Buffer<unsigned> visits(nodes, m.stream);
     count_visits(visits);
     m.hot = cuda::Buffer<uint2>(cuda::hot_words(nodes), m.stream);
     const std::int64_t count = cuda::mark_hot(visits.data(), nodes, most, m.hot.data(), m.stream);
+    visits = {};
     m.hot_edges = cuda::Buffer<std::uint32_t>(std::max<std::int64_t>(1, count * stride), m.stream);
     cuda::gather_hot(m.edges, nodes, stride, m.hot.data(), m.hot_edges.data(), m.stream);
     m.bytes += words + m.hot_edges.bytes();
@@ -230,9 +242,17 @@ cuda::SpaceView DeviceGraph::space(const codes::ScalarSpace& space) const {
           .map = map.data()};
 }
 
+bool has_room_on_device(const Built& built, const DatasetView& rows, const Execution& execution) {
+  if (execution.devices.size() != 1 || execution.device_memory_limit > 0 || rows.rows > most_device_rows)
+    return false;
+  const cuda::DeviceGuard guard(execution.devices.front().ordinal);
+  return Sizes(built, rows).of(Placement::resident) + working_space + more_space <=
+         cuda::available_memory(execution);
+}
+
 std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetView& rows, int device,
                                              const Execution& execution) {
-  if (rows.rows > (std::int64_t{1} << 31U) - 1) {
+  if (rows.rows > most_device_rows) {
     throw DeviceError(
         fmt::format("{} rows; a GPU searches an index vamana of up to 2^31 - 1, build several", rows.rows));
   }
@@ -250,7 +270,10 @@ std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetVi
   cuda::keep_some_memory(device);
   const std::uint64_t room = cuda::available_memory(execution);
   const Placement placement = choose_placement(sizes, room);
-  const std::uint64_t kept = sizes.of(placement) + working_space + std::min(more_space, sizes.edges / 8);
+  // Searches need room, for the bits of allowed rows, too, and so does other work where nobody has set a
+  // limit.
+  const std::uint64_t kept = sizes.of(placement) + working_space + std::min(more_space, sizes.edges / 8) +
+                             static_cast<std::uint64_t>(rows.rows) / 8 + (limit == 0 ? room / 4 : 0);
   auto made = Maker(built, rows, device, execution)
                   .make(placement, sizes.of(placement), room > kept ? room - kept : 0);
   copies.devices.emplace(device, made);

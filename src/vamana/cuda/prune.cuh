@@ -133,6 +133,7 @@ class WarpPruner {
     bool low_covered = false;
     bool high_covered = false;
     for (int first = 0; first < size; first += 8 * groups) {
+      __syncwarp();
       int sums[groups][4] = {};
       for (int at = 0; at < bytes; at += 64) {
         const uint4 a = piece(low, at);

@@ -117,7 +117,9 @@ TEST(VamanaWalkCodes, HaveTheGraphOfScalarCodesAndTakeLessMemory) {
     EXPECT_NE(index.graph_hash(), scalar.graph_hash()) << named(parameters);
     EXPECT_EQ(index.code_dim(), scalar.code_dim());
     EXPECT_LT(index.code_bytes(), scalar.code_bytes()) << named(parameters);
-    if (parameters.codes == CodeKind::rabitq) EXPECT_LT(index.memory_bytes(), scalar.memory_bytes());
+    if (parameters.codes == CodeKind::rabitq) {
+      EXPECT_LT(index.memory_bytes(), scalar.memory_bytes());
+    }
     // Codes of a bit or of eight bytes say little; a list four times as long makes up for it.
     EXPECT_GT(recall_of(index, data, queries, {.list_size = 240}), usual - 0.02) << named(parameters);
     EXPECT_EQ(recall_of(index, data, queries, {.list_size = 1200}), 1) << named(parameters);
