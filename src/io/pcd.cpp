@@ -229,7 +229,9 @@ class CompressedPoints final : public SourceStream {
   CompressedPoints(const Source& source, Header header, std::uint64_t limit)
       : SourceStream(source, static_cast<std::int64_t>(header.points), 3, dtype_of(columns_of(header))),
         header_(std::move(header)),
-        limit_(limit) {}
+        limit_(limit) {
+    if (header_.points > 0) check_sizes();  // before anybody takes memory for so many points
+  }
   void seek(std::int64_t row) override {
     next_ = row;
     if (row == rows_) raw_ = {};
@@ -257,36 +259,42 @@ class CompressedPoints final : public SourceStream {
   }
 
  private:
-  void unpack() {
+  void check_sizes() {
     const std::byte* at = data() + header_.offset;
-    const std::uint64_t compressed = load<std::uint32_t>(at);
+    compressed_ = load<std::uint32_t>(at);
     const std::uint64_t uncompressed = load<std::uint32_t>(at + 4);
     const std::uint64_t available = source_.size() - header_.offset - 8;
     const auto needed = total_bytes(header_.points, header_.record_bytes);
-    if (compressed > available || !needed || *needed != uncompressed ||
-        uncompressed / lzf_largest_ratio > compressed) {
+    if (compressed_ > available || !needed || *needed != uncompressed ||
+        uncompressed / lzf_largest_ratio > compressed_) {
       throw bad_file(
           source_,
           "is truncated or corrupt: {} points of {} bytes from {} compressed to {} bytes are claimed, {} "
           "bytes are there",
-          header_.points, header_.record_bytes, compressed, uncompressed, available);
+          header_.points, header_.record_bytes, compressed_, uncompressed, available);
     }
-    if (limit_ > 0 && uncompressed > limit_) {
+    uncompressed_ = uncompressed;
+  }
+  void unpack() {
+    const std::byte* at = data() + header_.offset;
+    if (limit_ > 0 && uncompressed_ > limit_) {
       throw OutOfMemory(
           fmt::format("'{}' is one compressed block, which is unpacked whole: it takes {} bytes, the limit "
                       "leaves {} for them; raise the limit, or make an npy of it (kith convert), which is "
                       "read in blocks",
-                      source_.name, uncompressed, limit_));
+                      source_.name, uncompressed_, limit_));
     }
-    raw_ = Dataset::allocate(Dtype::u8, 1, static_cast<std::int64_t>(uncompressed));
+    raw_ = Dataset::allocate(Dtype::u8, 1, static_cast<std::int64_t>(uncompressed_));
     auto* bytes = static_cast<std::byte*>(raw_.mutable_data());
-    if (!lzf_decompress({at + 8, compressed}, {bytes, uncompressed})) {
+    if (!lzf_decompress({at + 8, compressed_}, {bytes, uncompressed_})) {
       raw_ = {};
       throw bad_file(source_, "is corrupt: its compressed data do not decompress to the {} bytes claimed",
-                     uncompressed);
+                     uncompressed_);
     }
-    pass_.jump(at + compressed, at);
+    pass_.jump(at + compressed_, at);
   }
+  std::uint64_t compressed_ = 0;
+  std::uint64_t uncompressed_ = 0;
   Header header_;
   std::uint64_t limit_;
   Dataset raw_;

@@ -213,6 +213,17 @@ TEST_F(PointStreams, DamageIsFoundWhereItIsRead) {
   EXPECT_EQ(point[0], 1.0F);
 }
 
+// Before anybody takes memory for points that cannot be there.
+TEST_F(PointStreams, ImpossibleSizesOfACompressedFileAreRefusedWhenItIsOpened) {
+  std::string text =
+      "# .PCD v0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nPOINTS 422222222\n"
+      "DATA binary_compressed\n";
+  text += std::string("\x02\0\0\0\x0c\0\0\0xx", 10);
+  test::write_file(folder / "packed.pcd", text);
+  EXPECT_TRUE(contains(message_of<IoError>([&] { (void)open_point_stream(folder / "packed.pcd", 0); }),
+                       "truncated or corrupt"));
+}
+
 TEST_F(PointStreams, WhatIsReadWholeKeepsToTheLimit) {
   test::write_file(folder / "packed.pcd", fuzz::compressed_pcd());  // 4 points of 12 bytes
   float point[3];
