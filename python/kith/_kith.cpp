@@ -194,13 +194,11 @@ AnyIndex load_index(const std::filesystem::path& path, const CallLimits& limits,
 
 // The list that a walk for k rows a query takes; 0: the exact engine answers.
 std::int64_t list_of(const Vamana& graph, const SearchOptions& options, std::int64_t k) {
-  constexpr double usual_recall = 0.95;
   if (options.allowed != nullptr) return 0;
   if (options.list_size) return std::max(*options.list_size, k);
-  for (const RecallPoint& point : graph.recall_curve().points) {
-    if (point.k >= k && point.recall.lower >= options.recall.value_or(usual_recall)) return point.list_size;
-  }
-  return 0;
+  const double recall = options.recall.value_or(Vamana::default_recall);
+  const RecallPoint* point = recall < 1 ? graph.recall_curve().reaching(recall, k) : nullptr;
+  return point == nullptr ? 0 : std::max(point->list_size, k);
 }
 
 // Rows that a search looks at for a query, at most: a walk through a graph few of them. The first on a GPU

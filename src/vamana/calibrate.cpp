@@ -125,16 +125,21 @@ std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan
   return 0;
 }
 
+// A point of a curve.
+SearchPlan plan_of(std::int64_t list_size, std::int64_t k) {
+  SearchPlan plan;
+  plan.k = k;
+  plan.list_size = plan.longest_list = list_size;
+  return plan;
+}
+
 }  // namespace
 
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
                          std::span<const std::int64_t> ks, const Execution& execution) {
   const Execution quiet = without_progress(on_cpu(execution));
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
-    SearchPlan plan;
-    plan.k = k;
-    plan.list_size = plan.longest_list = list_size;
-    return searched(contents, queries, plan, quiet);
+    return searched(contents, queries, plan_of(list_size, k), quiet);
   });
 }
 
@@ -163,23 +168,22 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     const Execution cpu = on_cpu(quiet);
     const bool there = built.walked == nullptr && backend.has_room(built, rows, quiet);
     const Dataset counted = counted_queries(queries);
-    const auto search = [&](SearchPlan plan) {
+    const auto among_others = [&](const DatasetView& asked, SearchPlan plan, const Execution& where) {
       plan.allowed = &held.others;
-      Neighbors found = searched(contents, queries, plan, there ? quiet : cpu);
-      const SearchStatistics some = searched(contents, counted, plan, cpu).statistics;
-      found.statistics.distances =
-          some.distances * queries.rows() / std::max<std::int64_t>(1, counted.rows());
-      return found;
+      return searched(contents, asked, plan, where);
+    };
+    const auto search = [&](const SearchPlan& plan) {
+      return among_others(queries, plan, there ? quiet : cpu);
     };
     built.rerank_factor = choose_rerank_factor(search, built);
-    curve = recall::measure(exact, recall::usual_ks, built.nodes.count,
-                            [&](std::int64_t list_size, std::int64_t k) {
-                              SearchPlan plan;
-                              plan.k = k;
-                              plan.list_size = plan.longest_list = list_size;
-                              return search(plan);
-                            })
-                .curve;
+    const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
+      const SearchPlan plan = plan_of(list_size, k);
+      Neighbors found = search(plan);
+      found.statistics.distances = among_others(counted, plan, cpu).statistics.distances * queries.rows() /
+                                   std::max<std::int64_t>(1, counted.rows());
+      return found;
+    };
+    curve = recall::measure(exact, recall::usual_ks, built.nodes.count, search_counted).curve;
     built.set_graph({});
   };
   built.set_graph(

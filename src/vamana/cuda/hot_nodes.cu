@@ -1,5 +1,5 @@
-// Which nodes of a graph in host memory are worth a copy in the device's: those that most edges lead to,
-// since walks come by edges.
+// Which nodes of a graph in host memory are worth a copy in the device's: those that walks to rows of a
+// sample came to most often.
 #include <algorithm>
 
 #include <cub/device/device_scan.cuh>
