@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "brute_force/tuning.hpp"  // IWYU pragma: export
+
 namespace kith::brute_force::tuning {
 
 /// Queries whose codes stay in the second-level cache while the rows stream past.
@@ -43,14 +45,10 @@ inline constexpr double cost_int8_without_vnni = 5;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
 
-/// Codes along leading directions are looked for from so many dimensions and rows a dimension on, where the
-/// variance is spread over at most this share of the dimensions; at most so many directions for each that it
-/// is spread over. Those that leave out more of the variance keep too many rows. They are taken where they
-/// save a share of the time of a search for `typical_k_along` rows, between the usual 10 and 100.
-inline constexpr std::int64_t fewest_reduced_dim = 96;
+/// Codes along leading directions are looked for from so many rows a dimension on. Those that hold less than
+/// `least_share` of the variance keep too many rows. They are taken where a search for `typical_k_along`
+/// rows, between the usual 10 and 100, is expected to take at most `worthwhile_along` of its time.
 inline constexpr std::int64_t reduced_rows_a_dim = 8;
-inline constexpr double largest_spread = 0.25;
-inline constexpr double directions_of_spread = 4;
 inline constexpr double least_share = 0.8;
 inline constexpr std::int64_t sample_queries_along = 64;
 inline constexpr double typical_k_along = 32;

@@ -188,7 +188,7 @@ double int8_look_seconds(const tuning::Policy& policy, std::int64_t values) {
 
 std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows, std::int64_t dim) {
   choice.step = choose_step(rows, dim);
-  const std::vector<double> left = residuals(rows, dim, choice.step, tuning::sample_rows);
+  const std::vector<double> left = residuals(rows, dim, choice.step, tuning::code_sample_rows);
   std::vector<double> nearest = nearest_distances(rows, dim);
   choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
   choice.residual_cap = 4 * choice.typical_residual + 4;
@@ -244,7 +244,7 @@ CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
       if (euclid && can_fp32 && dim <= tuning::low_dimension && filter == Filter::automatic) {
         const double distance =
             nearest_distance(nearest, dim, values.size() / static_cast<std::size_t>(dim), rows);
-        const std::vector<double> left = residuals(values, dim, choice.step, tuning::sample_rows);
+        const std::vector<double> left = residuals(values, dim, choice.step, tuning::code_sample_rows);
         const double residual = left.empty() ? 0 : left.back();
         choice.surplus = distance > 0 ? std::pow(1 + 2 * residual / distance, static_cast<double>(dim))
                                       : std::numeric_limits<double>::infinity();

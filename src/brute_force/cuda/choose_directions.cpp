@@ -97,7 +97,7 @@ CudaChoice CudaDirections::along(std::int64_t count, const tuning::Policy& polic
   std::vector<double> y(static_cast<std::size_t>(dim));
   std::vector<double> z(room);
   std::vector<double> rows;
-  const std::int64_t every = std::max<std::int64_t>(1, sample_.rows() / tuning::sample_rows);
+  const std::int64_t every = std::max<std::int64_t>(1, sample_.rows() / tuning::code_sample_rows);
   for (std::int64_t i = 0; i < sample_.rows(); i += every) {
     kernels.load[static_cast<int>(space.dtype)](sample_.view().row(i), dim, y.data());
     double error = 0;

@@ -125,7 +125,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
   p.all_values_surplus = p.shards.front()->surplus;
   CudaChoice best = p.choice;
   double best_surplus = p.all_values_surplus;
-  double least = seconds * tuning::worthwhile_along;
+  double least = seconds * tuning::most_time_along;
   std::int64_t share = 0;  // rows of a device
   for (const int device : p.devices) {
     std::int64_t rows = 0;

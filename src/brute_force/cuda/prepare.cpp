@@ -174,7 +174,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
       p.devices.push_back(device.ordinal);
   }
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
-  const Dataset sample = take_sample(data, home, tuning::sample_rows);
+  const Dataset sample = take_sample(data, home, tuning::code_sample_rows);
   p.choice = choose_cuda_codes(sample.view(), data.rows, parameters, tuning::policy_of(p.devices.front()));
   if (p.choice.filter == Filter::fp16 &&
       !std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "brute_force/tuning.hpp"  // IWYU pragma: export
 #include "cuda/capability.hpp"
 
 namespace kith::brute_force::tuning {
@@ -43,15 +44,11 @@ inline constexpr std::int64_t measured_k = 10;
 inline constexpr std::int64_t least_rows_to_measure = 131072;
 inline constexpr std::int64_t least_queries_to_measure = 256;
 
-/// int8 codes along leading directions are looked for from so many dimensions on, where the variance is
-/// spread over at most this share of them; at most so many directions for each that it is spread over, and as
-/// many as fill whole steps of codes. The first try is the least number that holds `first_share` of the
-/// variance. They are taken where a search is expected to take at most `worthwhile` of its time.
-inline constexpr std::int64_t fewest_reduced_dim = 96;
-inline constexpr double largest_spread = 0.25;
-inline constexpr double directions_of_spread = 4;
+/// int8 codes along leading directions: as many as fill whole steps of codes. The first try is the least
+/// number that holds `first_share` of the variance. They are taken where a search is expected to take at most
+/// `most_time_along` of its time.
 inline constexpr double first_share = 0.95;
-inline constexpr double worthwhile_along = 0.9;
+inline constexpr double most_time_along = 0.9;
 inline constexpr int most_tries = 6;
 /// Queries from which on candidates are tried by fine codes.
 inline constexpr std::int64_t least_refined = 32;
@@ -71,7 +68,7 @@ inline constexpr std::uint64_t candidate_bytes = std::uint64_t{2} << 30U;
 inline constexpr std::int64_t low_dimension = 16;
 
 /// Rows of the sample from which the step of the codes and the filter are chosen.
-inline constexpr std::int64_t sample_rows = 512;
+inline constexpr std::int64_t code_sample_rows = 512;
 
 /// What a search is made of, by which the filter, the stages and the one pass are chosen. Times in seconds.
 struct Policy {
