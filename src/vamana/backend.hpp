@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -74,8 +75,7 @@ struct Backend {
   /// @param added, waiting ascending
   Graph (*grow)(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                 const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
-                const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
-                const Execution& execution);
+                const std::vector<std::uint32_t>& waiting, const Look& look, const Execution& execution);
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
   /// Into host memory.
@@ -84,9 +84,9 @@ struct Backend {
   SearchStatistics (*search_into)(const Built& built, const DatasetView& rows, const DatasetView& queries,
                                   const SearchPlan& plan, const NeighborsView& out,
                                   const Execution& execution, std::vector<std::int64_t>& unanswered);
-  /// Whether a search finds room for its own copy of what was built, if it takes one, while other work goes
-  /// on there.
-  bool (*has_room)(const Built& built, const DatasetView& rows, const Execution& execution);
+  /// The rows where searches read them, if there is room for them and for a search's own copy of what was
+  /// built while other work goes on there.
+  std::optional<Dataset> (*place)(const Built& built, const DatasetView& rows, const Execution& execution);
   /// Bytes that searching takes beyond the answer.
   std::uint64_t (*search_bytes)(const Built& built, const SearchPlan& plan, int threads);
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "kith/brute_force.hpp"
@@ -85,12 +86,11 @@ Execution on_cpu(const Execution& execution) {
   return out;
 }
 
-Neighbors searched(const Contents& contents, const DatasetView& queries, const SearchPlan& plan,
-                   const Execution& execution) {
-  const DatasetView& rows = contents.dataset.view();
+Neighbors searched(const Built& built, const DatasetView& rows, const DatasetView& queries,
+                   const SearchPlan& plan, const Execution& execution) {
   return answered(rows, queries.rows, plan.k, execution, [&](const NeighborsView& out) {
     std::vector<std::int64_t> none;
-    return backend_for(execution).search_into(contents.built, rows, queries, plan, out, execution, none);
+    return backend_for(execution).search_into(built, rows, queries, plan, out, execution, none);
   });
 }
 
@@ -139,7 +139,7 @@ recall::Measured measure(const Contents& contents, const DatasetView& queries, c
                          std::span<const std::int64_t> ks, const Execution& execution) {
   const Execution quiet = without_progress(on_cpu(execution));
   return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
-    return searched(contents, queries, plan_of(list_size, k), quiet);
+    return searched(contents.built, contents.dataset, queries, plan_of(list_size, k), quiet);
   });
 }
 
@@ -152,6 +152,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
       rows.rows, first_row, [&](std::int64_t row) { return usable[static_cast<std::size_t>(row)] != 0; });
   const std::vector<std::uint8_t> waits = nodes_held_out(built.nodes, held);
   std::vector<std::uint32_t> first, last;
+  first.reserve(static_cast<std::size_t>(built.nodes.count - old.nodes));
   for (std::int64_t i = old.nodes; i < built.nodes.count; ++i) {
     (waits[static_cast<std::size_t>(i)] != 0 ? last : first).push_back(static_cast<std::uint32_t>(i));
   }
@@ -160,31 +161,42 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   const auto look = [&](Graph graph) {
     built.set_graph(std::move(graph));
     const Dataset queries = pick_rows(rows, held.rows);
-    const Neighbors exact =
-        knn(rows, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
-            {.allowed = &held.others});
     // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
     // many distances that takes, and an index is to be the same bits from every machine.
     const Execution cpu = on_cpu(quiet);
-    const bool there = built.walked == nullptr && backend.has_room(built, rows, quiet);
+    const std::optional<Dataset> placed =
+        built.walked == nullptr ? backend.place(built, rows, quiet) : std::nullopt;
+    const DatasetView& there = placed ? placed->view() : rows;
+    const Neighbors exact =
+        knn(there, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
+            {.allowed = &held.others});
     const Dataset counted = counted_queries(queries);
-    const auto among_others = [&](const DatasetView& asked, SearchPlan plan, const Execution& where) {
+    const auto among_others = [&](const DatasetView& which, const DatasetView& asked, SearchPlan plan,
+                                  const Execution& where) {
       plan.allowed = &held.others;
-      return searched(contents, asked, plan, where);
+      return searched(built, which, asked, plan, where);
     };
     const auto search = [&](const SearchPlan& plan) {
-      return among_others(queries, plan, there ? quiet : cpu);
+      return among_others(there, queries, plan, placed ? quiet : cpu);
     };
     built.rerank_factor = choose_rerank_factor(search, built);
+    // A walk's distances are those of its list, whatever k.
+    std::int64_t last_list = 0;
+    std::int64_t distances = 0;
     const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
       const SearchPlan plan = plan_of(list_size, k);
       Neighbors found = search(plan);
-      found.statistics.distances = among_others(counted, plan, cpu).statistics.distances * queries.rows() /
-                                   std::max<std::int64_t>(1, counted.rows());
+      if (std::exchange(last_list, list_size) != list_size) {
+        distances = among_others(rows, counted, plan, cpu).statistics.distances * queries.rows() /
+                    std::max<std::int64_t>(1, counted.rows());
+      }
+      found.statistics.distances = distances;
       return found;
     };
     curve = recall::measure(exact, recall::usual_ks, built.nodes.count, search_counted).curve;
+    Graph seen = std::move(built.graph);
     built.set_graph({});
+    return seen;
   };
   built.set_graph(
       backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution));
@@ -206,7 +218,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
   contents.built.rerank_factor = choose_rerank_factor(
       [&](SearchPlan plan) {
         plan.left_out = own;
-        return searched(contents, queries, plan, cpu);
+        return searched(contents.built, rows, queries, plan, cpu);
       },
       contents.built);
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
@@ -214,7 +226,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
     plan.k = k + 1;
     plan.list_size = list_size;
     plan.left_out = own;
-    return without_itself(searched(contents, queries, plan, cpu), sample);
+    return without_itself(searched(contents.built, rows, queries, plan, cpu), sample);
   };
   return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -56,6 +57,9 @@ struct Nodes {
   }
   std::uint64_t bytes() const { return codes.bytes() + (first.size() + rows.size()) * sizeof(std::uint32_t); }
 };
+
+/// Looks at a graph, and gives it back for its memory.
+using Look = std::function<Graph(Graph)>;
 
 /// Encodes all rows and groups them. @throws OutOfMemory, Cancelled
 Nodes make_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution);

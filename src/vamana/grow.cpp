@@ -42,7 +42,7 @@ class Grower {
          const std::vector<std::uint32_t>& waiting)
       : machine_(machine), growth_(growth), order_(added), waiting_(waiting) {}
 
-  Graph grow(const Graph& old, const std::function<void(Graph)>& look) {
+  Graph grow(const Graph& old, const Look& look) {
     const std::int64_t nodes = growth_.nodes.count;
     machine_.begin(old);
     present_.assign(static_cast<std::size_t>(nodes), 0);
@@ -57,13 +57,14 @@ class Grower {
     // The first node is there to begin with.
     insert_from(before_ == 0 ? 1 : 0);
     if (!waiting_.empty()) {
-      look(finished());
+      Graph seen = look(finished({}));
       const std::int64_t done = size();
       order_.insert(order_.end(), waiting_.begin(), waiting_.end());
       shuffle(static_cast<std::size_t>(done));
       insert_from(done);
+      return finished(std::move(seen));
     }
-    return finished();
+    return finished({});
   }
 
  private:
@@ -83,12 +84,13 @@ class Grower {
     }
   }
 
-  // The graph as it is now.
-  Graph finished() {
-    Graph graph;
+  // The graph as it is now, in the memory of an earlier one or its own.
+  Graph finished(Graph graph) {
     graph.nodes = growth_.nodes.count;
     graph.max_degree = growth_.parameters.max_degree;
-    graph.edges = AlignedBuffer<std::uint32_t>(graph.nodes * graph.max_degree);
+    if (graph.edges.size() != graph.list_values()) {
+      graph.edges = AlignedBuffer<std::uint32_t>(graph.list_values());
+    }
     graph.entries = entries_;
     machine_.finish(graph);
     connect(graph);
@@ -113,36 +115,64 @@ class Grower {
   }
 
   // Prunes may leave nodes that nothing leads to. Each gets an edge from the nearest node that has room for
-  // one, or becomes an entry.
+  // one, or becomes an entry. Walks to several of them see the graph as it was before; since an edge to one
+  // may lead to others, which need no walk then, it is few at first.
   void connect(Graph& graph) {
     std::vector<std::uint8_t> reached(static_cast<std::size_t>(graph.nodes), 0);
     machine_.mark_reached(graph, reached);
+    std::vector<std::uint32_t> lost;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      if (reached[i] == 0 && present_[i] != 0) lost.push_back(static_cast<std::uint32_t>(i));
+    }
+    std::vector<std::uint32_t> some;
+    std::vector<std::vector<Key>> near;
+    std::vector<std::uint32_t> front;
+    auto most = tuning::first_connected;
+    for (auto next = lost.begin(); next != lost.end(); most = std::min(2 * most, tuning::most_connected)) {
+      for (some.clear(); next != lost.end() && some.size() < most; ++next) {
+        if (reached[*next] == 0) some.push_back(*next);
+      }
+      near.resize(some.size());
+      find_near(graph, some, near);
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        if (reached[some[i]] != 0) continue;
+        if (!link(graph, some[i], near[i])) graph.entries.push_back(some[i]);
+        reached[some[i]] = 1;
+        front.push_back(some[i]);
+        spread(graph, reached, front, growth_.stop);
+      }
+    }
+  }
+
+  // What walks to nodes find.
+  void find_near(const Graph& graph, const std::vector<std::uint32_t>& nodes,
+                 std::vector<std::vector<Key>>& near) {
     const codes::ScalarSpace& space = growth_.space;
     const std::uint8_t* codes = growth_.nodes.codes.data();
     const std::int64_t list_size = std::min(growth_.parameters.build_list_size, graph.nodes);
-    std::vector<std::uint32_t> front;
-    Walk::Counters counters;
-    for (std::int64_t i = 0; i < graph.nodes; ++i) {
-      if (reached[static_cast<std::size_t>(i)] != 0 || present_[static_cast<std::size_t>(i)] == 0) continue;
-      const auto node = static_cast<std::uint32_t>(i);
+    parallel_for(growth_.execution, static_cast<std::int64_t>(nodes.size()), [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
       Walk walk({graph.edges.data(), graph.max_degree, codes, space.code_bytes(), codes::estimates_of(space),
                  graph.entries});
+      Walk::Counters counters;
       growth_.stop.check();
-      bool linked = false;
-      const WalkPlan plan{.query = codes + i * space.code_bytes(), .list_size = list_size};
-      for (const Key key : walk.run(plan, growth_.stop, counters)) {
-        std::uint32_t* its = graph.edges.data() + std::int64_t{node_of(key)} * graph.max_degree;
-        const std::int64_t degree = degree_of(its, graph.max_degree);
-        if (degree == graph.max_degree) continue;
-        its[degree] = node;
-        linked = true;
-        break;
-      }
-      if (!linked) graph.entries.push_back(node);
-      reached[static_cast<std::size_t>(i)] = 1;
-      front.push_back(node);
-      spread(graph, reached, front, growth_.stop);
+      const auto list =
+          walk.run({.query = codes + std::int64_t{nodes[at]} * space.code_bytes(), .list_size = list_size},
+                   growth_.stop, counters);
+      near[at].assign(list.begin(), list.end());
+    });
+  }
+
+  // An edge to a node from the first of some that has room for it; false where none has.
+  static bool link(Graph& graph, std::uint32_t node, std::span<const Key> near) {
+    for (const Key key : near) {
+      std::uint32_t* its = graph.edges.data() + std::int64_t{node_of(key)} * graph.max_degree;
+      const std::int64_t degree = degree_of(its, graph.max_degree);
+      if (degree == graph.max_degree) continue;
+      its[degree] = node;
+      return true;
     }
+    return false;
   }
 
   BuildMachine& machine_;
@@ -160,7 +190,7 @@ class Grower {
 Graph grow_on(const MakeMachine& make_machine, const Graph& old, const Nodes& nodes,
               const codes::ScalarSpace& space, const VamanaParameters& parameters,
               const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
-              const std::function<void(Graph)>& look, const Execution& execution) {
+              const Look& look, const Execution& execution) {
   ProgressCounter progress(
       execution, "build",
       std::max<std::int64_t>(1, static_cast<std::int64_t>(added.size() + waiting.size())));

@@ -78,7 +78,7 @@ using MakeMachine = std::function<std::unique_ptr<BuildMachine>(const Growth& gr
 Graph grow_on(const MakeMachine& make_machine, const Graph& old, const Nodes& nodes,
               const codes::ScalarSpace& space, const VamanaParameters& parameters,
               const std::vector<std::uint32_t>& added, const std::vector<std::uint32_t>& waiting,
-              const std::function<void(Graph)>& look, const Execution& execution);
+              const Look& look, const Execution& execution);
 
 /// Marks what can be reached from the nodes in `front`, which are marked; `front` is empty afterwards.
 void spread(const Graph& graph, std::vector<std::uint8_t>& reached, std::vector<std::uint32_t>& front,

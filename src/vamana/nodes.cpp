@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "core/large_vector.hpp"
 #include "core/parallel.hpp"
 #include "core/parallel_sort.hpp"
 #include "kith/error.hpp"
@@ -40,7 +41,7 @@ Nodes make_nodes(const DatasetView& rows, const codes::ScalarSpace& space, const
   const std::int64_t n = rows.rows;
   const std::int64_t bytes = space.code_bytes();
   nodes.codes = AlignedBuffer<std::uint8_t>(n * bytes);
-  std::vector<Hashed> hashes(static_cast<std::size_t>(n));
+  auto hashes = large_vector<Hashed>(n, execution);
   std::vector<std::uint32_t> nan_rows;
   std::mutex mutex;
   const int threads = resolve_threads(execution);

@@ -37,6 +37,10 @@ constexpr std::int64_t rerank_depth(std::int64_t factor, std::int64_t k) {
   return factor * k + reranked_more;
 }
 
+/// Walks at once to nodes that nothing leads to: at first, and at most.
+inline constexpr std::size_t first_connected = 16;
+inline constexpr std::size_t most_connected = 4096;
+
 /// RaBitQ's bound rules a candidate out with this confidence.
 inline constexpr double rerank_confidence = 0.99;
 

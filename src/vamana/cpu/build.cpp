@@ -223,8 +223,7 @@ class CpuMachine : public BuildMachine {
 
 Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
-                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
-                 const Execution& execution) {
+                 const std::vector<std::uint32_t>& waiting, const Look& look, const Execution& execution) {
   return grow_on([](const Growth& growth) { return std::make_unique<CpuMachine>(growth); }, graph, nodes,
                  space, parameters, added, waiting, look, execution);
 }

@@ -17,8 +17,7 @@ namespace kith::vamana {
 /// @param added, waiting ascending; nodes that are not in the graph yet @throws Cancelled, std::bad_alloc
 Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
-                 const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
-                 const Execution& execution);
+                 const std::vector<std::uint32_t>& waiting, const Look& look, const Execution& execution);
 
 /// Bytes that building takes at its peak, the graph included.
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads);

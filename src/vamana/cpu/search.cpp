@@ -306,14 +306,15 @@ std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threa
           (built.walked != nullptr ? lane_bytes(built) : 0));
 }
 
-bool has_room(const Built& /*built*/, const DatasetView& /*rows*/, const Execution& /*execution*/) {
-  return true;
+std::optional<Dataset> place(const Built& /*built*/, const DatasetView& rows,
+                             const Execution& /*execution*/) {
+  return Dataset::adopt(rows, nullptr);  // where they are
 }
 
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph, build_bytes, search_into, has_room, search_bytes};
+  static const Backend backend{grow_graph, build_bytes, search_into, place, search_bytes};
   return backend;
 }
 

@@ -17,8 +17,7 @@ std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters
 }  // namespace
 
 const Backend& cuda_backend() {
-  static const Backend backend{grow_on_device, build_bytes, search_on_devices, has_room_on_device,
-                               search_bytes};
+  static const Backend backend{grow_on_device, build_bytes, search_on_devices, place_on_device, search_bytes};
   return backend;
 }
 

@@ -266,7 +266,7 @@ class DeviceMachine : public BuildMachine {
 
 Graph grow_on_device(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                      const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
-                     const std::vector<std::uint32_t>& waiting, const std::function<void(Graph)>& look,
+                     const std::vector<std::uint32_t>& waiting, const Look& look,
                      const Execution& execution) {
   return grow_on(
       [](const Growth& growth) {

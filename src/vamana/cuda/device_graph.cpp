@@ -26,13 +26,18 @@ constexpr std::int64_t least_share = 200;
 // More of it, at most, where copies of edges take what is left.
 constexpr std::uint64_t more_space = std::uint64_t{192} << 20U;
 
+bool lies_on(const DatasetView& rows, int device) {
+  return rows.space == MemorySpace::cuda && rows.device == device;
+}
+
 struct Sizes {
-  explicit Sizes(const Built& built, const DatasetView& view)
+  Sizes(const Built& built, const DatasetView& view, int device)
       : codes(built.nodes.bytes() + built.graph.entries.size() * sizeof(std::uint32_t) +
               built.space.mean.size() * sizeof(double) + built.space.map.size() * sizeof(float)),
         edges(static_cast<std::uint64_t>(built.graph.list_values()) * sizeof(std::uint32_t)),
-        rows(static_cast<std::uint64_t>(view.rows) * static_cast<std::uint64_t>(view.dim) *
-             size_of(view.dtype)) {}
+        rows(lies_on(view, device) ? 0
+                                   : static_cast<std::uint64_t>(view.rows) *
+                                         static_cast<std::uint64_t>(view.dim) * size_of(view.dtype)) {}
   std::uint64_t of(Placement placement) const {
     return codes + (placement == Placement::host_graph ? 0 : edges) +
            (placement == Placement::resident ? rows : 0);
@@ -69,7 +74,10 @@ class Maker {
       upload(built_.graph.lists(), built_.graph.list_values(), m.edge_memory);
       m.edges = m.edge_memory.data();
     }
-    if (placement == Placement::resident) {
+    if (lies_on(rows_, m.device)) {
+      m.rows = rows_.data;  // which outlive what was made for them
+      m.row_stride = rows_.row_stride;
+    } else if (placement == Placement::resident) {
       m.row_memory = cuda::Buffer<unsigned char>(
           rows_.rows * rows_.dim * static_cast<std::int64_t>(size_of(rows_.dtype)), m.stream);
       uploader_.copy(rows_, m.row_memory.data(), m.stream, execution_);
@@ -242,12 +250,28 @@ cuda::SpaceView DeviceGraph::space(const codes::ScalarSpace& space) const {
           .map = map.data()};
 }
 
-bool has_room_on_device(const Built& built, const DatasetView& rows, const Execution& execution) {
+std::optional<Dataset> place_on_device(const Built& built, const DatasetView& rows,
+                                       const Execution& execution) {
   if (execution.devices.size() != 1 || execution.device_memory_limit > 0 || rows.rows > most_device_rows)
-    return false;
-  const cuda::DeviceGuard guard(execution.devices.front().ordinal);
-  return Sizes(built, rows).of(Placement::resident) + working_space + more_space <=
-         cuda::available_memory(execution);
+    return std::nullopt;
+  const int device = execution.devices.front().ordinal;
+  const cuda::DeviceGuard guard(device);
+  if (Sizes(built, rows, device).of(Placement::resident) + working_space + more_space >
+      cuda::available_memory(execution)) {
+    return std::nullopt;
+  }
+  struct Held {
+    cuda::Stream stream;
+    cuda::Buffer<unsigned char> memory;
+  };
+  const auto held = std::make_shared<Held>();
+  cuda::Uploader uploader;
+  const cuda::PlacedRows placed = cuda::place(rows, device, held->memory, uploader, held->stream, execution);
+  held->stream.synchronize();
+  DatasetView view(placed.data, rows.dtype, rows.rows, rows.dim, placed.stride);
+  view.space = MemorySpace::cuda;
+  view.device = device;
+  return Dataset::adopt(view, held);
 }
 
 std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetView& rows, int device,
@@ -256,7 +280,7 @@ std::shared_ptr<const DeviceGraph> on_device(const Built& built, const DatasetVi
     throw DeviceError(
         fmt::format("{} rows; a GPU searches an index vamana of up to 2^31 - 1, build several", rows.rows));
   }
-  const Sizes sizes(built, rows);
+  const Sizes sizes(built, rows, device);
   const std::uint64_t limit = execution.device_memory_limit;
   DeviceCopies& copies = *built.copies;
   const std::scoped_lock lock(copies.mutex);
