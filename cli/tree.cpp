@@ -53,14 +53,20 @@ void add_index_option(CLI::App& command, Common& common, IndexOptions& options, 
       ->group("Search");
 }
 
-// The first option of approximate indexes that was given, as it is written. A recall of 1 is anyone's.
-const char* approximate_option(const IndexOptions& options) {
+// The first option of a walk that was given, as it is written.
+const char* walk_option(const IndexOptions& options) {
   const SearchOptions& asked = options.approximate;
-  if (asked.recall && *asked.recall != 1) return "--recall";
   if (asked.list_size) return "--list-size";
   if (asked.beam_width) return "--beam-width";
   if (!options.tuning.empty()) return "--tune";
   return asked.rerank ? "--rerank" : nullptr;
+}
+
+// The first option of approximate indexes that was given. A recall of 1 is anyone's.
+const char* approximate_option(const IndexOptions& options) {
+  const SearchOptions& asked = options.approximate;
+  if (asked.recall && *asked.recall != 1) return "--recall";
+  return walk_option(options);
 }
 
 // The first option of building a graph that was given.
@@ -316,7 +322,7 @@ void check_index_options(const IndexOptions& options) {
 IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::int64_t dim,
                           std::int64_t queries, std::int64_t k, Metric metric, const Execution& execution) {
   if (options.index != "auto") return {options.index, "--index asks for it"};
-  if (const char* asking = approximate_option(options)) {
+  if (const char* asking = walk_option(options)) {
     return {std::string(first_graph()), fmt::format("{} is an option of graphs", asking)};
   }
   if (const char* asking = graph_option(options)) {
@@ -334,7 +340,7 @@ IndexChoice resolve_index(const IndexOptions& options, std::int64_t rows, std::i
     }
     return {std::string(KdTree::index_type.name), fmt::format("{} is an option of trees", asking)};
   }
-  return choose_index(rows, dim, queries, k, metric, execution);
+  return choose_index(rows, dim, queries, k, metric, execution, options.approximate.recall.value_or(1));
 }
 
 IndexParameters make_parameters(std::string_view type, Metric metric, const IndexOptions& options,

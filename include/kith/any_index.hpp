@@ -286,9 +286,11 @@ struct IndexChoice {
 };
 
 /// The type that answers a task soonest, its build included, by costs measured on one machine, or on one GPU
-/// where `execution` names some (docs/which-index.md). Always an exact one.
-/// @param queries how many are expected; 0: many
+/// where `execution` names some (docs/which-index.md). An approximate one only for a recall below 1, and
+/// where no exact one answers as soon.
+/// @param queries how many are expected; 0: as many as rows
+/// @param recall share of the nearest rows that is asked for
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
-                         Metric metric, const Execution& execution = {});
+                         Metric metric, const Execution& execution = {}, double recall = 1);
 
 }  // namespace kith

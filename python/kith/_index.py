@@ -139,7 +139,7 @@ def knn(
 class IndexChoice:
     """A type of index and why it is the one; see :func:`choose_index`."""
 
-    index: str  #: ``"brute_force"``, ``"kd_tree"`` or ``"octree"``
+    index: str  #: ``"brute_force"``, ``"kd_tree"`` or ``"vamana"``
     reason: str
 
 
@@ -150,23 +150,25 @@ def choose_index(
     k: int = 10,
     metric: str = "sqeuclidean",
     device: str = "cpu",
+    recall: float = 1.0,
 ) -> IndexChoice:
     """The type of index that answers soonest, its build included.
 
     Args:
         rows, dim: shape of the dataset.
-        queries: how many are expected; 0 for many.
+        queries: how many are expected; 0: as many as rows.
         k: neighbours a query.
         metric, device: as for :func:`kith.knn`.
+        recall: share of the nearest rows to find, above 0 and at most 1. Below 1 an approximate index is named
+            where no exact one answers as soon.
 
     Raises:
-        InvalidArgument: rows or queries below 0, dim or k below 1, an unknown metric.
+        InvalidArgument: rows or queries below 0, dim or k below 1, an unknown metric, a recall outside its limits.
         DeviceError: the device is not there.
     """
     numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
-    return IndexChoice(
-        *_kith.choose_index(*numbers, name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES))
-    )
+    names = (name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES))
+    return IndexChoice(*_kith.choose_index(*numbers, *names, float(recall)))
 
 
 class Index:

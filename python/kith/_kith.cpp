@@ -155,13 +155,16 @@ nb::tuple knn_call(const Rows& dataset, const Rows& queries, std::int64_t k, con
 }
 
 nb::tuple chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
-                 const std::string& metric, const std::string& device) {
+                 const std::string& metric, const std::string& device, double recall) {
+  if (!(recall > 0 && recall <= 1)) {
+    throw InvalidArgument(fmt::format("recall of {}: use above 0, to 1 for the exact answer", recall));
+  }
   for (const auto& [value, what, least] : {std::tuple{rows, "rows", 0}, std::tuple{dim, "dim", 1},
                                            std::tuple{queries, "queries", 0}, std::tuple{k, "k", 1}}) {
     if (value < least) throw InvalidArgument(fmt::format("{} is {}; use at least {}", what, value, least));
   }
   const IndexChoice choice =
-      choose_index(rows, dim, queries, k, parse_metric(metric), make_execution({0, 0, 0, device}));
+      choose_index(rows, dim, queries, k, parse_metric(metric), make_execution({0, 0, 0, device}), recall);
   return nb::make_tuple(choice.index, choice.reason);
 }
 
@@ -366,7 +369,8 @@ NB_MODULE(_kith, module) {
              nb::arg("filter"), nb::arg("index"), nb::arg("allowed").none(), nb::arg("limits"),
              nb::arg("report").none(), "(distances, indices, statistics) without keeping an index.");
   module.def("choose_index", &chosen, nb::arg("rows"), nb::arg("dim"), nb::arg("queries"), nb::arg("k"),
-             nb::arg("metric"), nb::arg("device"), "(type, reason) of the index that answers soonest.");
+             nb::arg("metric"), nb::arg("device"), nb::arg("recall"),
+             "(type, reason) of the index that answers soonest.");
   bind_io(module);
   bind_codes(module);
   bind_graph_files(module);

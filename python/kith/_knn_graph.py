@@ -50,7 +50,7 @@ def all_knn(
         metric: as for :func:`kith.knn`; None: ``"euclidean"``, or the metric of an index that is given.
         index: ``"auto"``, ``"brute_force"``, ``"kd_tree"`` or ``"octree"``, which give the same bits, or ``"vamana"``,
             which is approximate; or an index that was built over ``X`` before.
-        recall: share of the neighbours to find, above 0 and at most 1, by a graph; see :meth:`Vamana.search`. None:
+        recall: share of the neighbours to find, above 0 and at most 1, by a graph where that is quicker; see :meth:`Vamana.search`. None:
             all of them, but 0.95 by a graph.
         threads, memory_limit, progress, device, device_memory_limit: as for :func:`kith.knn`. What builds an index and
             then searches reports two times.
@@ -167,9 +167,7 @@ def _kind(index: Any, recall: float | None, rows: int, dim: int, k: int, metric:
         raise InvalidArgument(
             f"index {kind!r} is not known; use 'auto', 'brute_force', {', '.join(map(repr, _TREES))} or 'vamana'"
         )
-    if recall not in (None, 1):
-        return "vamana"
-    return choose_index(rows, dim, rows, k, metric, device).index
+    return choose_index(rows, dim, rows, k, metric, device, 1 if recall is None else recall).index
 
 
 def _check_index(index: Index, metric: str | None, recall: float | None, rows: int, dim: int) -> None:

@@ -1,6 +1,8 @@
 // Which index answers soonest.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -31,10 +33,19 @@ struct Costs {
   double tree_beyond_packed;    // of a query where another kernel runs: above packed_dim
   double tree_a_value_at_most;  // a query that visits all leaves, for each of n d values
   double tree_queries_at_once;  // one query takes as long as so many that share the machine
+  // More dimensions than trees are for.
+  double scan_a_value;      // a pair, for each value of the rows
+  double scan_few_a_value;  // a pair where no codes are made
+  // A graph, of a million rows of 128 values.
+  double graph;              // its launches, and what is measured of it
+  double graph_build_a_row;  // half of it for each 128 values
+  double graph_query;        // for 10 neighbours, to a recall of 0.9
+  double graph_queries_at_once;
 };
 
 // Two cores with AVX-512: fitted to the times of benchmarks/trees/crossover.cpp on uniform data by
-// benchmarks/trees/fit.py. Uniform data are the worst for a tree.
+// benchmarks/trees/fit.py. Uniform data are the worst for a tree. More dimensions and graphs by hand, to what
+// benchmarks/vamana/crossover.py and benchmarks.vamana measured (docs/benchmarks.md).
 constexpr Costs on_cpu = {.machine = "two cores",
                           .scan = 0,
                           .scan_query = 1130,
@@ -51,7 +62,13 @@ constexpr Costs on_cpu = {.machine = "two cores",
                           .growth_a_dimension = 1.54,
                           .tree_beyond_packed = 1,
                           .tree_a_value_at_most = 0.2,
-                          .tree_queries_at_once = 0};
+                          .tree_queries_at_once = 0,
+                          .scan_a_value = 5e-4,
+                          .scan_few_a_value = 0.4,
+                          .graph = 20e6,
+                          .graph_build_a_row = 100e3,
+                          .graph_query = 10e3,
+                          .graph_queries_at_once = 0};
 
 // One H200, rows and answers in its memory: fitted by hand to one-shot searches of uniform rows, 10,000 to
 // 1,000,000 of them in 2 to 12 dimensions (docs/which-index.md). Launches are most of what little work takes.
@@ -71,15 +88,23 @@ constexpr Costs on_gpu = {.machine = "one H200",
                           .growth_a_dimension = 1.6,
                           .tree_beyond_packed = 2,
                           .tree_a_value_at_most = 1.5e-3,
-                          .tree_queries_at_once = 8000};
+                          .tree_queries_at_once = 8000,
+                          .scan_a_value = 1.9e-6,
+                          .scan_few_a_value = 2.5e-4,
+                          .graph = 60e6,
+                          .graph_build_a_row = 600,
+                          .graph_query = 110,
+                          .graph_queries_at_once = 1200};
 
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
 
-double brute_force_cost(const Costs& c, double rows, double queries, double k) {
+double brute_force_cost(const Costs& c, double rows, double dim, double queries, double k) {
   const double offers = k * std::log2(rows / k + 2);
   const bool few = queries <= c.scan_few;
-  const double a_row = few ? queries * c.scan_a_pair_few : c.scan_code_a_row + queries * c.scan_a_pair;
+  const double more = std::max(0.0, dim - largest_tree_dim);
+  const double a_row = few ? queries * (c.scan_a_pair_few + more * c.scan_few_a_value)
+                           : c.scan_code_a_row + queries * (c.scan_a_pair + more * c.scan_a_value);
   return c.scan + queries * (c.scan_query + c.scan_a_neighbor * offers) + rows * a_row;
 }
 
@@ -92,6 +117,14 @@ double tree_cost(const Costs& c, double rows, double dim, double queries, double
          (queries + c.tree_queries_at_once) * (visits + c.tree_a_list_place * k * std::log2(k + 1));
 }
 
+// Lists grow with k, and as fewer neighbours may be missed.
+double graph_cost(const Costs& c, double rows, double dim, double queries, double k, double recall) {
+  const double list = std::pow(std::max(k, 10.0) / 10, 0.8) * std::sqrt(0.1 / std::max(1e-3, 1 - recall));
+  const double size = std::log2(rows + 2) / 20 * (0.5 + dim / 256);
+  return c.graph + rows * c.graph_build_a_row * (0.5 + dim / 256) +
+         (queries + c.graph_queries_at_once) * c.graph_query * list * size;
+}
+
 // An estimate to read: two digits are more than it is worth.
 std::string duration(double nanoseconds) {
   if (nanoseconds < 10e6) return fmt::format("{:.1f} ms", nanoseconds / 1e6);
@@ -99,17 +132,20 @@ std::string duration(double nanoseconds) {
   return fmt::format("{:.0f} s", std::ceil(nanoseconds / 1e9));
 }
 
+// The quicker of two, and what the other would take.
+std::string compared(double chosen, double other, const Costs& costs) {
+  return fmt::format("about {} against {}, {}", duration(chosen), duration(other), costs.machine);
+}
+
+std::string task(std::int64_t rows, double queries) {
+  return fmt::format("{} of {}", plural(static_cast<std::int64_t>(queries), "query", "queries"),
+                     plural(rows, "row"));
+}
+
 }  // namespace
 
 IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
-                         Metric metric, const Execution& execution) {
-  if (!is_tree_metric(metric)) {
-    return {std::string(BruteForce::index_type.name), fmt::format("no tree supports {}", name(metric))};
-  }
-  if (dim > largest_tree_dim) {
-    return {std::string(BruteForce::index_type.name),
-            fmt::format("dimension {} is above {}, where trees stop saving work", dim, largest_tree_dim)};
-  }
+                         Metric metric, const Execution& execution, double recall) {
   const auto n = static_cast<double>(rows);
   const auto d = static_cast<double>(dim);
   const double q = queries > 0 ? static_cast<double>(queries) : n;
@@ -117,19 +153,39 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
       static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
   const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
   const Costs& costs = gpu ? on_gpu : on_cpu;
-  // Brute force shares its work out among devices, a tree is on the first of them.
+  // Brute force shares its work out among devices, and so do walks; what is built is built on the first.
   const double shared = gpu ? static_cast<double>(execution.devices.size()) : 1;
-  const double brute_force = brute_force_cost(costs, n, q / shared, neighbors);
-  const double tree = tree_cost(costs, n, d, q, neighbors);
-  const auto estimates = fmt::format("about {} against {}, {}", duration(std::min(tree, brute_force)),
-                                     duration(std::max(tree, brute_force)), costs.machine);
+  const double brute_force = brute_force_cost(costs, n, d, q / shared, neighbors);
+  const bool may_be_tree = is_tree_metric(metric) && dim <= largest_tree_dim;
+  const double tree =
+      may_be_tree ? tree_cost(costs, n, d, q, neighbors) : std::numeric_limits<double>::infinity();
+  if (recall < 1 && Vamana::index_type.takes(metric) && Vamana::index_type.takes_dim(dim)) {
+    const double exact = std::min(brute_force, tree);
+    const double graph = graph_cost(costs, n, d, q / shared, neighbors, recall);
+    if (graph < exact) {
+      return {std::string(Vamana::index_type.name),
+              fmt::format("a graph answers {} sooner than an exact search ({})", task(rows, q),
+                          compared(graph, exact, costs))};
+    }
+    const IndexType& type = brute_force <= tree ? BruteForce::index_type : KdTree::index_type;
+    return {std::string(type.name), fmt::format("exact search answers {} sooner than a graph ({})",
+                                                task(rows, q), compared(exact, graph, costs))};
+  }
+  if (!is_tree_metric(metric)) {
+    return {std::string(BruteForce::index_type.name), fmt::format("no tree supports {}", name(metric))};
+  }
+  if (!may_be_tree) {
+    return {std::string(BruteForce::index_type.name),
+            fmt::format("dimension {} is above {}, where trees stop saving work", dim, largest_tree_dim)};
+  }
   if (brute_force <= tree) {
     return {std::string(BruteForce::index_type.name),
             fmt::format("a tree over {} does not pay off for {} ({})", plural(rows, "row"),
-                        plural(static_cast<std::int64_t>(q), "query", "queries"), estimates)};
+                        plural(static_cast<std::int64_t>(q), "query", "queries"),
+                        compared(brute_force, tree, costs))};
   }
-  return {std::string(KdTree::index_type.name),
-          fmt::format("{} of dimension {} ({})", plural(rows, "row"), dim, estimates)};
+  return {std::string(KdTree::index_type.name), fmt::format("{} of dimension {} ({})", plural(rows, "row"),
+                                                            dim, compared(tree, brute_force, costs))};
 }
 
 }  // namespace kith

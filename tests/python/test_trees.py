@@ -677,6 +677,8 @@ def test_choose_index():
         assert kith.choose_index(**given).index == "brute_force", changes
     assert kith.choose_index(10**7, 128).index == "brute_force"
     assert kith.choose_index(10**7, 3, metric="cosine").index == "brute_force"
+    assert kith.choose_index(10**7, 128, recall=0.95).index == "vamana"
+    assert kith.choose_index(10**7, 128, 10, recall=0.95).index == "brute_force"
     for arguments, words in [
         ((-1, 3), "rows is -1"),
         ((1, 0), "dim is 0"),
@@ -684,6 +686,8 @@ def test_choose_index():
         ((1, 1, 0, 0), "k is 0"),
         ((1, 1, 0, 1, "l2"), "l2"),
         ((1, 1, 0, 1, "euclidean", "gpu"), "gpu"),
+        ((1, 1, 0, 1, "euclidean", "cpu", 0), "recall of 0"),
+        ((1, 1, 0, 1, "euclidean", "cpu", 1.5), "recall of 1.5"),
     ]:
         with pytest.raises(kith.InvalidArgument, match=words):
             kith.choose_index(*arguments)

@@ -81,6 +81,27 @@ TEST(ChooseIndex, OnAGpuTreesAreForManyQueriesOverManyRows) {
   EXPECT_TRUE(contains(on_gpu(1'000'000, 3, 1'000'000, 8).reason, "H200"));
 }
 
+TEST(ChooseIndex, GraphsAreForManyQueriesAndARecallBelowOne) {
+  for (const bool gpu : {false, true}) {
+    Execution execution;
+    if (gpu) execution.devices = {{Device::Kind::cuda, 0}};
+    const auto chosen = [&](std::int64_t rows, std::int64_t queries, std::int64_t k, double recall,
+                            Metric metric = Metric::sqeuclidean, std::int64_t dim = 128) {
+      return choose_index(rows, dim, queries, k, metric, execution, recall);
+    };
+    EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95).index, "vamana") << gpu;
+    EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95, Metric::cosine).index, "vamana") << gpu;
+    EXPECT_EQ(chosen(10'000'000, 0, 10, 1).index, "brute_force") << gpu;
+    // No graph knows manhattan; few queries, or few rows, are over before one is built.
+    EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95, Metric::manhattan).index, "brute_force") << gpu;
+    EXPECT_EQ(chosen(10'000'000, 100, 10, 0.95).index, "brute_force") << gpu;
+    EXPECT_EQ(chosen(2'000, 0, 10, 0.95).index, "brute_force") << gpu;
+    EXPECT_EQ(chosen(1'000'000, 0, 8, 0.95, Metric::sqeuclidean, 3).index, "kd_tree") << gpu;
+    EXPECT_TRUE(contains(chosen(2'000, 0, 10, 0.95).reason, "sooner than a graph")) << gpu;
+    EXPECT_TRUE(contains(chosen(10'000'000, 0, 10, 0.95).reason, "sooner than an exact search")) << gpu;
+  }
+}
+
 TEST(ChooseIndex, OddSizesHaveAnAnswer) {
   for (const std::int64_t rows : {0, 1, 2}) {
     for (const std::int64_t k : {1, 1000}) {
