@@ -7,6 +7,7 @@ from benchmarks.cases import CASES
 
 from . import graphs
 from .directions import render_directions
+from .crossover import render_crossover
 from .filters import render_filters
 from .gpu import render_gpu
 from .gpu_graphs import render_gpu_graphs
@@ -39,6 +40,7 @@ make bench                                        # brute force: datasets, peers
 make bench-trees                                  # the trees
 build/venv/bin/python -m benchmarks.vamana --dataset sift-photos-u8                # graphs; --help says what peers need
 python3 benchmarks/vamana/gpu.py CASE... -o FILE                                   # graphs on a GPU; wants torch, and cuVS
+python3 benchmarks/vamana/crossover.py -o FILE                                     # graphs or exact search; wants the package
 build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                   # graphs, some of the rows; wants hnswlib
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
@@ -126,7 +128,7 @@ def render(results=RESULTS):
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []
     parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
     makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "directions": render_directions, "trees_gpu": render_trees_gpu,
-              "filters": render_filters, "vamana_gpu": render_gpu_graphs}  # fmt: skip
+              "filters": render_filters, "graph_crossover": render_crossover, "vamana_gpu": render_gpu_graphs}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]
