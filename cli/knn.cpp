@@ -190,7 +190,8 @@ void add_knn(CLI::App& app, Common& common) {
       "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
       "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
-      "--index auto builds a tree where that should be faster: for many queries in low dimension. With --recall "
+      "--index auto builds a tree where that should be faster: for many queries in low dimension. With "
+      "--recall "
       "below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that only one "
       "kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
