@@ -17,7 +17,7 @@
 namespace kith::codes {
 namespace {
 
-constexpr std::int64_t table_width = 256;  // entries a part
+constexpr std::int64_t table_width = pq_table_width;
 
 class PqCoding : public Coding {
  public:
@@ -77,6 +77,11 @@ std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces) 
     starts.push_back(dim / subspaces * j + std::min(j, dim % subspaces));
   }
   return starts;
+}
+
+const PqSpace* pq_space(const Coding& coding) {
+  const auto* its = dynamic_cast<const PqCoding*>(&coding);
+  return its != nullptr ? &its->space() : nullptr;
 }
 
 void PqSpace::lay_out() {
@@ -256,12 +261,12 @@ std::unique_ptr<const Coding> load_pq(const Kept& kept, Rows rows, const PqParam
 }
 
 PqParts PqParts::of(const Quantizer& quantizer) {
-  const auto* coding = dynamic_cast<const PqCoding*>(quantizer.state_->coding.get());
-  if (coding == nullptr) {
+  const PqSpace* found = pq_space(*quantizer.state_->coding);
+  if (found == nullptr) {
     throw InvalidArgument(
         fmt::format("the quantizer is of kind {}; DiskANN's files hold pq alone", name(quantizer.kind())));
   }
-  const PqSpace& space = coding->space();
+  const PqSpace& space = *found;
   return {space.rows,  space.metric,    space.mean,   space.starts,
           space.count, space.centroids, space.matrix, space.rotation.get()};
 }

@@ -17,6 +17,8 @@
 
 namespace kith::codes {
 
+inline constexpr std::int64_t pq_table_width = 256;  ///< entries a part
+
 struct PqSpace {
   Rows rows;
   Metric metric = Metric::sqeuclidean;
@@ -38,6 +40,9 @@ struct PqSpace {
 
 /// Parts of about equal length: the first dim % subspaces have one dimension more.
 std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces);
+
+/// Null for codings of another kind.
+const PqSpace* pq_space(const Coding& coding);
 
 class PqWorker : public Worker {
  public:

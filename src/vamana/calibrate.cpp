@@ -166,7 +166,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
     // many distances that takes, and an index is to be the same bits from every machine.
     const Execution cpu = on_cpu(quiet);
-    const bool there = built.walked == nullptr && backend.has_room(built, rows, quiet);
+    const bool there = backend.has_room(built, rows, quiet);
     const Dataset counted = counted_queries(queries);
     const auto among_others = [&](const DatasetView& asked, SearchPlan plan, const Execution& where) {
       plan.allowed = &held.others;

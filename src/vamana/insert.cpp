@@ -99,7 +99,6 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
   const Contents& old = *state_->contents;
   const DatasetView& its = old.dataset.view();
   validate(rows, "rows");
-  vamana::check_machine(old.parameters, execution);
   const vamana::Backend& backend = vamana::backend_for(execution);
   if (rows.dim != its.dim || rows.dtype != its.dtype) {
     throw InvalidArgument(fmt::format(

@@ -177,7 +177,6 @@ Vamana Vamana::build(const DatasetView& dataset, const VamanaParameters& paramet
 Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters, const Execution& execution) {
   const DatasetView& rows = dataset.view();
   validate(rows, "dataset");
-  vamana::check_machine(parameters, execution);
   const Backend& backend = vamana::backend_for(execution);
   vamana::check_parameters(parameters, rows.dim);
   vamana::check_rows(rows);
@@ -207,7 +206,6 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
 
 Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                          const SearchOptions& options) const {
-  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, k, execution);
   return or_out_of_memory(
       [&] {
@@ -224,7 +222,6 @@ Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execu
 
 SearchStatistics Vamana::search_into(const DatasetView& queries, const NeighborsView& out,
                                      const Execution& execution, const SearchOptions& options) const {
-  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
   if (out.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
@@ -288,7 +285,6 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
-  check_machine(parameters, execution);
   (void)backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);

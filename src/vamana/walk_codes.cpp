@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -90,36 +89,15 @@ std::uint64_t walk_code_bytes(const codes::ScalarSpace& space, const VamanaParam
 
 RuledOut::RuledOut(const codes::ScalarSpace& space, const WalkCodes& codes, codes::Worker& worker,
                    const void* query)
-    : space_(space), codes_(codes), worker_(worker) {
+    : limit_(space), codes_(codes), worker_(worker) {
   if (space.metric != Metric::inner_product) return;
   std::vector<double> values(static_cast<std::size_t>(space.dim));
   codes::row_kernels().load[static_cast<int>(space.dtype)](query, space.dim, values.data());
   norm_ = std::sqrt(codes::row_kernels().sum_of_squares(values.data(), space.dim));
 }
 
-// Scalar codes lie in the space that the metric was turned into, one step apart. Leading directions and the
-// ends of the codes' range only bring rows nearer. Rounding moves the difference of two codes by some
-// 1/sqrt(6) along it, of which six are allowed for, and lengthens its square by a sixth a value.
 double RuledOut::limit(double worst) const {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  double square = worst;
-  switch (space_.metric) {
-    case Metric::euclidean: square = worst * worst; break;
-    case Metric::cosine: square = 2 * worst; break;
-    case Metric::inner_product: {
-      // Queries were stretched to the length M of the rows: 2 M^2 - 2 (M / |q|) q.x.
-      const double most = space_.largest_norm;
-      if (!(norm_ > 0 && std::isfinite(norm_) && most > 0)) return infinity;
-      square = 2 * most * (most + worst / norm_);
-      break;
-    }
-    default: break;
-  }
-  const double unit = space_.unit / space_.step;
-  square = std::max(square * unit * unit, 0.0);
-  if (!std::isfinite(square)) return infinity;
-  if (space_.raw_integers()) return square;
-  return square + 6 * 0.82 * std::sqrt(square) + static_cast<double>(space_.code_dim()) / 6 + 1;
+  return limit_.of(worst, norm_);
 }
 
 bool RuledOut::operator()(std::uint32_t node, double limit) const {

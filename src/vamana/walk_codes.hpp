@@ -15,6 +15,7 @@
 #include "kith/execution.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
+#include "vamana/ruled_out.hpp"
 
 namespace kith::vamana {
 
@@ -55,7 +56,7 @@ class RuledOut {
   bool operator()(std::uint32_t node, double limit) const;
 
  private:
-  const codes::ScalarSpace& space_;
+  RuledOutLimit limit_;
   const WalkCodes& codes_;
   codes::Worker& worker_;
   double norm_ = 0;  // inner product: |q|

@@ -197,7 +197,7 @@ class Task {
         // The limit falls with the k-th distance, known from k rows on.
         if (waiting >= (best.full() ? rows_a_bound : list_k_)) {
           evaluate(query, waiting, best);
-          if (best.full()) limit = ruled_out->limit(static_cast<double>(best.bound()));
+          if (best.full()) limit = ruled_out->limit(static_cast<double>(best.kth()));
         }
         if (limit < std::numeric_limits<double>::infinity() && (*ruled_out)(node, limit)) continue;
       }
