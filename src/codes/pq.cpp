@@ -212,6 +212,11 @@ void PqWorker::estimate_gathered(const std::uint8_t* codes, const std::uint32_t*
 
 std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParameters& parameters,
                                        const Execution& execution) {
+  return train_pq_on({}, rows, parameters, execution);
+}
+
+std::unique_ptr<const Coding> train_pq_on(const KMeansOfParts& on_machine, const DatasetView& rows,
+                                          const PqParameters& parameters, const Execution& execution) {
   TrainingRows training = training_rows(rows, parameters.training_rows, execution);
   PqSpace space = make_space({rows.dtype, rows.dim}, parameters, std::move(training.mean));
   const std::int64_t dim = rows.dim;
@@ -228,13 +233,21 @@ std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParamete
   space.centroids.resize(static_cast<std::size_t>(space.count * dim));
   const int threads = resolve_threads(execution);
   ProgressCounter progress(execution, "training", space.subspaces);
+  const KMeansParameters wanted{space.count, parameters.iterations, parameters.seed};
+  if (on_machine) {
+    space.centroids = on_machine(values.data(), n, space.starts, wanted, [&] { progress.check(); });
+    progress.advance(space.subspaces);
+    progress.finish();
+    space.lay_out();
+    return std::make_unique<PqCoding>(std::move(space));
+  }
   // Parts side by side, or one after the other with all threads on each: the centroids are the same.
   const bool wide = space.subspaces >= threads;
   parallel_for(wide ? threads : 1, space.subspaces, [&](std::int64_t j) {
-    const KMeans found =
-        k_means(values.data() + space.begin(j), n, space.dim_of(j), dim,
-                {space.count, parameters.iterations, parameters.seed + static_cast<std::uint64_t>(j)},
-                wide ? 1 : threads, [&] { progress.check(); });
+    KMeansParameters its = wanted;
+    its.seed += static_cast<std::uint64_t>(j);
+    const KMeans found = k_means(values.data() + space.begin(j), n, space.dim_of(j), dim, its,
+                                 wide ? 1 : threads, [&] { progress.check(); });
     std::copy(found.centroids.begin(), found.centroids.end(),
               space.centroids.begin() + space.begin(j) * space.count);
     progress.advance(1);

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "codes/scalar.hpp"
 #include "cuda/host_device.hpp"
@@ -34,7 +33,7 @@ struct RuledOutLimit {
   /// Candidates must be estimated at most this far, less their bound; infinite where none is ruled out.
   /// @param worst a canonical distance @param norm inner product: |q|
   KITH_HOST_DEVICE double of(double worst, double norm) const {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
+    constexpr double infinity = HUGE_VAL;
     double square = worst;
     if (metric == Metric::euclidean) {
       square = worst * worst;

@@ -195,8 +195,8 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space = codes::make_scalar_space(rows, parameters.metric, execution,
                                                             shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
-                     built.walked =
-                         vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
+                     built.walked = vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr,
+                                                            backend, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
                      built.drop_scalar_codes();
                      return true;
@@ -285,7 +285,7 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
-  (void)backend_for(execution);
+  const Backend& backend = backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
   auto contents = std::make_shared<Contents>();
@@ -313,7 +313,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
+        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, backend, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);
         built.drop_scalar_codes();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "codes/cpu/row_kernels.hpp"
-#include "core/parallel.hpp"
-#include "vamana/tuning.hpp"
+#include "vamana/backend.hpp"
 
 namespace kith::vamana {
 namespace {
 
-constexpr std::int64_t nodes_a_task = 512;
 constexpr std::int64_t usual_bits = 4;
 constexpr std::int64_t values_a_subspace = 4;
 constexpr std::int64_t training_rows = 16384;
@@ -41,7 +39,7 @@ PqParameters pq_of(const VamanaParameters& parameters, std::int64_t code_dim) {
 std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes::ScalarSpace& space,
                                                  const VamanaParameters& parameters,
                                                  std::shared_ptr<const codes::Coding> coding,
-                                                 const Execution& execution) {
+                                                 const Backend& backend, const Execution& execution) {
   if (parameters.codes == CodeKind::scalar || nodes.count == 0) return nullptr;
   const DatasetView rows = rows_of(nodes, space);
   auto made = std::make_shared<WalkCodes>();
@@ -51,23 +49,12 @@ std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes
     if (parameters.codes == CodeKind::rabitq) {
       made->coding = codes::train_rabitq(rows, rabitq_of(parameters), execution);
     } else {
-      made->coding = codes::train_pq(rows, pq_of(parameters, space.code_dim()), execution);
+      made->coding = codes::train_pq_on(backend.k_means(execution), rows, pq_of(parameters, space.code_dim()),
+                                        execution);
     }
   }
-  const std::int64_t bytes = made->code_bytes();
-  made->codes = AlignedBuffer<std::uint8_t>(nodes.count * bytes);
-  ProgressCounter progress(execution, "encoding", nodes.count);
-  parallel_for(resolve_threads(execution), (nodes.count + nodes_a_task - 1) / nodes_a_task,
-               [&](std::int64_t task) {
-                 progress.check();
-                 const auto worker = made->coding->worker(tuning::rerank_confidence);
-                 const std::int64_t end = std::min(nodes.count, (task + 1) * nodes_a_task);
-                 for (std::int64_t i = task * nodes_a_task; i < end; ++i) {
-                   worker->encode(rows.row(i), made->codes.data() + i * bytes);
-                 }
-                 progress.advance(end - task * nodes_a_task);
-               });
-  progress.finish();
+  made->codes = AlignedBuffer<std::uint8_t>(nodes.count * made->code_bytes());
+  backend.encode(*made->coding, rows, made->codes.data(), execution);
   return made;
 }
 

@@ -19,6 +19,8 @@
 
 namespace kith::vamana {
 
+struct Backend;
+
 struct WalkCodes {
   CodeKind kind = CodeKind::rabitq;
   std::shared_ptr<const codes::Coding> coding;
@@ -34,11 +36,11 @@ PqParameters pq_of(const VamanaParameters& parameters, std::int64_t code_dim);
 
 /// Codes of all nodes; null where the parameters ask for scalar codes or there are no nodes.
 /// @param coding of the index that nodes were added to; null: trained on these
-/// @throws OutOfMemory, Cancelled
+/// @throws OutOfMemory, DeviceError, Cancelled
 std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes::ScalarSpace& space,
                                                  const VamanaParameters& parameters,
                                                  std::shared_ptr<const codes::Coding> coding,
-                                                 const Execution& execution);
+                                                 const Backend& backend, const Execution& execution);
 
 /// Bytes that make_walk_codes takes at its peak, for so many nodes.
 std::uint64_t walk_code_bytes(const codes::ScalarSpace& space, const VamanaParameters& parameters,

@@ -65,6 +65,7 @@ DeviceCoding::DeviceCoding(const Coding& coding, double confidence, cudaStream_t
         "walks on a GPU compare scalar codes, RaBitQ codes and PQ codes without a rotation, by squared "
         "distances; search this index on the CPU");
   }
+  pq_.dim = pq->rows.dim;
   pq_.subspaces = pq->subspaces;
   pq_.count = pq->count;
   pq_.padded_count = pq->parts.front().padded_count;

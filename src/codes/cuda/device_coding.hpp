@@ -7,6 +7,7 @@
 #include "codes/cuda/quantized.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
+#include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 
 namespace kith::codes::cuda {
@@ -35,5 +36,10 @@ class DeviceCoding {
   Buffer<float> centroids_;
   Buffer<std::int64_t> starts_;
 };
+
+/// Codes of rows of u8 on the host, [rows, code_bytes()], with the bits of a worker's.
+/// @throws OutOfMemory, DeviceError, Cancelled
+void encode_on_device(const Coding& coding, const DatasetView& rows, std::uint8_t* codes, int device,
+                      const Execution& execution);
 
 }  // namespace kith::codes::cuda

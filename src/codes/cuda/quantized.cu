@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codes/cuda/quantized.hpp"
-#include "codes/cuda/row_sums.cuh"
+#include "codes/cuda/rotate.cuh"
 #include "cuda/runtime.hpp"
 
 namespace kith::codes::cuda {
@@ -10,26 +10,7 @@ namespace {
 
 using kith::cuda::check_launch;
 
-constexpr int rabitq_threads = 128;
-constexpr std::int64_t longest_shared = 2048;  // values of a rotated query in shared memory
-constexpr std::int64_t most_parts = 16;        // blocks that make a query's tables
-
-// Rotation::transform of `count` values, a power of two, by the block.
-__device__ void transform(double* values, std::int64_t count, double scale) {
-  for (std::int64_t half = 1; half < count; half *= 2) {
-    for (std::int64_t i = threadIdx.x; i < count / 2; i += rabitq_threads) {
-      double* a = values + (2 * i - (i & (half - 1)));
-      double* b = a + half;
-      const double first = *a;
-      const double second = *b;
-      *a = first + second;
-      *b = first - second;
-    }
-    __syncthreads();
-  }
-  for (std::int64_t i = threadIdx.x; i < count; i += rabitq_threads) values[i] *= scale;
-  __syncthreads();
-}
+constexpr std::int64_t most_parts = 16;  // blocks that make a query's tables
 
 __global__ void __launch_bounds__(rabitq_threads)
     rabitq_kernel(const __grid_constant__ RabitqView space, const __grid_constant__ QuantizedQueries queries,
@@ -41,24 +22,10 @@ __global__ void __launch_bounds__(rabitq_threads)
   if (queries.usable[q] == 0) return;
   const int tid = static_cast<int>(threadIdx.x);
   const std::int64_t dim = std::int64_t{space.shape.blocks} * block_values;
-  double* values = scratch == nullptr ? shared : scratch + q * 2 * dim;
-  double* other = values + dim;
-  const unsigned char* row = queries.rows + q * queries.stride;
-  for (std::int64_t i = tid; i < dim; i += rabitq_threads) {
-    values[i] = i < space.dim ? static_cast<double>(row[i]) - space.mean[i] : 0.0;
-  }
-  __syncthreads();
-  for (int round = 0; round < space.rounds; ++round) {
-    const std::uint32_t* from = space.from + round * dim;
-    const double* sign = space.sign + round * dim;
-    for (std::int64_t i = tid; i < dim; i += rabitq_threads) other[i] = values[from[i]] * sign[i];
-    __syncthreads();
-    transform(other, space.width, space.scale);
-    if (space.width < dim) transform(other + dim - space.width, space.width, space.scale);
-    double* const before = values;
-    values = other;
-    other = before;
-  }
+  double* const memory = scratch == nullptr ? shared : scratch + q * 2 * dim;
+  const Rotated rotated = rotate(space, queries.rows + q * queries.stride, memory);
+  const double* values = rotated.values;
+  double* other = rotated.other;
 
   const double norm = root(sum_of_squares(values, dim, &sum));
   const std::int64_t weight = ((std::int64_t{1} << space.shape.bits) - 1) * dim;
@@ -122,11 +89,6 @@ __global__ void __launch_bounds__(table_entries)
 }
 
 }  // namespace
-
-std::int64_t scratch_values(const RabitqShape& shape) {
-  const std::int64_t dim = std::int64_t{shape.blocks} * block_values;
-  return dim <= longest_shared ? 0 : 2 * dim;
-}
 
 void prepare(const RabitqView& space, const QuantizedQueries& queries, double* scratch,
              unsigned char* rounded, RabitqQuery* scalars, cudaStream_t stream) {

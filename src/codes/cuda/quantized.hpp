@@ -1,5 +1,6 @@
-// RaBitQ and product quantization on a device: what the space of codes is made of there, and queries as the
-// workers of codes/rabitq.hpp and codes/pq.hpp have them, with their bits. Squared distances alone.
+// RaBitQ and product quantization on a device: what the space of codes is made of there, and queries and
+// codes as the workers of codes/rabitq.hpp and codes/pq.hpp make them, with their bits. Squared distances
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,13 @@ struct RabitqShape {
   double deviations = 0;
 };
 
+/// Values of scratch that a rotated row takes; 0: it is in shared memory.
+constexpr std::int64_t scratch_values(const RabitqShape& shape) {
+  constexpr std::int64_t longest_shared = 2048;
+  const std::int64_t dim = std::int64_t{shape.blocks} * block_values;
+  return dim <= longest_shared ? 0 : 2 * dim;
+}
+
 /// RabitqSpace on a device.
 struct RabitqView {
   RabitqShape shape;
@@ -38,6 +46,7 @@ struct RabitqView {
 
 /// PqSpace on a device.
 struct PqView {
+  std::int64_t dim = 0;  ///< values of a row
   std::int64_t subspaces = 0;
   std::int64_t count = 0;         ///< centroids a part
   std::int64_t padded_count = 0;  ///< that lie side by side
@@ -58,8 +67,18 @@ struct QuantizedQueries {
 /// @param scratch [count, 2, D] where scratch_values() is not 0
 void prepare(const RabitqView& space, const QuantizedQueries& queries, double* scratch,
              unsigned char* rounded, RabitqQuery* scalars, cudaStream_t stream);
-/// Values of scratch a query; 0: it is in shared memory.
-std::int64_t scratch_values(const RabitqShape& shape);
+/// Codes of rows of u8 [count, stride], as the workers make them.
+struct RowsToEncode {
+  const unsigned char* rows;
+  std::int64_t stride;  ///< in bytes
+  std::int64_t count;
+};
+/// @param scratch [count, scratch_values()] @param codes [count, code_bytes], 12 bytes and the planes
+void encode(const RabitqView& space, const RowsToEncode& rows, double* scratch, std::uint32_t* codes,
+            cudaStream_t stream);
+/// @param scratch [values of a row, count] @param codes [count, subspaces]
+void encode(const PqView& space, const RowsToEncode& rows, float* scratch, unsigned char* codes,
+            cudaStream_t stream);
 
 /// Tables of squared distances, [count, subspaces, table_entries].
 void prepare(const PqView& space, const QuantizedQueries& queries, float* tables, cudaStream_t stream);

@@ -310,10 +310,15 @@ bool has_room(const Built& /*built*/, const DatasetView& /*rows*/, const Executi
   return true;
 }
 
+codes::KMeansOfParts by_threads(const Execution& /*execution*/) {
+  return {};
+}
+
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph, build_bytes, search_into, has_room, search_bytes};
+  static const Backend backend{grow_graph,  by_threads, encode_walk_codes, build_bytes,
+                               search_into, has_room,   search_bytes};
   return backend;
 }
 

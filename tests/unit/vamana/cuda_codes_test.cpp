@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "codes/pq.hpp"
+#include "k_means/cuda/k_means.hpp"
+#include "k_means/k_means.hpp"
+#include "kith/error.hpp"
 #include "kith/row_set.hpp"
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
@@ -99,10 +103,12 @@ TEST_F(CudaVamanaCodes, OfManyLengths) {
     const Dataset asked = in_clusters(20, 300, Dtype::f32, dim);
     for (const CodeKind codes : {CodeKind::rabitq, CodeKind::pq}) {
       for (const Metric metric : {Metric::euclidean, Metric::inner_product}) {
-        const Vamana index = Vamana::build(
-            rows,
-            {.metric = metric, .max_degree = 8, .build_list_size = 16, .code_dim = dim, .codes = codes});
-        compare(index, asked, 5, {.list_size = 40}, std::to_string(dim) + std::string(name(codes)));
+        const VamanaParameters parameters{
+            .metric = metric, .max_degree = 8, .build_list_size = 16, .code_dim = dim, .codes = codes};
+        const Vamana index = Vamana::build(rows, parameters);
+        const std::string where = std::to_string(dim) + std::string(name(codes));
+        compare(index, asked, 5, {.list_size = 40}, where);
+        EXPECT_EQ(Vamana::build(rows, parameters, on_gpu()).graph_hash(), index.graph_hash()) << where;
       }
     }
   }
@@ -208,10 +214,10 @@ TEST_F(CudaVamanaCodes, AreBuiltAndInsertedAsTheCpuDoes) {
 }
 
 TEST_F(CudaVamanaCodes, GraphAndRowsMayLieOnTheHost) {
-  const Dataset data = in_clusters(40'000, 0, Dtype::f32, 96);
-  const Dataset queries = in_clusters(40, 40'000, Dtype::f32, 96);
+  const Dataset data = in_clusters(60'000, 0, Dtype::f32, 96);
+  const Dataset queries = in_clusters(40, 60'000, Dtype::f32, 96);
   constexpr std::uint64_t mib = std::uint64_t{1} << 20U;
-  const std::uint64_t edges = 40'000 * 64 * 4;
+  const std::uint64_t edges = 60'000 * 64 * 4;
   for (const CodeKind kind : {CodeKind::rabitq, CodeKind::pq}) {
     const VamanaParameters parameters{.max_degree = 64, .build_list_size = 64, .code_dim = 96, .codes = kind};
     const Vamana index = Vamana::build(data, parameters);
@@ -236,6 +242,48 @@ TEST_F(CudaVamanaCodes, GraphAndRowsMayLieOnTheHost) {
     EXPECT_TRUE(
         contains(message_of<OutOfMemory>([&] { (void)placed(index, codes); }), "device memory limit"));
   }
+}
+
+using CudaKMeans = test::OnGpu;
+
+TEST_F(CudaKMeans, FindsTheCentroidsOfTheCpu) {
+  struct Shape {
+    std::int64_t n, dim, parts, count;
+  };
+  const auto never = [] {};
+  for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{5, 3, 2, 5}, Shape{300, 7, 7, 256},
+                             Shape{1025, 40, 3, 255}, Shape{5000, 24, 6, 256}, Shape{70'000, 9, 2, 17}}) {
+    for (const bool equal : {false, true}) {  // many rows are others: centroids without rows
+      const Dataset data = in_clusters(shape.n, 0, Dtype::f32, shape.dim);
+      const auto* from = static_cast<const float*>(data.view().data);
+      std::vector<float> rows(from, from + shape.n * shape.dim);
+      for (std::int64_t i = 0; equal && i < shape.n; ++i) {
+        std::copy_n(from + i % 40 * i % shape.n / 2 * shape.dim, shape.dim, rows.begin() + i * shape.dim);
+      }
+      const std::vector<std::int64_t> starts = codes::even_starts(shape.dim, shape.parts);
+      const KMeansParameters parameters{.count = shape.count, .iterations = 12, .seed = 5};
+      std::vector<float> wanted;
+      std::uint64_t most = 0;
+      for (std::int64_t j = 0; j < shape.parts; ++j) {
+        KMeansParameters its = parameters;
+        its.seed += static_cast<std::uint64_t>(j);
+        const std::int64_t begin = starts[static_cast<std::size_t>(j)];
+        const std::int64_t width = starts[static_cast<std::size_t>(j) + 1] - begin;
+        const KMeans found = k_means(rows.data() + begin, shape.n, width, shape.dim, its, 1, never);
+        wanted.insert(wanted.end(), found.centroids.begin(), found.centroids.end());
+        most = std::max(most, static_cast<std::uint64_t>(width * (8 * shape.n + 1024) + 6 * shape.n + 4096));
+      }
+      const auto on_device = [&](std::uint64_t room) {
+        return clusters::cuda::k_means_of_parts(rows.data(), shape.n, starts, parameters, 0, room, never);
+      };
+      EXPECT_TRUE(on_device(std::uint64_t{1} << 30U) == wanted) << shape.n << " rows";
+      EXPECT_TRUE(on_device(most) == wanted) << shape.n << " rows, few parts at once";
+      EXPECT_THROW((void)on_device(100), OutOfMemory);
+    }
+  }
+  EXPECT_THROW((void)clusters::cuda::k_means_of_parts(nullptr, 0, {0, 1}, {}, 0, 1000,
+                                                      [] { throw Cancelled("stop"); }),
+               Cancelled);
 }
 
 }  // namespace
