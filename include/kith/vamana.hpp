@@ -49,8 +49,7 @@ struct VamanaParameters {
   /// 0 for the directions that hold 92.5 % of the variance where half of them do, else all values.
   std::int64_t code_dim = 0;
   /// What walks compare: the scalar codes that the graph is built by, or RaBitQ or PQ codes of those, which
-  /// are kept in their place and take less memory; they want longer lists, and code_bits 8. Searches on the
-  /// CPU alone.
+  /// are kept in their place and take less memory; they want longer lists, and code_bits 8.
   CodeKind codes = CodeKind::scalar;
   /// RaBitQ: bits a value, 1 to 8, and 12 bytes a row; 0: 4.
   std::int64_t rabitq_bits = 0;

@@ -17,7 +17,7 @@
 namespace kith::codes {
 namespace {
 
-constexpr std::int64_t table_width = 256;  // entries a part
+constexpr std::int64_t table_width = pq_table_width;
 
 class PqCoding : public Coding {
  public:
@@ -77,6 +77,11 @@ std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces) 
     starts.push_back(dim / subspaces * j + std::min(j, dim % subspaces));
   }
   return starts;
+}
+
+const PqSpace* pq_space(const Coding& coding) {
+  const auto* its = dynamic_cast<const PqCoding*>(&coding);
+  return its != nullptr ? &its->space() : nullptr;
 }
 
 void PqSpace::lay_out() {
@@ -207,6 +212,11 @@ void PqWorker::estimate_gathered(const std::uint8_t* codes, const std::uint32_t*
 
 std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParameters& parameters,
                                        const Execution& execution) {
+  return train_pq_on({}, rows, parameters, execution);
+}
+
+std::unique_ptr<const Coding> train_pq_on(const KMeansOfParts& on_machine, const DatasetView& rows,
+                                          const PqParameters& parameters, const Execution& execution) {
   TrainingRows training = training_rows(rows, parameters.training_rows, execution);
   PqSpace space = make_space({rows.dtype, rows.dim}, parameters, std::move(training.mean));
   const std::int64_t dim = rows.dim;
@@ -223,13 +233,21 @@ std::unique_ptr<const Coding> train_pq(const DatasetView& rows, const PqParamete
   space.centroids.resize(static_cast<std::size_t>(space.count * dim));
   const int threads = resolve_threads(execution);
   ProgressCounter progress(execution, "training", space.subspaces);
+  const KMeansParameters wanted{space.count, parameters.iterations, parameters.seed};
+  if (on_machine) {
+    space.centroids = on_machine(values.data(), n, space.starts, wanted, [&] { progress.check(); });
+    progress.advance(space.subspaces);
+    progress.finish();
+    space.lay_out();
+    return std::make_unique<PqCoding>(std::move(space));
+  }
   // Parts side by side, or one after the other with all threads on each: the centroids are the same.
   const bool wide = space.subspaces >= threads;
   parallel_for(wide ? threads : 1, space.subspaces, [&](std::int64_t j) {
-    const KMeans found =
-        k_means(values.data() + space.begin(j), n, space.dim_of(j), dim,
-                {space.count, parameters.iterations, parameters.seed + static_cast<std::uint64_t>(j)},
-                wide ? 1 : threads, [&] { progress.check(); });
+    KMeansParameters its = wanted;
+    its.seed += static_cast<std::uint64_t>(j);
+    const KMeans found = k_means(values.data() + space.begin(j), n, space.dim_of(j), dim, its,
+                                 wide ? 1 : threads, [&] { progress.check(); });
     std::copy(found.centroids.begin(), found.centroids.end(),
               space.centroids.begin() + space.begin(j) * space.count);
     progress.advance(1);
@@ -256,12 +274,12 @@ std::unique_ptr<const Coding> load_pq(const Kept& kept, Rows rows, const PqParam
 }
 
 PqParts PqParts::of(const Quantizer& quantizer) {
-  const auto* coding = dynamic_cast<const PqCoding*>(quantizer.state_->coding.get());
-  if (coding == nullptr) {
+  const PqSpace* found = pq_space(*quantizer.state_->coding);
+  if (found == nullptr) {
     throw InvalidArgument(
         fmt::format("the quantizer is of kind {}; DiskANN's files hold pq alone", name(quantizer.kind())));
   }
-  const PqSpace& space = coding->space();
+  const PqSpace& space = *found;
   return {space.rows,  space.metric,    space.mean,   space.starts,
           space.count, space.centroids, space.matrix, space.rotation.get()};
 }

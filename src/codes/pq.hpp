@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "k_means/k_means.hpp"
 
 namespace kith::codes {
+
+inline constexpr std::int64_t pq_table_width = 256;  ///< entries a part
 
 struct PqSpace {
   Rows rows;
@@ -38,6 +41,19 @@ struct PqSpace {
 
 /// Parts of about equal length: the first dim % subspaces have one dimension more.
 std::vector<std::int64_t> even_starts(std::int64_t dim, std::int64_t subspaces);
+
+/// Centroids of all parts of rows [n, dim], as k_means() finds them with the seed of part j j more: a machine
+/// that does so.
+using KMeansOfParts = std::function<std::vector<float>(
+    const float* rows, std::int64_t n, const std::vector<std::int64_t>& starts,
+    const KMeansParameters& parameters, const std::function<void()>& check)>;
+
+/// @param on_machine in the place of the host's threads, unless it is empty @throws what it throws; Cancelled
+std::unique_ptr<const Coding> train_pq_on(const KMeansOfParts& on_machine, const DatasetView& rows,
+                                          const PqParameters& parameters, const Execution& execution);
+
+/// Null for codings of another kind.
+const PqSpace* pq_space(const Coding& coding);
 
 class PqWorker : public Worker {
  public:

@@ -17,13 +17,7 @@ namespace kith::codes {
 namespace {
 
 constexpr std::int64_t sampled_rows = 65536;
-constexpr std::int64_t factor_bytes = 12;
-
-struct Factors {
-  float square;  // |y|^2
-  float scale;   // |y|^2 / <v, y>
-  float spread;  // |y| tan(v, y) / sqrt(D - 1), rounded up
-};
+constexpr std::int64_t factor_bytes = sizeof(RabitqFactors);
 
 double middle_of(std::int64_t bits) {
   return static_cast<double>((std::int64_t{1} << bits) - 1) / 2;
@@ -45,6 +39,7 @@ class RabitqCoding : public Coding {
   void save(nlohmann::json& /*header*/, std::vector<IndexSection>& sections) const override {
     sections.push_back(bytes_section("mean", std::as_bytes(std::span(space_.mean))));
   }
+  const RabitqSpace& space() const { return space_; }
 
  private:
   RabitqSpace space_;
@@ -63,10 +58,19 @@ const RabitqKernels& rabitq_kernels() {
   }
 }
 
+const RabitqSpace* rabitq_space(const Coding& coding) {
+  const auto* its = dynamic_cast<const RabitqCoding*>(&coding);
+  return its != nullptr ? &its->space() : nullptr;
+}
+
+// Up to a multiple of 2^-16: logarithms differ in their last bits between machines.
+double rabitq_deviations(double confidence) {
+  return std::ceil(std::sqrt(2 * std::log(2 / (1 - confidence))) * 0x1p16) * 0x1p-16;
+}
+
 RabitqWorker::RabitqWorker(const RabitqSpace& space, double confidence)
     : space_(space),
-      // Up to a multiple of 2^-16: logarithms differ in their last bits between machines.
-      deviations_(std::ceil(std::sqrt(2 * std::log(2 / (1 - confidence))) * 0x1p16) * 0x1p-16),
+      deviations_(rabitq_deviations(confidence)),
       values_(static_cast<std::size_t>(space.rotation.dim())),
       scratch_(values_.size()),
       query_(values_.size()) {}
@@ -131,7 +135,7 @@ void RabitqWorker::encode(const void* row, std::uint8_t* code) {
 
   const double unit = kernels.sum_of_squares(scratch_.data(), count);  // |y / largest|^2
   const double tangent = std::sqrt(std::max(0.0, fit.square * unit / (fit.product * fit.product) - 1));
-  Factors factors;
+  RabitqFactors factors;
   factors.square = static_cast<float>(square);
   factors.scale = static_cast<float>(unit / fit.product * largest);
   factors.spread = round_up<float>(std::sqrt(square) * tangent / std::sqrt(static_cast<double>(count - 1)));
@@ -153,7 +157,7 @@ void RabitqWorker::encode(const void* row, std::uint8_t* code) {
 
 // The point on the code's ray that is nearest to y, rotated back.
 void RabitqWorker::decode(const std::uint8_t* code, double* row) {
-  Factors factors;
+  RabitqFactors factors;
   std::memcpy(&factors, code, sizeof factors);
   const double middle = middle_of(space_.bits);
   double grid_square = 0;
@@ -177,38 +181,38 @@ void RabitqWorker::decode(const std::uint8_t* code, double* row) {
 void RabitqWorker::set_query(const void* query) {
   const bool product = space_.metric == Metric::inner_product;
   const RowKernels& kernels = row_kernels();
-  offset_ = 0;
+  scalars_.offset = 0;
   if (product) {
     kernels.load[static_cast<int>(space_.rows.dtype)](query, space_.rows.dim, values_.data());
-    for (std::size_t i = 0; i < space_.mean.size(); ++i) offset_ += values_[i] * space_.mean[i];
+    for (std::size_t i = 0; i < space_.mean.size(); ++i) scalars_.offset += values_[i] * space_.mean[i];
   }
   rotate(query, !product);
   const auto count = static_cast<std::int64_t>(values_.size());
-  norm_ = std::sqrt(kernels.sum_of_squares(values_.data(), count));
+  scalars_.norm = std::sqrt(kernels.sum_of_squares(values_.data(), count));
   const std::int64_t weight = ((std::int64_t{1} << space_.bits) - 1) * count;
   const auto range = static_cast<double>(std::min<std::int64_t>(32767, 0x7FFFFFFF / weight));
   const double largest = kernels.largest(values_.data(), count);
-  step_ = largest > 0 ? largest / range : 0;
+  scalars_.step = largest > 0 ? largest / range : 0;
   std::int64_t sum = 0;
   double residual = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    const double steps = step_ > 0 ? std::clamp(std::nearbyint(values_[i] / step_), -range, range) : 0;
+    const double steps =
+        scalars_.step > 0 ? std::clamp(std::nearbyint(values_[i] / scalars_.step), -range, range) : 0;
     query_[i] = static_cast<std::int16_t>(steps);
     sum += query_[i];
-    const double difference = values_[i] - steps * step_;
+    const double difference = values_[i] - steps * scalars_.step;
     residual += difference * difference;
   }
-  residual_ = std::sqrt(residual);
-  shift_ = middle_of(space_.bits) * static_cast<double>(sum);
+  scalars_.residual = std::sqrt(residual);
+  scalars_.shift = middle_of(space_.bits) * static_cast<double>(sum);
 }
 
 // By the code's factors and the product of its bits with the query's.
 float RabitqWorker::distance(const std::uint8_t* code, std::int32_t dot) const {
-  Factors factors;
+  RabitqFactors factors;
   std::memcpy(&factors, code, sizeof factors);
-  const double product = factors.scale * (step_ * (dot - shift_));
-  if (space_.metric == Metric::inner_product) return static_cast<float>(-(offset_ + product));
-  return static_cast<float>(norm_ * norm_ + factors.square - 2 * product);
+  if (space_.metric != Metric::inner_product) return rabitq_distance(factors, scalars_, dot);
+  return static_cast<float>(-(scalars_.offset + rabitq_product(factors, scalars_, dot)));
 }
 
 void RabitqWorker::estimate_gathered(const std::uint8_t* codes, const std::uint32_t* rows, std::int64_t count,
@@ -231,21 +235,15 @@ void RabitqWorker::estimate(const std::uint8_t* codes, std::int64_t count, float
   rabitq_kernels().dots(codes + factor_bytes, bytes, dim / 32, space_.bits, query_.data(), count,
                         products_.data());
   const bool inner = space_.metric == Metric::inner_product;
-  // Of float32 factors, of the result, and of the doubles in between.
-  constexpr double rounding = 0x1p-21;
   for (std::size_t i = 0; i < size; ++i) {
-    Factors factors;
-    std::memcpy(&factors, codes + static_cast<std::int64_t>(i) * bytes, sizeof factors);
-    distances[i] = distance(codes + static_cast<std::int64_t>(i) * bytes, products_[i]);
+    const std::uint8_t* code = codes + static_cast<std::int64_t>(i) * bytes;
+    distances[i] = distance(code, products_[i]);
     if (bounds == nullptr) continue;
-    const double square = factors.square;
-    const double spread = factors.spread;
-    // The length of v |y|^2 / <v, y>, which the estimate is a product with: |y| / cos(v, y).
-    const double length = std::sqrt(square + spread * spread * static_cast<double>(dim - 1));
-    const double error = deviations_ * spread * norm_ + length * residual_ + rounding * length * norm_;
-    bounds[i] = round_up<float>(
-        (inner ? error + rounding * std::abs(offset_) : 2 * error + rounding * (norm_ * norm_ + square)) +
-        0x1p-120);
+    RabitqFactors factors;
+    std::memcpy(&factors, code, sizeof factors);
+    bounds[i] = inner ? round_up<float>(rabitq_error(factors, scalars_, deviations_, dim) +
+                                        rabitq_rounding * std::abs(scalars_.offset) + 0x1p-120)
+                      : rabitq_bound(factors, scalars_, deviations_, dim);
   }
 }
 

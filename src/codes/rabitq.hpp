@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "codes/coding.hpp"
+#include "codes/rabitq_estimate.hpp"
 #include "codes/rotation.hpp"
 
 namespace kith::codes {
@@ -34,6 +35,12 @@ struct RabitqSpace {
   static std::int64_t padded(std::int64_t dim) { return (dim + 31) / 32 * 32; }
   std::int64_t code_bytes() const { return 12 + bits * rotation.dim() / 8; }
 };
+
+/// Null for codings of another kind.
+const RabitqSpace* rabitq_space(const Coding& coding);
+
+/// t of the bound for a confidence.
+double rabitq_deviations(double confidence);
 
 class RabitqWorker : public Worker {
  public:
@@ -57,11 +64,7 @@ class RabitqWorker : public Worker {
   std::vector<double> scratch_;
   std::vector<std::int16_t> query_;
   std::vector<std::int32_t> products_;
-  double step_ = 0;      // of the query's values
-  double shift_ = 0;     // taken off each product: (2^bits - 1) / 2 times the sum of the query's values
-  double offset_ = 0;    // inner product: <q, mean>
-  double norm_ = 0;      // |r|
-  double residual_ = 0;  // |r - step query|
+  RabitqQuery scalars_;
 };
 
 }  // namespace kith::codes

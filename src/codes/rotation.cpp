@@ -11,7 +11,7 @@
 namespace kith::codes {
 namespace {
 
-constexpr int rounds = 3;
+constexpr int round_count = 3;
 constexpr std::uint32_t stream = 0x726F7461;  // "rota"
 
 // Walsh-Hadamard transform of `count` values, a power of two, unscaled: its own inverse but for the scale.
@@ -35,7 +35,7 @@ Rotation::Rotation(std::int64_t dim, std::uint64_t seed)
     : dim_(dim), width_(static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(dim)))) {
   scale_ = 1 / std::sqrt(static_cast<double>(width_));
   const auto count = static_cast<std::size_t>(dim);
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = 0; i < round_count; ++i) {
     generators::Row random(seed, stream, static_cast<std::uint64_t>(i));
     Round round;
     round.sign.resize(count);
@@ -51,7 +51,7 @@ Rotation::Rotation(std::int64_t dim, std::uint64_t seed)
 }
 
 std::uint64_t Rotation::memory_bytes() const noexcept {
-  return rounds * static_cast<std::uint64_t>(dim_) * (sizeof(std::uint32_t) + sizeof(double));
+  return round_count * static_cast<std::uint64_t>(dim_) * (sizeof(std::uint32_t) + sizeof(double));
 }
 
 void Rotation::transform(double* values) const {

@@ -17,7 +17,17 @@ class Rotation {
  public:
   Rotation(std::int64_t dim, std::uint64_t seed);
 
+  struct Round {
+    std::vector<std::uint32_t> from;  ///< value i comes from place from[i]
+    std::vector<double> sign;
+  };
+
   std::int64_t dim() const noexcept { return dim_; }
+  /// What a device needs to do the same: of each round the permutation and the signs, then transforms of the
+  /// first width() values and, where there are more, of the last, each scaled by scale().
+  const std::vector<Round>& rounds() const noexcept { return rounds_; }
+  std::int64_t width() const noexcept { return width_; }
+  double scale() const noexcept { return scale_; }
   std::uint64_t memory_bytes() const noexcept;
 
   /// In place, dim() values; `scratch` takes as many.
@@ -26,10 +36,6 @@ class Rotation {
   void invert(double* values, double* scratch) const;
 
  private:
-  struct Round {
-    std::vector<std::uint32_t> from;  // value i comes from place from[i]
-    std::vector<double> sign;
-  };
   void transform(double* values) const;
 
   std::int64_t dim_;

@@ -61,8 +61,7 @@ class Clustering {
         count_(parameters.count),
         threads_(threads),
         check_(check),
-        parts_(std::clamp((n + rows_a_part - 1) / rows_a_part, std::int64_t{1},
-                          std::clamp(most_sums / (count_ * dim), std::int64_t{1}, most_parts))),
+        parts_(k_means_sums(n, count_, dim)),
         centroids_(static_cast<std::size_t>(count_ * dim)),
         distance_(static_cast<std::size_t>(n)),
         nearest_(static_cast<std::size_t>(n), -1),
@@ -104,11 +103,11 @@ class Clustering {
   // k-means++: each next centroid is a row, by chance in proportion to its squared distance to the nearest
   // one so far.
   void choose_first(std::uint64_t seed) {
-    generators::Row random(seed, stream, 0);
-    const auto any = [&] {
-      return std::min(n_ - 1, static_cast<std::int64_t>(random.uniform() * static_cast<double>(n_)));
+    const std::vector<double> uniforms = k_means_uniforms(seed, count_);
+    const auto any = [&](double uniform) {
+      return std::min(n_ - 1, static_cast<std::int64_t>(uniform * static_cast<double>(n_)));
     };
-    take_row(0, any());
+    take_row(0, any(uniforms.front()));
     std::fill(distance_.begin(), distance_.end(), std::numeric_limits<float>::infinity());
     for (std::int64_t c = 1; c < count_; ++c) {
       const float* last = centroids_.data() + (c - 1) * dim_;
@@ -127,7 +126,8 @@ class Clustering {
         part_error_[static_cast<std::size_t>(part)] = sum;
       });
       const double total = std::accumulate(part_error_.begin(), part_error_.end(), 0.0);
-      take_row(c, total > 0 ? row_at(random.uniform() * total) : any());
+      const double uniform = uniforms[static_cast<std::size_t>(c)];
+      take_row(c, total > 0 ? row_at(uniform * total) : any(uniform));
     }
   }
 
@@ -216,6 +216,18 @@ class Clustering {
 };
 
 }  // namespace
+
+std::int64_t k_means_sums(std::int64_t n, std::int64_t count, std::int64_t dim) {
+  return std::clamp((n + rows_a_part - 1) / rows_a_part, std::int64_t{1},
+                    std::clamp(most_sums / (count * dim), std::int64_t{1}, most_parts));
+}
+
+std::vector<double> k_means_uniforms(std::uint64_t seed, std::int64_t count) {
+  generators::Row random(seed, stream, 0);
+  std::vector<double> uniforms(static_cast<std::size_t>(count));
+  for (double& uniform : uniforms) uniform = random.uniform();
+  return uniforms;
+}
 
 KMeans k_means(const float* rows, std::int64_t n, std::int64_t dim, std::int64_t stride,
                const KMeansParameters& parameters, int threads, const std::function<void()>& check) {

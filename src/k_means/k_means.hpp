@@ -28,6 +28,11 @@ struct KMeans {
 KMeans k_means(const float* rows, std::int64_t n, std::int64_t dim, std::int64_t stride,
                const KMeansParameters& parameters, int threads, const std::function<void()>& check);
 
+/// Over how many parts of the rows sums are taken: a function of sizes alone.
+std::int64_t k_means_sums(std::int64_t n, std::int64_t count, std::int64_t dim);
+/// The random numbers that the first centroids are chosen by, one each, in [0, 1).
+std::vector<double> k_means_uniforms(std::uint64_t seed, std::int64_t count);
+
 /// Centroids side by side for the kernels: [dim, padded_count], padded by what is nearest to nothing.
 struct SideBySide {
   std::int64_t dim = 0;

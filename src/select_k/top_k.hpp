@@ -22,6 +22,11 @@ class TopK {
   R bound() const noexcept { return bound_; }
   bool full() const noexcept { return full_; }
   std::size_t size() const noexcept { return entries_.size(); }
+  /// The k-th smallest of what was offered, where bound() may be behind; +inf until there are k.
+  R kth() {
+    if (full_ && entries_.size() > k_) compact();
+    return bound_;
+  }
 
   /// False when the pair cannot be among the k smallest.
   bool offer(R distance, std::int64_t row) {

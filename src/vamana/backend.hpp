@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "codes/pq.hpp"
 #include "codes/scalar.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
@@ -76,6 +77,12 @@ struct Backend {
   Graph (*grow)(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                 const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                 const std::vector<std::uint32_t>& waiting, const Look& look, const Execution& execution);
+  /// What finds the centroids of PQ codes; empty: the host's threads do.
+  codes::KMeansOfParts (*k_means)(const Execution& execution);
+  /// Codes of rows by which walks compare these, [rows, coding's bytes].
+  /// @param rows of u8: scalar codes of 8 bits
+  void (*encode)(const codes::Coding& coding, const DatasetView& rows, std::uint8_t* codes,
+                 const Execution& execution);
   /// Bytes that building takes at its peak, the graph included, the nodes not.
   std::uint64_t (*build_bytes)(std::int64_t nodes, const VamanaParameters& parameters, int threads);
   /// Into host memory.

@@ -164,8 +164,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
     // many distances that takes, and an index is to be the same bits from every machine.
     const Execution cpu = on_cpu(quiet);
-    const std::optional<Dataset> placed =
-        built.walked == nullptr ? backend.place(built, rows, quiet) : std::nullopt;
+    const std::optional<Dataset> placed = backend.place(built, rows, quiet);
     const DatasetView& there = placed ? placed->view() : rows;
     const Neighbors exact =
         knn(there, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,

@@ -54,17 +54,6 @@ void check_walk_codes(const VamanaParameters& parameters, std::int64_t dim) {
 
 }  // namespace
 
-void check_machine(const VamanaParameters& parameters, const Execution& execution) {
-  if (parameters.codes == CodeKind::scalar) return;
-  const bool gpu = std::ranges::any_of(
-      execution.devices, [](const Device& device) { return device.kind == Device::Kind::cuda; });
-  if (!gpu) return;
-  throw DeviceError(fmt::format(
-      "walks on GPUs compare scalar codes alone, this index vamana has {} codes; use the device cpu, or "
-      "build it with scalar codes",
-      name(parameters.codes)));
-}
-
 void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
   check_metric(Vamana::index_type, parameters.metric);
   if (parameters.max_degree < least_degree || parameters.max_degree > most_degree) {

@@ -12,9 +12,6 @@ namespace kith::vamana {
 /// @param dim of the rows @throws InvalidArgument
 void check_parameters(const VamanaParameters& parameters, std::int64_t dim);
 
-/// @throws DeviceError for a GPU that is to build or walk by codes that are not scalar
-void check_machine(const VamanaParameters& parameters, const Execution& execution);
-
 /// @throws InvalidArgument for rows that are too long, too many, or not on the host
 void check_rows(const DatasetView& rows);
 

@@ -99,7 +99,6 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
   const Contents& old = *state_->contents;
   const DatasetView& its = old.dataset.view();
   validate(rows, "rows");
-  vamana::check_machine(old.parameters, execution);
   const vamana::Backend& backend = vamana::backend_for(execution);
   if (rows.dim != its.dim || rows.dtype != its.dtype) {
     throw InvalidArgument(fmt::format(
@@ -117,26 +116,27 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
                     vamana::most_rows));
   }
   check_memory(old, all, backend, execution);
-  return or_out_of_memory([&] { return fmt::format("the index vamana of {} rows", all); },
-                          [&] {
-                            check_fit(old.built.space, rows, its.rows, execution);
-                            auto contents = std::make_shared<Contents>();
-                            contents->dataset = joined(its, rows, execution);
-                            contents->parameters = old.parameters;
-                            vamana::Built& built = contents->built;
-                            built.space = old.built.space;
-                            // Rows of equal codes join the nodes of the old ones, which come first.
-                            contents->plain = old.plain;
-                            built.nodes = (old.plain ? vamana::make_plain_nodes : vamana::make_nodes)(
-                                contents->dataset, built.space, execution);
-                            built.walked = vamana::make_walk_codes(
-                                built.nodes, built.space, old.parameters,
-                                old.built.walked != nullptr ? old.built.walked->coding : nullptr, execution);
-                            RecallCurve curve = vamana::build_and_measure(*contents, old.built.graph,
-                                                                          its.rows, backend, execution);
-                            built.drop_scalar_codes();
-                            return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
-                          });
+  return or_out_of_memory(
+      [&] { return fmt::format("the index vamana of {} rows", all); },
+      [&] {
+        check_fit(old.built.space, rows, its.rows, execution);
+        auto contents = std::make_shared<Contents>();
+        contents->dataset = joined(its, rows, execution);
+        contents->parameters = old.parameters;
+        vamana::Built& built = contents->built;
+        built.space = old.built.space;
+        // Rows of equal codes join the nodes of the old ones, which come first.
+        contents->plain = old.plain;
+        built.nodes = (old.plain ? vamana::make_plain_nodes : vamana::make_nodes)(contents->dataset,
+                                                                                  built.space, execution);
+        built.walked = vamana::make_walk_codes(
+            built.nodes, built.space, old.parameters,
+            old.built.walked != nullptr ? old.built.walked->coding : nullptr, backend, execution);
+        RecallCurve curve =
+            vamana::build_and_measure(*contents, old.built.graph, its.rows, backend, execution);
+        built.drop_scalar_codes();
+        return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
+      });
 }
 
 }  // namespace kith

@@ -1,7 +1,6 @@
 // What a walk's list holds, on the CPU and on devices.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "cuda/host_device.hpp"
@@ -22,8 +21,8 @@ KITH_HOST_DEVICE constexpr std::int32_t estimate_of(Key key) {
 inline constexpr Key expanded = 1;
 
 /// An estimate for a key of a float that is no NaN: ascends as floats do, two neighbours in one.
-constexpr std::int32_t ordered(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
+KITH_HOST_DEVICE constexpr std::int32_t ordered(float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
   return static_cast<std::int32_t>((bits >> 31U != 0 ? ~bits : bits | 0x80000000U) >> 1U);
 }
 

@@ -177,7 +177,6 @@ Vamana Vamana::build(const DatasetView& dataset, const VamanaParameters& paramet
 Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters, const Execution& execution) {
   const DatasetView& rows = dataset.view();
   validate(rows, "dataset");
-  vamana::check_machine(parameters, execution);
   const Backend& backend = vamana::backend_for(execution);
   vamana::check_parameters(parameters, rows.dim);
   vamana::check_rows(rows);
@@ -196,8 +195,8 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space = codes::make_scalar_space(rows, parameters.metric, execution,
                                                             shape_of(parameters, rows.dim));
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
-                     built.walked =
-                         vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
+                     built.walked = vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr,
+                                                            backend, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
                      built.drop_scalar_codes();
                      return true;
@@ -207,7 +206,6 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
 
 Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                          const SearchOptions& options) const {
-  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, k, execution);
   return or_out_of_memory(
       [&] {
@@ -224,7 +222,6 @@ Neighbors Vamana::search(const DatasetView& queries, std::int64_t k, const Execu
 
 SearchStatistics Vamana::search_into(const DatasetView& queries, const NeighborsView& out,
                                      const Execution& execution, const SearchOptions& options) const {
-  vamana::check_machine(state_->contents->parameters, execution);
   vamana::check_search(state_->contents->dataset, queries, out.k, execution);
   check_output(queries.rows, out);
   if (out.space == MemorySpace::cuda && cuda::kind_of_devices(execution) == Device::Kind::cpu) {
@@ -288,8 +285,7 @@ const Contents& Parts::of(const Vamana& index) {
 
 Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters& parameters,
                        std::vector<std::byte> layers, const Execution& execution) {
-  check_machine(parameters, execution);
-  (void)backend_for(execution);
+  const Backend& backend = backend_for(execution);
   check_parameters(parameters, rows.dim());
   check_rows(rows);
   auto contents = std::make_shared<Contents>();
@@ -317,7 +313,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, execution);
+        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, backend, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);
         built.drop_scalar_codes();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "codes/cpu/row_kernels.hpp"
-#include "core/parallel.hpp"
-#include "vamana/tuning.hpp"
+#include "vamana/backend.hpp"
 
 namespace kith::vamana {
 namespace {
 
-constexpr std::int64_t nodes_a_task = 512;
 constexpr std::int64_t usual_bits = 4;
 constexpr std::int64_t values_a_subspace = 4;
 constexpr std::int64_t training_rows = 16384;
@@ -42,7 +39,7 @@ PqParameters pq_of(const VamanaParameters& parameters, std::int64_t code_dim) {
 std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes::ScalarSpace& space,
                                                  const VamanaParameters& parameters,
                                                  std::shared_ptr<const codes::Coding> coding,
-                                                 const Execution& execution) {
+                                                 const Backend& backend, const Execution& execution) {
   if (parameters.codes == CodeKind::scalar || nodes.count == 0) return nullptr;
   const DatasetView rows = rows_of(nodes, space);
   auto made = std::make_shared<WalkCodes>();
@@ -52,23 +49,12 @@ std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes
     if (parameters.codes == CodeKind::rabitq) {
       made->coding = codes::train_rabitq(rows, rabitq_of(parameters), execution);
     } else {
-      made->coding = codes::train_pq(rows, pq_of(parameters, space.code_dim()), execution);
+      made->coding = codes::train_pq_on(backend.k_means(execution), rows, pq_of(parameters, space.code_dim()),
+                                        execution);
     }
   }
-  const std::int64_t bytes = made->code_bytes();
-  made->codes = AlignedBuffer<std::uint8_t>(nodes.count * bytes);
-  ProgressCounter progress(execution, "encoding", nodes.count);
-  parallel_for(resolve_threads(execution), (nodes.count + nodes_a_task - 1) / nodes_a_task,
-               [&](std::int64_t task) {
-                 progress.check();
-                 const auto worker = made->coding->worker(tuning::rerank_confidence);
-                 const std::int64_t end = std::min(nodes.count, (task + 1) * nodes_a_task);
-                 for (std::int64_t i = task * nodes_a_task; i < end; ++i) {
-                   worker->encode(rows.row(i), made->codes.data() + i * bytes);
-                 }
-                 progress.advance(end - task * nodes_a_task);
-               });
-  progress.finish();
+  made->codes = AlignedBuffer<std::uint8_t>(nodes.count * made->code_bytes());
+  backend.encode(*made->coding, rows, made->codes.data(), execution);
   return made;
 }
 
@@ -90,36 +76,15 @@ std::uint64_t walk_code_bytes(const codes::ScalarSpace& space, const VamanaParam
 
 RuledOut::RuledOut(const codes::ScalarSpace& space, const WalkCodes& codes, codes::Worker& worker,
                    const void* query)
-    : space_(space), codes_(codes), worker_(worker) {
+    : limit_(space), codes_(codes), worker_(worker) {
   if (space.metric != Metric::inner_product) return;
   std::vector<double> values(static_cast<std::size_t>(space.dim));
   codes::row_kernels().load[static_cast<int>(space.dtype)](query, space.dim, values.data());
   norm_ = std::sqrt(codes::row_kernels().sum_of_squares(values.data(), space.dim));
 }
 
-// Scalar codes lie in the space that the metric was turned into, one step apart. Leading directions and the
-// ends of the codes' range only bring rows nearer. Rounding moves the difference of two codes by some
-// 1/sqrt(6) along it, of which six are allowed for, and lengthens its square by a sixth a value.
 double RuledOut::limit(double worst) const {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  double square = worst;
-  switch (space_.metric) {
-    case Metric::euclidean: square = worst * worst; break;
-    case Metric::cosine: square = 2 * worst; break;
-    case Metric::inner_product: {
-      // Queries were stretched to the length M of the rows: 2 M^2 - 2 (M / |q|) q.x.
-      const double most = space_.largest_norm;
-      if (!(norm_ > 0 && std::isfinite(norm_) && most > 0)) return infinity;
-      square = 2 * most * (most + worst / norm_);
-      break;
-    }
-    default: break;
-  }
-  const double unit = space_.unit / space_.step;
-  square = std::max(square * unit * unit, 0.0);
-  if (!std::isfinite(square)) return infinity;
-  if (space_.raw_integers()) return square;
-  return square + 6 * 0.82 * std::sqrt(square) + static_cast<double>(space_.code_dim()) / 6 + 1;
+  return limit_.of(worst, norm_);
 }
 
 bool RuledOut::operator()(std::uint32_t node, double limit) const {

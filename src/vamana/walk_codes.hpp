@@ -15,8 +15,11 @@
 #include "kith/execution.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
+#include "vamana/ruled_out.hpp"
 
 namespace kith::vamana {
+
+struct Backend;
 
 struct WalkCodes {
   CodeKind kind = CodeKind::rabitq;
@@ -33,11 +36,11 @@ PqParameters pq_of(const VamanaParameters& parameters, std::int64_t code_dim);
 
 /// Codes of all nodes; null where the parameters ask for scalar codes or there are no nodes.
 /// @param coding of the index that nodes were added to; null: trained on these
-/// @throws OutOfMemory, Cancelled
+/// @throws OutOfMemory, DeviceError, Cancelled
 std::shared_ptr<const WalkCodes> make_walk_codes(const Nodes& nodes, const codes::ScalarSpace& space,
                                                  const VamanaParameters& parameters,
                                                  std::shared_ptr<const codes::Coding> coding,
-                                                 const Execution& execution);
+                                                 const Backend& backend, const Execution& execution);
 
 /// Bytes that make_walk_codes takes at its peak, for so many nodes.
 std::uint64_t walk_code_bytes(const codes::ScalarSpace& space, const VamanaParameters& parameters,
@@ -55,7 +58,7 @@ class RuledOut {
   bool operator()(std::uint32_t node, double limit) const;
 
  private:
-  const codes::ScalarSpace& space_;
+  RuledOutLimit limit_;
   const WalkCodes& codes_;
   codes::Worker& worker_;
   double norm_ = 0;  // inner product: |q|

@@ -17,7 +17,7 @@
 namespace kith::conformance {
 namespace {
 
-// An index with what may be chosen of it: codes of a kind, on the CPU.
+// An index with what may be chosen of it: codes of a kind.
 struct Chosen : Support {
   CodeKind codes = CodeKind::scalar;
 };
@@ -26,7 +26,6 @@ std::vector<Chosen> all_chosen() {
   std::vector<Chosen> all;
   for (const Support& support : supported_by(Guarantee::approximate)) {
     all.push_back({support});
-    if (support.backend != Device::Kind::cpu) continue;
     if (support.dtype == Dtype::f32) all.push_back({support, CodeKind::rabitq});
     if (support.dtype == Dtype::u8) all.push_back({support, CodeKind::pq});
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "codes/coding.hpp"
 #include "kith/execution.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
@@ -18,6 +19,10 @@ namespace kith::vamana {
 Graph grow_graph(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                  const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,
                  const std::vector<std::uint32_t>& waiting, const Look& look, const Execution& execution);
+
+/// Backend::encode.
+void encode_walk_codes(const codes::Coding& coding, const DatasetView& rows, std::uint8_t* codes,
+                       const Execution& execution);
 
 /// Bytes that building takes at its peak, the graph included.
 std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters, int threads);

@@ -197,7 +197,7 @@ class Task {
         // The limit falls with the k-th distance, known from k rows on.
         if (waiting >= (best.full() ? rows_a_bound : list_k_)) {
           evaluate(query, waiting, best);
-          if (best.full()) limit = ruled_out->limit(static_cast<double>(best.bound()));
+          if (best.full()) limit = ruled_out->limit(static_cast<double>(best.kth()));
         }
         if (limit < std::numeric_limits<double>::infinity() && (*ruled_out)(node, limit)) continue;
       }
@@ -311,10 +311,15 @@ std::optional<Dataset> place(const Built& /*built*/, const DatasetView& rows,
   return Dataset::adopt(rows, nullptr);  // where they are
 }
 
+codes::KMeansOfParts by_threads(const Execution& /*execution*/) {
+  return {};
+}
+
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph, build_bytes, search_into, place, search_bytes};
+  static const Backend backend{grow_graph,  by_threads, encode_walk_codes, build_bytes,
+                               search_into, place,      search_bytes};
   return backend;
 }
 

@@ -1,6 +1,10 @@
 // What CUDA devices do with graphs.
 #include "vamana/cuda/backend.hpp"
 
+#include "codes/cuda/device_coding.hpp"
+#include "cuda/pool.hpp"
+#include "k_means/cuda/k_means.hpp"
+
 namespace kith::vamana {
 namespace {
 
@@ -14,10 +18,27 @@ std::uint64_t build_bytes(std::int64_t nodes, const VamanaParameters& parameters
   return static_cast<std::uint64_t>(nodes) * (2 * 4 * static_cast<std::uint64_t>(parameters.max_degree) + 16);
 }
 
+// One device finds centroids and encodes; a search may use them all.
+codes::KMeansOfParts k_means_there(const Execution& execution) {
+  return [&execution](const float* rows, std::int64_t n, const std::vector<std::int64_t>& starts,
+                      const KMeansParameters& parameters, const std::function<void()>& check) {
+    const int device = execution.devices.front().ordinal;
+    const cuda::DeviceGuard guard(device);
+    return clusters::cuda::k_means_of_parts(rows, n, starts, parameters, device,
+                                            cuda::available_memory(execution), check);
+  };
+}
+
+void encode(const codes::Coding& coding, const DatasetView& rows, std::uint8_t* codes,
+            const Execution& execution) {
+  codes::cuda::encode_on_device(coding, rows, codes, execution.devices.front().ordinal, execution);
+}
+
 }  // namespace
 
 const Backend& cuda_backend() {
-  static const Backend backend{grow_on_device, build_bytes, search_on_devices, place_on_device, search_bytes};
+  static const Backend backend{grow_on_device,    k_means_there,   encode,      build_bytes,
+                               search_on_devices, place_on_device, search_bytes};
   return backend;
 }
 

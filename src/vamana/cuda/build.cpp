@@ -102,7 +102,7 @@ class DeviceMachine : public BuildMachine {
                         .seen = nullptr,
                         .seen_count = seen_count_.reserve(std::min(count, part_), stream_),
                         .lists = nullptr};
-    cuda::choose_memory(job.shape, view_.code_bytes, device_);
+    cuda::choose_memory(job.shape, cuda::Walked::int8, view_.code_bytes, device_);
     job.seen = seen_.reserve(std::min(count, part_) * cuda::seen_room, stream_);
     if (!job.shape.list_in_shared) {
       job.lists = lists_.reserve(std::min(count, part_) * job.shape.capacity, stream_);

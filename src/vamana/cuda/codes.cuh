@@ -81,21 +81,33 @@ __device__ inline void add_products(const uint4& query, const uint4& row, unsign
   add(query.w, row.w);
 }
 
+/// Where a warp puts nodes, and takes the keys of those that were compared with its query.
+struct Offers {
+  /// @param memory bytes() of it, behind the query
+  __device__ explicit Offers(unsigned char* memory)
+      : offered(reinterpret_cast<Key*>(memory)),
+        found(reinterpret_cast<std::uint32_t*>(memory + sizeof(Key) * most_offered)) {}
+  static constexpr std::size_t bytes = most_offered * (sizeof(Key) + sizeof(std::uint32_t));
+
+  Key* offered;          ///< [most_offered]
+  std::uint32_t* found;  ///< [most_offered]
+};
+
 /// A warp's code, and nodes whose codes are compared with it. T: threads that read a code together, 16 bytes
 /// each; P: times that they do, 0 for any number; halves: of 4 bits a value.
 template <int T, int P, bool halves>
-class WarpCodes {
+class WarpCodes : public Offers {
  public:
   /// Takes bytes() of `memory`, aligned to 16, and moves it on.
   __device__ WarpCodes(const unsigned char* codes, int code_bytes, unsigned char*& memory)
-      : codes_(codes), code_bytes_(code_bytes) {
-    query_ = reinterpret_cast<uint4*>(memory);
-    offered = reinterpret_cast<Key*>(memory + code_bytes);
-    found = reinterpret_cast<std::uint32_t*>(memory + code_bytes + sizeof(Key) * most_offered);
+      : Offers(memory + code_bytes),
+        codes_(codes),
+        code_bytes_(code_bytes),
+        query_(reinterpret_cast<uint4*>(memory)) {
     memory += bytes(code_bytes);
   }
   __host__ __device__ static std::size_t bytes(int code_bytes) {
-    return static_cast<std::size_t>(code_bytes) + most_offered * (sizeof(Key) + sizeof(std::uint32_t));
+    return static_cast<std::size_t>(code_bytes) + Offers::bytes;
   }
 
   /// The code that others are compared with.
@@ -160,9 +172,6 @@ class WarpCodes {
     }
     __syncwarp();
   }
-
-  Key* offered;          ///< [most_offered]
-  std::uint32_t* found;  ///< [most_offered]
 
  private:
   const unsigned char* codes_;

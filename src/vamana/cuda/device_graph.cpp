@@ -11,8 +11,10 @@
 #include "cuda/upload.hpp"
 #include "kith/error.hpp"
 #include "vamana/cuda/backend.hpp"
+#include "vamana/cuda/encoded_queries.hpp"
 #include "vamana/cuda/hot_nodes.hpp"
 #include "vamana/cuda/tuning.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith::vamana {
 namespace {
@@ -30,10 +32,16 @@ bool lies_on(const DatasetView& rows, int device) {
   return rows.space == MemorySpace::cuda && rows.device == device;
 }
 
+template <class T>
+std::uint64_t bytes_of(const std::vector<T>& values) {
+  return values.size() * sizeof(T);
+}
+
 struct Sizes {
   Sizes(const Built& built, const DatasetView& view, int device)
-      : codes(built.nodes.bytes() + built.graph.entries.size() * sizeof(std::uint32_t) +
-              built.space.mean.size() * sizeof(double) + built.space.map.size() * sizeof(float)),
+      : codes(bytes_of(built.nodes.first) + bytes_of(built.nodes.rows) +
+              (built.walked != nullptr ? built.walked->bytes() : built.nodes.codes.bytes()) +
+              bytes_of(built.graph.entries) + bytes_of(built.space.mean) + bytes_of(built.space.map)),
         edges(static_cast<std::uint64_t>(built.graph.list_values()) * sizeof(std::uint32_t)),
         rows(lies_on(view, device) ? 0
                                    : static_cast<std::uint64_t>(view.rows) *
@@ -56,7 +64,13 @@ class Maker {
     DeviceGraph& m = *made_;
     m.placement = placement;
     m.bytes = bytes;
-    upload(built_.nodes.codes.data(), built_.nodes.codes.size(), m.codes);
+    if (const WalkCodes* walked = built_.walked.get(); walked != nullptr) {
+      m.coding = std::make_unique<codes::cuda::DeviceCoding>(*walked->coding, tuning::rerank_confidence,
+                                                             m.stream, uploader_, execution_);
+      upload(walked->codes.data(), built_.nodes.count * walked->code_bytes(), m.codes);
+    } else {
+      upload(built_.nodes.codes.data(), built_.nodes.codes.size(), m.codes);
+    }
     upload(built_.graph.entries, m.entries);
     upload(built_.nodes.first, m.first);
     upload(built_.nodes.rows, m.members);
@@ -64,12 +78,6 @@ class Maker {
     upload(built_.space.map, m.map);
     if (placement == Placement::host_graph) {
       m.edges = pin(built_.graph.lists(), built_.graph.list_values(), m.pinned_edges, m.copied_edges);
-      try {
-        copy_hot(more);
-      } catch (const OutOfMemory&) {  // others took it: without, walks read more across the bus
-        m.hot = {};
-        m.hot_edges = {};
-      }
     } else {
       upload(built_.graph.lists(), built_.graph.list_values(), m.edge_memory);
       m.edges = m.edge_memory.data();
@@ -89,6 +97,14 @@ class Maker {
       m.rows =
           pin(static_cast<const unsigned char*>(rows_.data), values * element, m.pinned_rows, m.copied_rows);
       m.row_stride = rows_.row_stride;
+    }
+    if (placement == Placement::host_graph) {
+      try {
+        copy_hot(more);
+      } catch (const OutOfMemory&) {  // others took it: without, walks read more across the bus
+        m.hot = {};
+        m.hot_edges = {};
+      }
     }
     m.stream.synchronize();
     return made_;
@@ -128,44 +144,58 @@ class Maker {
     m.bytes += words + m.hot_edges.bytes();
   }
 
-  // How often walks to some nodes, spread over all, come to each.
+  // How often walks to some nodes, spread over all, come to each; to some rows, where the codes are not
+  // scalar, since those of nodes are no queries.
   void count_visits(const cuda::Buffer<unsigned>& visits) {
     DeviceGraph& m = *made_;
     KITH_CUDA(cudaMemsetAsync(visits.data(), 0, visits.bytes(), m.stream));
     const std::int64_t nodes = built_.graph.nodes;
     const std::int64_t walks = std::min(nodes, cuda::constants.walks_of_a_sample);
-    constexpr std::int64_t batch = 4096;
+    const bool by_rows = m.coding != nullptr;
+    constexpr std::int64_t most = 4096;
+    const std::int64_t batch =
+        by_rows ? std::clamp<std::int64_t>(
+                      static_cast<std::int64_t>(working_space / EncodedQueries::bytes(built_)), 1, most)
+                : most;
     const std::int64_t code_bytes = built_.space.code_bytes();
+    const cuda::Walked walked = m.walked(built_);
     cuda::WalkShape shape{.list_size = static_cast<int>(std::min(nodes, cuda::constants.list_of_a_sample)),
                           .capacity = 0,
                           .beam_width = 1,
                           .table = 0,
                           .list_in_shared = true};
     shape.capacity = shape.list_size;
-    cuda::choose_memory(shape, static_cast<int>(code_bytes), m.device);
+    cuda::choose_memory(shape, walked, EncodedQueries::query_bytes(m, built_), m.device);
     const cuda::Buffer<Key> lists(batch * shape.capacity, m.stream);
     const cuda::Buffer<std::int32_t> found(batch, m.stream);
     const cuda::Buffer<unsigned char> usable(batch, m.stream);
     KITH_CUDA(cudaMemsetAsync(usable.data(), 1, usable.bytes(), m.stream));
-    const cuda::Buffer<unsigned long long> counters(2, m.stream);
-    const std::int64_t apart = nodes / walks;
+    const cuda::Buffer<unsigned long long> counters(3, m.stream);
+    const std::int64_t apart = by_rows ? rows_.rows / walks : nodes / walks;
+    const auto row_bytes = m.row_stride * static_cast<std::int64_t>(size_of(rows_.dtype));
+    EncodedQueries queries;
     StopRequest stop(execution_);
     for (std::int64_t first = 0; first < walks; first += batch) {
       stop.check();
-      const cuda::WalkJob job{.graph = m.view(built_),
-                              .nodes = {},
-                              .shape = shape,
-                              .count = std::min(batch, walks - first),
-                              .codes = m.codes.data() + first * apart * code_bytes,
-                              .code_stride = apart * code_bytes,
-                              .usable = usable.data(),
-                              .left_out = nullptr,
-                              .lists = lists.data(),
-                              .marks = nullptr,
-                              .found = found.data(),
-                              .counters = counters.data(),
-                              .visits = visits.data()};
-      cuda::walk(job, built_.space.bits == 4, m.device, m.stream);
+      cuda::WalkJob job{.graph = m.view(built_),
+                        .nodes = {},
+                        .shape = shape,
+                        .count = std::min(batch, walks - first),
+                        .codes = m.codes.data() + first * apart * code_bytes,
+                        .code_stride = apart * code_bytes,
+                        .usable = usable.data(),
+                        .left_out = nullptr,
+                        .lists = lists.data(),
+                        .marks = nullptr,
+                        .found = found.data(),
+                        .counters = counters.data(),
+                        .visits = visits.data()};
+      if (by_rows) {
+        queries.encode(m, built_, static_cast<const unsigned char*>(m.rows) + first * apart * row_bytes,
+                       apart * m.row_stride, job.count, counters.data() + 2, m.stream);
+        queries.hand_to(job, m, built_);
+      }
+      cuda::walk(job, walked, m.device, m.stream);
       m.stream.synchronize();  // so that whoever wants to stop need not wait for all
     }
   }
@@ -222,12 +252,17 @@ const char* name(Placement placement) {
   return "";
 }
 
+cuda::Walked DeviceGraph::walked(const Built& built) const {
+  if (coding != nullptr) return coding->rabitq() ? cuda::Walked::rabitq : cuda::Walked::pq;
+  return built.space.bits == 4 ? cuda::Walked::int4 : cuda::Walked::int8;
+}
+
 cuda::GraphView DeviceGraph::view(const Built& built) const {
   return {edges,
           built.graph.max_degree,
           codes.data(),
           entries.data(),
-          static_cast<int>(built.space.code_bytes()),
+          static_cast<int>(built.code_bytes()),
           static_cast<int>(built.graph.entries.size()),
           hot.data(),
           hot_edges.data()};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "codes/cuda/device_coding.hpp"
 #include "cuda/runtime.hpp"
 #include "vamana/backend.hpp"
 #include "vamana/cuda/kernels.hpp"
@@ -28,6 +29,7 @@ struct DeviceGraph {
   cuda::Buffer<uint2> hot;  ///< of a graph on the host: nodes whose edges are in hot_edges
   cuda::Buffer<double> mean;
   cuda::Buffer<float> map;
+  std::unique_ptr<const codes::cuda::DeviceCoding> coding;  ///< of codes that are not scalar
   cuda::PinnedRegion pinned_rows, pinned_edges;
   cuda::PinnedBuffer<unsigned char> copied_rows;  ///< of rows that the driver refuses to lock in their place
   cuda::PinnedBuffer<std::uint32_t> copied_edges;
@@ -35,6 +37,7 @@ struct DeviceGraph {
   std::int64_t row_stride = 0;  ///< in elements
   const std::uint32_t* edges = nullptr;
 
+  cuda::Walked walked(const Built& built) const;
   cuda::GraphView view(const Built& built) const;
   cuda::SpaceView space(const codes::ScalarSpace& space) const;
 };

@@ -2,52 +2,17 @@
 // that a walk on a device begins with the same bytes. And into float64 for the canonical distance.
 #include <math_constants.h>
 
+#include "codes/cuda/row_sums.cuh"
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
-#include "distance/cuda/canonical.cuh"
 #include "vamana/cuda/kernels.hpp"
 
 namespace kith::vamana::cuda {
 namespace {
 
-using namespace distance::cuda;
+using namespace codes::cuda;
 
 constexpr int threads = 128;
-
-// The sum of squares, or of the steps of a canonical norm, in eight lanes; the same in all threads.
-template <class Step>
-__device__ double sum_lanes(const double* values, std::int64_t dim, double* shared, const Step& step) {
-  const int tid = static_cast<int>(threadIdx.x);
-  if (tid < 32) {
-    double lane = 0;
-    if (tid < canonical_lanes) {
-      for (std::int64_t i = tid; i < dim; i += canonical_lanes) lane = step(lane, values[i]);
-    }
-    lane = canonical_reduce(lane);
-    if (tid == 0) *shared = lane;
-  }
-  __syncthreads();
-  const double sum = *shared;
-  __syncthreads();
-  return sum;
-}
-__device__ double sum_of_squares(const double* values, std::int64_t dim, double* shared) {
-  return sum_lanes(values, dim, shared, [](double lane, double v) { return add(lane, mul(v, v)); });
-}
-
-// The largest magnitude.
-__device__ double largest_of(const double* values, std::int64_t dim, unsigned long long* shared) {
-  if (threadIdx.x == 0) *shared = 0;
-  __syncthreads();
-  for (std::int64_t i = threadIdx.x; i < dim; i += threads) {
-    // Bits of numbers that are not negative order as the numbers do.
-    atomicMax(shared, static_cast<unsigned long long>(__double_as_longlong(fabs(values[i]))));
-  }
-  __syncthreads();
-  const double largest = __longlong_as_double(static_cast<long long>(*shared));
-  __syncthreads();
-  return largest;
-}
 
 // ScalarCodec::transform of a query without a NaN, in place.
 __device__ void transform(const SpaceView& space, double* y, double* sum, unsigned long long* most) {
@@ -104,6 +69,9 @@ __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__
   if (space.metric == Metric::cosine) {
     const double norm =
         root(sum_lanes(query, job.padded, &sum, [](double lane, double v) { return fma(v, v, lane); }));
+    if (tid == 0) job.norms[q] = norm;
+  } else if (space.metric == Metric::inner_product) {
+    const double norm = root(sum_of_squares(query, space.dim, &sum));
     if (tid == 0) job.norms[q] = norm;
   }
   if (tid == 0) {

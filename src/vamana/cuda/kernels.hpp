@@ -6,11 +6,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "codes/cuda/quantized.hpp"
 #include "cuda/runtime.hpp"
 #include "kith/dtype.hpp"
 #include "kith/metric.hpp"
 #include "vamana/graph.hpp"
 #include "vamana/key.hpp"
+#include "vamana/ruled_out.hpp"
 
 namespace kith::vamana::cuda {
 
@@ -25,7 +27,7 @@ struct GraphView {
   std::int64_t stride;
   const unsigned char* codes;
   const std::uint32_t* entries;
-  int code_bytes;  ///< a multiple of 32
+  int code_bytes;  ///< of scalar codes a multiple of 32, of RaBitQ codes one of 4
   int entry_count;
   /// Of edges in host memory: which nodes have a copy of theirs on the device (hot_nodes.hpp), and that copy;
   /// null: none.
@@ -47,7 +49,11 @@ struct WalkShape {
   int beam_width;
   int table;  ///< entries of the table of visited nodes, a power of two
   bool list_in_shared;
+  int query_bytes = 0;  ///< of the query in shared memory; 0: it is read from the device's
 };
+
+/// What walks compare.
+enum class Walked : std::uint8_t { int8, int4, rabitq, pq };
 
 /// Walks for queries [0, count) of a batch.
 struct WalkJob {
@@ -55,6 +61,8 @@ struct WalkJob {
   NodeRows nodes;
   WalkShape shape;
   std::int64_t count;
+  /// Queries as they are compared: codes, or of others than scalar ones what codes/cuda/quantized.hpp
+  /// prepares.
   const unsigned char* codes;     ///< [count, code_stride]
   std::int64_t code_stride;       ///< in bytes
   const unsigned char* usable;    ///< a flag a query: no NaN
@@ -64,11 +72,30 @@ struct WalkJob {
   std::int32_t* found;   ///< [count]: entries of each list; -1: it was too short for allowed nodes
   unsigned long long* counters;  ///< hops, distances, hops to hot nodes
   unsigned* visits = nullptr;    ///< [nodes]: takes how often walks come to each; null: nobody asks
+  codes::cuda::RabitqShape rabitq = {};
+  const codes::RabitqQuery* rabitq_queries = nullptr;  ///< [count]
 };
 
-/// Picks where the list lies, for so many bytes a code. @throws DeviceError where not even the rest fits
-void choose_memory(WalkShape& shape, int code_bytes, int device);
-void walk(const WalkJob& job, bool four_bits, int device, cudaStream_t stream);
+/// Picks where the list and the query lie. @param query_bytes of the query, in shared memory always where the
+/// codes are scalar
+void choose_memory(WalkShape& shape, Walked walked, std::int64_t query_bytes, int device);
+void walk(const WalkJob& job, Walked walked, int device, cudaStream_t stream);
+
+/// How near the nodes of the lists may be, as RaBitQ's bound says: estimates less their bounds.
+struct BoundJob {
+  const unsigned char* node_codes;
+  int code_bytes;
+  std::int64_t count;
+  const unsigned char* codes;  ///< as those of the walks
+  std::int64_t code_stride;
+  codes::cuda::RabitqShape rabitq;
+  const codes::RabitqQuery* rabitq_queries;
+  const Key* lists;  ///< [count, list_stride]
+  std::int64_t list_stride;
+  const std::int32_t* found;
+  double* nearest;  ///< [count, list_stride]
+};
+void bound(const BoundJob& job, cudaStream_t stream);
 
 /// How much of a list is evaluated: as Task::to_evaluate of cpu/search.cpp has it.
 struct Depth {
@@ -88,11 +115,15 @@ struct RerankJob {
   std::int64_t count;
   const double* queries;  ///< [count, padded]
   std::int64_t padded;
-  const double* norms;  ///< [count], for cosine
+  const double* norms;  ///< [count], for cosine, and inner product where there are bounds
   const Key* lists;     ///< [count, list_stride]
   std::int64_t list_stride;
   const std::int32_t* found;  ///< entries of each list
   Depth depth;
+  /// [count, list_stride]: how near each node may be; what is farther than `limit` says of the k-th distance
+  /// so far is left out, as Task::rerank of cpu/search.cpp does. Null: there are no bounds.
+  const double* nearest;
+  RuledOutLimit limit;
   std::int64_t k;               ///< to find: at most as many as there are rows
   std::int64_t out_k;           ///< of the answer, whose rest is padding
   std::int64_t rows_of_a_node;  ///< that may be in an answer
@@ -128,7 +159,7 @@ struct EncodeJob {
   std::int64_t count;
   double* queries;  ///< [count, padded]: values in float64
   std::int64_t padded;
-  double* norms;          ///< [count]: the root of the sum of squares, for cosine
+  double* norms;          ///< [count]: the root of the sum of squares, for cosine and inner_product
   double* values;         ///< [count, full_dim]: scratch; unused for raw integers
   unsigned char* codes;   ///< [count, code_bytes]
   unsigned char* usable;  ///< [count]: 0 for a query with a NaN

@@ -23,10 +23,18 @@ constexpr int groups = threads / canonical_lanes;
 template <class R>
 class Nearest {
  public:
-  __device__ Nearest(Pair<R>* pairs, int* filled, std::int64_t k, std::int64_t capacity)
-      : pairs_(pairs), filled_(filled), k_(static_cast<int>(k)), capacity_(static_cast<int>(capacity)) {
+  /// @param offered counts offers; null: nobody asks
+  __device__ Nearest(Pair<R>* pairs, int* filled, int* offered, std::int64_t k, std::int64_t capacity)
+      : pairs_(pairs),
+        filled_(filled),
+        offered_(offered),
+        k_(static_cast<int>(k)),
+        capacity_(static_cast<int>(capacity)) {
     for (int i = static_cast<int>(threadIdx.x); i < k_; i += threads) pairs_[i] = Pair<R>::none();
-    if (threadIdx.x == 0) *filled_ = k_;
+    if (threadIdx.x == 0) {
+      *filled_ = k_;
+      if (offered_ != nullptr) *offered_ = 0;
+    }
     __syncthreads();
   }
 
@@ -34,6 +42,7 @@ class Nearest {
   __device__ void offer(double distance, std::uint32_t row) {
     const auto rounded = static_cast<R>(distance);
     if (isnan(rounded)) return;
+    if (offered_ != nullptr) atomicAdd(offered_, 1);
     const Pair<R> pair = Pair<R>::make(rounded, row);
     if (pair < pairs_[k_ - 1]) pairs_[atomicAdd(filled_, 1)] = pair;
   }
@@ -50,6 +59,10 @@ class Nearest {
     __syncthreads();
     sort();
   }
+  /// Whether there are k of them. All threads, after a barrier.
+  __device__ bool full() const { return *offered_ >= k_; }
+  /// The k-th, after finish().
+  __device__ double kth() const { return pairs_[k_ - 1].distance(); }
 
  private:
   __device__ void sort() {
@@ -65,6 +78,7 @@ class Nearest {
 
   Pair<R>* pairs_;
   int* filled_;
+  int* offered_;
   int k_;
   int capacity_;
   int most_ = k_;  // that `filled_` may be
@@ -140,15 +154,92 @@ __device__ std::int64_t visit_rows(const RerankJob& job, const Key* list, std::i
   return visited;
 }
 
+/// Rows that are evaluated together, and those after which a bound is asked again: as cpu/search.cpp has
+/// them.
+constexpr int rows_at_once = 64;
+constexpr int rows_a_bound = 16;
+
+// Which rows of a list are evaluated, where what is far by its bound is left out: one thread goes through the
+// nodes in order, and what it has gathered is evaluated by all.
+struct Gather {
+  const RerankJob& job;
+  const Key* list;
+  const double* nearest;
+  std::int64_t size;
+
+  enum class Why { rows, bound, end };
+
+  // Rows up to where they are to be evaluated.
+  __device__ Why next(bool full, double limit, std::uint32_t* ids, int& waiting) {
+    waiting = 0;
+    for (; node_at < size; ++node_at, row_at = taken = 0) {
+      if (row_at == 0) {
+        if (waiting >= (full ? std::int64_t{rows_a_bound} : job.k)) return Why::bound;
+        if (limit < CUDART_INF && nearest[node_at] > limit) continue;
+      }
+      const std::uint32_t node = node_of(list[node_at]);
+      const NodeRows& nodes = job.nodes;
+      const std::uint32_t begin = nodes.first == nullptr ? 0 : nodes.first[node];
+      const std::int64_t rows = nodes.first == nullptr ? 1 : nodes.first[node + 1] - begin;
+      for (; row_at < rows && taken < job.rows_of_a_node; ++row_at) {
+        const std::uint32_t row = nodes.first == nullptr ? node : nodes.rows[begin + row_at];
+        if (nodes.allowed != nullptr && (nodes.allowed[row / 64] >> (row % 64) & 1U) == 0) continue;
+        ++taken;
+        ids[waiting++] = row;
+        if (waiting == rows_at_once) {
+          ++row_at;
+          return Why::rows;
+        }
+      }
+    }
+    return Why::end;
+  }
+
+  std::int64_t node_at = 0, row_at = 0, taken = 0;
+};
+
+// Evaluates rows of a list but those of nodes that are ruled out; how many, in each thread.
+template <class R, class Evaluate>
+__device__ std::int64_t visit_near(const RerankJob& job, std::int64_t q, const Key* list, std::int64_t size,
+                                   Nearest<R>& nearest, const Evaluate& evaluate) {
+  __shared__ std::uint32_t ids[rows_at_once];
+  __shared__ int waiting;
+  __shared__ Gather::Why why;
+  Gather gather{job, list, job.nearest + q * job.list_stride, size};
+  const double norm = job.metric == Metric::inner_product ? job.norms[q] : 0;
+  const int group = static_cast<int>(threadIdx.x) / canonical_lanes;
+  double limit = CUDART_INF;
+  std::int64_t visited = 0;
+  for (;;) {
+    const bool full = nearest.full();
+    if (threadIdx.x == 0) why = gather.next(full, limit, ids, waiting);
+    __syncthreads();
+    const int count = waiting;
+    const Gather::Why its = why;
+    for (int base = 0; base < count; base += groups) {
+      const bool there = base + group < count;
+      evaluate(there ? ids[base + group] : 0, there);
+    }
+    visited += count;
+    __syncthreads();
+    if (its == Gather::Why::end) return visited;
+    if (its == Gather::Why::bound && nearest.full()) {
+      nearest.finish();
+      limit = job.limit.of(nearest.kth(), norm);
+    }
+  }
+}
+
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
     rerank_kernel(const __grid_constant__ RerankJob job, int capacity, bool in_shared) {
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ int filled;
+  __shared__ int filled, offered;
   const std::int64_t q = blockIdx.x;
   auto* pairs = in_shared ? reinterpret_cast<Pair<R>*>(shared)
                           : static_cast<Pair<R>*>(job.room) + q * static_cast<std::int64_t>(capacity);
-  Nearest<R> nearest(pairs, &filled, job.k, capacity);
+  const bool bounded = job.nearest != nullptr;
+  Nearest<R> nearest(pairs, &filled, bounded ? &offered : nullptr, job.k, capacity);
   const std::int64_t size = job.found[q];
   if (size > 0) {
     const Key* list = job.lists + q * job.list_stride;
@@ -156,14 +247,19 @@ __global__ void __launch_bounds__(threads)
     const double norm = metric == Metric::cosine ? job.norms[q] : 0;
     const T* data = static_cast<const T*>(job.data);
     const bool first = threadIdx.x % canonical_lanes == 0;
-    const std::int64_t count = to_evaluate(job, list, size);
-    const std::int64_t visited = visit_rows(job, list, count, [&](std::uint32_t row, bool there) {
+    const auto evaluate = [&](std::uint32_t row, bool there) {
       nearest.room_for(groups);
       const double distance = canonical_pair<T, metric>(data + static_cast<std::int64_t>(row) * job.stride,
                                                         query, job.dim, norm, there);
       if (there && first) nearest.offer(distance, row);
-    });
-    if (job.nodes.first != nullptr) {
+    };
+    std::int64_t visited = 0;
+    if (bounded) {
+      visited = visit_near<R>(job, q, list, size, nearest, evaluate);
+    } else {
+      visited = visit_rows(job, list, to_evaluate(job, list, size), evaluate);
+    }
+    if (job.nodes.first != nullptr && !bounded) {
       if (visited > 0) atomicAdd(job.evaluated, static_cast<unsigned long long>(visited));
     } else if (threadIdx.x == 0) {
       atomicAdd(job.evaluated, static_cast<unsigned long long>(visited));

@@ -20,6 +20,7 @@
 #include "kith/error.hpp"
 #include "vamana/cuda/backend.hpp"
 #include "vamana/cuda/device_graph.hpp"
+#include "vamana/cuda/encoded_queries.hpp"
 #include "vamana/cuda/tuning.hpp"
 #include "vamana/tuning.hpp"
 
@@ -38,8 +39,9 @@ struct Workspace {
   cuda::Buffer<unsigned long long> counts;
   cuda::PinnedBuffer<unsigned long long> seen{counters};
   cuda::Uploader uploader;
-  cuda::Buffer<unsigned char> uploaded, codes, usable, marks, room, found_distances;
-  cuda::Buffer<double> queries, norms, values;
+  EncodedQueries queries;
+  cuda::Buffer<unsigned char> uploaded, marks, room, found_distances;
+  cuda::Buffer<double> nearest;
   cuda::Buffer<std::uint32_t> left_out;
   cuda::Buffer<unsigned long long> allowed;
   cuda::Buffer<Key> lists;
@@ -106,6 +108,12 @@ class Share {
  private:
   bool in_place() const { return s_.out.space == MemorySpace::cuda && s_.out.device == device_; }
   bool raw() const { return s_.built.space.raw_integers(); }
+  // As Task::by_bound of cpu/search.cpp has it.
+  bool by_bound() const {
+    const Built& built = s_.built;
+    return built.walked != nullptr && built.walked->coding->bounded() && s_.plan.rerank == 0 &&
+           s_.plan.list_size < built.nodes.count;
+  }
 
   // How large walks are, and how many queries fit at once.
   void plan(std::int64_t queries) {
@@ -114,12 +122,9 @@ class Share {
     k_ = std::clamp<std::int64_t>(p.k, 1, std::max<std::int64_t>(1, s_.rows.rows));
     constexpr std::int64_t most = std::int64_t{1} << 30U;
     const auto room = cuda::room_bytes(s_.rows.dtype, std::min(k_, most));
-    const codes::ScalarSpace& space = s_.built.space;
     std::uint64_t each =
-        static_cast<std::uint64_t>(longest) * (sizeof(Key) + 1) + static_cast<std::uint64_t>(room) +
-        static_cast<std::uint64_t>(canonical_padded(space.dim) + (raw() ? 0 : space.full_dim()) + 1) *
-            sizeof(double) +
-        static_cast<std::uint64_t>(space.code_bytes()) + 16;
+        static_cast<std::uint64_t>(longest) * (sizeof(Key) + 1 + (by_bound() ? sizeof(double) : 0)) +
+        static_cast<std::uint64_t>(room) + EncodedQueries::bytes(s_.built) + 16;
     if (!in_place()) each += static_cast<std::uint64_t>(s_.out.k) * (sizeof(std::int64_t) + sizeof(R));
     if (s_.queries.space == MemorySpace::host) {
       each += static_cast<std::uint64_t>(s_.rows.dim) * size_of(s_.rows.dtype);
@@ -148,7 +153,8 @@ class Share {
     shape_.list_size = static_cast<int>(p.list_size);
     shape_.capacity = static_cast<int>(longest);
     shape_.beam_width = static_cast<int>(p.beam_width);
-    cuda::choose_memory(shape_, static_cast<int>(space.code_bytes()), device_);
+    cuda::choose_memory(shape_, graph_->walked(s_.built), EncodedQueries::query_bytes(*graph_, s_.built),
+                        device_);
   }
 
   void search_batch(std::int64_t first, std::int64_t count) {
@@ -169,9 +175,9 @@ class Share {
                        .nodes = nodes,
                        .shape = shape_,
                        .count = count,
-                       .codes = w_.codes.data(),
-                       .code_stride = space.code_bytes(),
-                       .usable = w_.usable.data(),
+                       .codes = nullptr,
+                       .code_stride = 0,
+                       .usable = nullptr,
                        .left_out = left_out,
                        .lists = w_.lists.reserve(count * shape_.capacity, stream),
                        .marks = nullptr,
@@ -180,7 +186,22 @@ class Share {
     if (nodes.allowed != nullptr && !shape_.list_in_shared) {
       walk.marks = w_.marks.reserve(count * shape_.capacity, stream);
     }
-    cuda::walk(walk, space.bits == 4, device_, stream);
+    w_.queries.hand_to(walk, *graph_, s_.built);
+    cuda::walk(walk, graph_->walked(s_.built), device_, stream);
+    if (by_bound()) {
+      cuda::bound({.node_codes = walk.graph.codes,
+                   .code_bytes = walk.graph.code_bytes,
+                   .count = count,
+                   .codes = walk.codes,
+                   .code_stride = walk.code_stride,
+                   .rabitq = walk.rabitq,
+                   .rabitq_queries = walk.rabitq_queries,
+                   .lists = walk.lists,
+                   .list_stride = shape_.capacity,
+                   .found = walk.found,
+                   .nearest = w_.nearest.reserve(count * shape_.capacity, stream)},
+                  stream);
+    }
 
     const std::int64_t k = s_.out.k;
     std::int64_t* indices =
@@ -199,15 +220,17 @@ class Share {
         .dim = space.dim,
         .nodes = nodes,
         .count = count,
-        .queries = w_.queries.data(),
+        .queries = w_.queries.queries(),
         .padded = canonical_padded(space.dim),
-        .norms = w_.norms.data(),
+        .norms = w_.queries.norms(),
         .lists = w_.lists.data(),
         .list_stride = shape_.capacity,
         .found = w_.found.data(),
         .depth = {.rerank = s_.plan.rerank,
-                  .raw_integers = raw(),
+                  .raw_integers = raw() && s_.built.walked == nullptr,
                   .factor_depth = whole_list ? 0 : tuning::rerank_depth(factor, s_.plan.k)},
+        .nearest = by_bound() ? w_.nearest.data() : nullptr,
+        .limit = RuledOutLimit(space),
         .k = k_,
         .out_k = k,
         .rows_of_a_node = raw() ? k_ : std::numeric_limits<std::int64_t>::max(),
@@ -220,23 +243,11 @@ class Share {
   }
 
   void encode(std::int64_t first, std::int64_t count) {
-    const codes::ScalarSpace& space = s_.built.space;
     cudaStream_t stream = w_.stream;
     const auto placed =
         cuda::place(s_.queries.slice(first, count), device_, w_.uploaded, w_.uploader, stream, s_.execution);
-    const std::int64_t padded = canonical_padded(space.dim);
-    cuda::encode_queries({.space = graph_->space(space),
-                          .rows = placed.data,
-                          .stride = placed.stride,
-                          .count = count,
-                          .queries = w_.queries.reserve(count * padded, stream),
-                          .padded = padded,
-                          .norms = w_.norms.reserve(count, stream),
-                          .values = raw() ? nullptr : w_.values.reserve(count * space.full_dim(), stream),
-                          .codes = w_.codes.reserve(count * space.code_bytes(), stream),
-                          .usable = w_.usable.reserve(count, stream),
-                          .nan_queries = w_.counts.data() + nan_queries},
-                         stream);
+    w_.queries.encode(*graph_, s_.built, placed.data, placed.stride, count, w_.counts.data() + nan_queries,
+                      stream);
   }
 
   // Answers to the caller, and which queries have none.
@@ -310,7 +321,9 @@ SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, 
   std::sort(unanswered.begin(), unanswered.end());
   SearchStatistics s;
   s.index = Vamana::index_type.name;
-  s.filter = built.space.bits == 4 ? "int4" : "int8";
+  s.filter = built.walked != nullptr ? std::string(name(built.walked->kind))
+             : built.space.bits == 4 ? "int4"
+                                     : "int8";
   s.instruction_set = std::string("cuda ") + name(search.placement);
   s.candidates = static_cast<std::int64_t>(search.totals[evaluated]);
   s.hops = static_cast<std::int64_t>(search.totals[hops]);

@@ -12,6 +12,9 @@ struct Constants {
   /// (an H200: 1.9 million queries a second with 1,024 entries, 1.5 with 2,048, 0.9 with 8,192).
   int table = 1024;
   int longest_shared_list = 2048;
+  /// Bytes of a query's table, or of its values, that walks have in shared memory: two walks a multiprocessor
+  /// at least. Longer ones are read from the device's memory.
+  std::int64_t largest_shared_query = std::int64_t{100} << 10U;
 
   /// Walks, and the length of their lists, that tell which nodes' edges a device gets a copy of.
   std::int64_t walks_of_a_sample = std::int64_t{1} << 21U;

@@ -3,18 +3,17 @@
 
 #include <cstdint>
 
+#include "cuda/launch.hpp"
 #include "vamana/cuda/hot_nodes.hpp"
 #include "vamana/cuda/list.cuh"
 
 namespace kith::vamana::cuda {
 namespace {
 
-/// What a warp walks with. T, P, halves: see WarpCodes.
-template <int T, int P, bool halves, bool among_allowed>
+/// What a warp walks with. Codes: WarpCodes, or one of those of quantized.cuh.
+template <class Codes, bool among_allowed>
 class WarpWalk {
  public:
-  using Codes = WarpCodes<T, P, halves>;
-
   /// @param memory bytes() in shared memory, aligned to 8
   __device__ WarpWalk(const GraphView& graph, const WalkShape& shape, Codes& codes, unsigned char* memory)
       : graph_(graph),
@@ -133,6 +132,56 @@ class WarpWalk {
   std::uint32_t distances_ = 0;
   std::uint32_t hot_hops_ = 0;
 };
+
+/// The walk for query q of a job, whose `codes` have the query, and what is left of it for the host.
+/// @param memory as WarpWalk takes it
+template <bool among_allowed, class Codes>
+__device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsigned char* memory) {
+  const int lane = lane_of_warp();
+  Key* const list = job.lists + q * job.shape.capacity;
+  WarpWalk<Codes, among_allowed> walk(job.graph, job.shape, codes, memory);
+  if (!job.shape.list_in_shared) {
+    walk.place_list(list, among_allowed ? job.marks + q * job.shape.capacity : nullptr);
+  }
+  walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr, job.visits);
+  const WarpList<among_allowed>& found_list = walk.list();
+  int found = 0;
+  for (int base = 0; base < found_list.size(); base += 32) {
+    const int at = base + lane;
+    const Key key = at < found_list.size() ? found_list.keys()[at] : no_key;
+    const bool takes = at < found_list.size() && (!among_allowed || found_list.marked(at));
+    const unsigned mask = __ballot_sync(whole_warp, takes);
+    if (takes) list[found + __popc(mask & lanes_below())] = key;
+    found += __popc(mask);
+    __syncwarp();
+  }
+  if (lane != 0) return;
+  // A list with room to spare holds everything there is to reach.
+  const bool too_short =
+      among_allowed && found_list.allowed() < job.shape.list_size && found_list.size() == job.shape.capacity;
+  job.found[q] = too_short ? -1 : found;
+  atomicAdd(job.counters, static_cast<unsigned long long>(walk.hops()));
+  atomicAdd(job.counters + 1, static_cast<unsigned long long>(walk.distances()));
+  if (job.graph.hot != nullptr) {
+    atomicAdd(job.counters + 2, static_cast<unsigned long long>(walk.hot_hops()));
+  }
+}
+
+/// Of shared memory, whatever the codes.
+inline std::size_t walk_bytes(const WalkShape& shape, bool among_allowed) {
+  using Any = WarpCodes<2, 0, false>;
+  return static_cast<std::size_t>(shape.query_bytes) + Offers::bytes +
+         (among_allowed ? WarpWalk<Any, true>::bytes(shape) : WarpWalk<Any, false>::bytes(shape));
+}
+
+/// Launches one of the kernels of walks, a warp a query.
+template <bool among_allowed>
+void launch_walk(void (*kernel)(WalkJob), const WalkJob& job, int device, cudaStream_t stream) {
+  const std::size_t bytes = walk_bytes(job.shape, among_allowed);
+  allow_shared(kernel, 32, bytes, device);
+  kernel<<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
+  check_launch("walk_kernel");
+}
 
 }  // namespace
 }  // namespace kith::vamana::cuda

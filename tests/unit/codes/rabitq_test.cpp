@@ -11,6 +11,7 @@
 
 #include "codes/coding.hpp"
 #include "codes/cpu/rabitq.hpp"
+#include "codes/cuda/bit_planes.hpp"
 #include "codes/rotation.hpp"
 #include "conformance/problem.hpp"
 #include "kith/codes.hpp"
@@ -56,6 +57,25 @@ TEST(RabitqKernels, ProductsAreTheSameOnEveryInstructionSet) {
                    query[static_cast<std::size_t>(i)];
           }
           expected.push_back(sum);
+        }
+        // As devices take them.
+        for (std::int64_t r = 0; r < rows; ++r) {
+          std::int32_t sum = 0;
+          for (std::int64_t b = 0; b < blocks; ++b) {
+            cuda::Block block;
+            for (std::int64_t bit = 0; bit < bits; ++bit) {
+              std::uint32_t word = 0;
+              std::memcpy(&word, codes.data() + r * stride + 12 + (b * bits + bit) * 4, 4);
+              block.add_plane(word, static_cast<int>(bit));
+            }
+            const auto pair = [&](int i) {
+              std::uint32_t two = 0;
+              std::memcpy(&two, query.data() + 32 * b + 2 * i, 4);
+              return two;
+            };
+            sum = block.dot(pair, sum);
+          }
+          EXPECT_EQ(sum, expected[static_cast<std::size_t>(r)]) << bits << " " << blocks;
         }
         for (const InstructionSet set : usable_instruction_sets()) {
           const Forced forced(set);

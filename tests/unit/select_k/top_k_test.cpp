@@ -59,6 +59,28 @@ TEST(TopK, BoundIsInfiniteUntilFullAndNeverBelowTheKth) {
   }
 }
 
+TEST(TopK, TheKthMayBeAskedForAtAnyTime) {
+  for (const std::int64_t k : {1, 10, 256, 300, 1000}) {
+    const auto entries = random_entries(3000, 1000, static_cast<std::uint64_t>(k));
+    TopK<float> list(k);
+    TopK<float> unasked(k);
+    std::vector<Entry> seen;
+    for (const auto& [distance, row] : entries) {
+      list.offer(distance, row);
+      unasked.offer(distance, row);
+      seen.emplace_back(distance, row);
+      if (seen.size() % 16 != 0) continue;
+      if (static_cast<std::int64_t>(seen.size()) < k) {
+        EXPECT_EQ(list.kth(), std::numeric_limits<float>::infinity());
+        continue;
+      }
+      std::nth_element(seen.begin(), seen.begin() + (k - 1), seen.end());
+      ASSERT_EQ(list.kth(), seen[static_cast<std::size_t>(k - 1)].first);
+    }
+    EXPECT_EQ(list.take(), unasked.take());
+  }
+}
+
 TEST(TopK, RefusesWhatCannotEnter) {
   TopK<double> list(2);
   EXPECT_TRUE(list.offer(1.0, 5));

@@ -20,7 +20,7 @@
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
-#include "support/gpus.hpp"
+#include "unit/vamana/cuda.hpp"
 #include "unit/vamana/rows.hpp"
 
 namespace kith {
@@ -28,40 +28,13 @@ namespace {
 
 using test::contains;
 using test::DeviceMemory;
-using test::gpus;
+using test::expect_same;
 using test::in_clusters;
 using test::message_of;
+using test::on_gpu;
 using test::with_few_directions;
 
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
-
-void expect_same(const Neighbors& a, const Neighbors& b, const std::string& where) {
-  EXPECT_EQ(a.indices, b.indices) << where;
-  EXPECT_TRUE(a.distances == b.distances) << where;
-}
-
-class CudaVamana : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-
-  static void compare(const Vamana& index, const DatasetView& queries, std::int64_t k,
-                      const SearchOptions& options, const std::string& where) {
-    const Neighbors wanted = index.search(queries, k, {}, options);
-    const Neighbors found = index.search(queries, k, on_gpu(), options);
-    expect_same(found, wanted, where);
-    EXPECT_EQ(found.statistics.hops, wanted.statistics.hops) << where;
-    EXPECT_EQ(found.statistics.candidates, wanted.statistics.candidates) << where;
-    EXPECT_EQ(found.statistics.nan_queries, wanted.statistics.nan_queries) << where;
-    EXPECT_TRUE(found.statistics.instruction_set.starts_with("cuda")) << where;
-  }
-};
+using CudaVamana = test::OnGpu;
 
 TEST_F(CudaVamana, FindsWhatTheCpuFinds) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
