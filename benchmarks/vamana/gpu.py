@@ -26,7 +26,7 @@ import torch
 
 QUERIES = 10_000
 COMPARED = 200  # queries whose answers the CPU finds, too
-LISTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+LISTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 ITOPK = (16, 32, 64, 128, 256, 512)
 WARM_UPS = 2
 

@@ -92,8 +92,8 @@ constexpr Costs on_gpu = {.machine = "one H200",
                           .scan_a_value = 1.9e-6,
                           .scan_few_a_value = 2.5e-4,
                           .graph = 60e6,
-                          .graph_build_a_row = 600,
-                          .graph_query = 110,
+                          .graph_build_a_row = 700,
+                          .graph_query = 150,
                           .graph_queries_at_once = 1200};
 
 constexpr double packed_dim = 3;
