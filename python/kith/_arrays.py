@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from . import _kith
 from ._errors import InvalidArgument
 from ._gpu import gpu_rows
+from ._tables import as_array
 
 #: Element types that are searched, as NumPy names them. bfloat16 comes from the package ml_dtypes or
 #: from any DLPack producer.
@@ -35,11 +36,14 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "float64") -> _kith.Rows:
     """The array as a matrix of the library: its own memory where the rows are contiguous, else a copy.
 
-    An array on a GPU is used there, and refused where its rows are not contiguous.
+    An array on a GPU is used there, and refused where its rows are not contiguous. Tables give their column of
+    vectors (_tables.py).
 
     ``what`` names the argument in messages. With ``one_row_allowed``, shape ``[d]`` counts as ``[1, d]``.
     Lists of Python's numbers have no element type of their own and take ``like``.
     """
+    if not isinstance(array, np.ndarray):
+        array = as_array(array, what)
     if not isinstance(array, np.ndarray):
         on_gpu = gpu_rows(array, what, one_row_allowed)
         if on_gpu is not None:

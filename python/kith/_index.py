@@ -84,7 +84,8 @@ def knn(
             CPU, ...) of float32, float64, float16, bfloat16, int8 or uint8. Not copied where the elements of
             a row are adjacent. Lists of Python's numbers become float64. An array on a GPU (PyTorch, CuPy,
             JAX, or anything with ``__cuda_array_interface__``) is used where it lies, after what its stream
-            still does to it; its rows must be contiguous and its element type that of ``Q``.
+            still does to it; its rows must be contiguous and its element type that of ``Q``. Columns of vectors, and
+            tables with one (Arrow's C interface, pandas, datasets), are used where they lie in one piece.
         Q: queries ``[q, d]``, or one query ``[d]``. Where its element type differs from that of ``X``, both
             are widened as ``numpy.result_type`` says (int8 with uint8: float32). Lists of Python's numbers
             take the element type of ``X``. Where they lie on a GPU, so does the answer.
@@ -116,9 +117,10 @@ def knn(
 
     Raises:
         InvalidArgument: k below 1, dimensions that differ, an unknown metric, filter or index, a wrong shape,
-            a filter for a tree, a ``device_memory_limit`` without a GPU.
+            a row of a table that is null or of another length, a filter for a tree, a ``device_memory_limit`` without a GPU.
         TypeError: an element type Kith does not search, no array, or an array on a device that this build or
             machine cannot use.
+        ImportError: a table without pyarrow.
         OutOfMemory: more than ``memory_limit`` or ``device_memory_limit``, or than there is.
         DeviceError: the device is not there.
         KeyboardInterrupt: Ctrl-C, within about a tenth of a second.

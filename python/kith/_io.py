@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _kith, _repack, _unpack
+from . import _arrow, _kith, _repack, _unpack
 from ._arrays import to_rows
 from ._errors import InvalidArgument, IoError
 from ._evaluate import as_arrays
 from ._index import _integer
 from ._neighbors import Neighbors, from_parts
+from ._table_files import read_answer, read_table, write_answer, write_table
+from ._whole import whole_file
 
 __all__ = ["copy_points", "read", "read_neighbors", "write", "write_neighbors"]
 
@@ -35,19 +37,30 @@ def read(
     lazrs reads, and E57, which pye57 reads (``pip install 'kith[clouds]'``): worker processes unpack them into a file
     for temporary ones first.
 
+    Parquet and Arrow files (``.parquet``, ``.arrow``, ``.feather``) give a column of vectors: lists of numbers, of one
+    length in all rows, without nulls. pyarrow reads them (``pip install 'kith[arrow]'``), Parquet batch by batch into
+    one allocation; of an Arrow file in one piece the memory-mapped file is the array.
+
     Args:
-        path: fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5, PCD, PLY, LAS, LAZ, E57 or text.
+        path: fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5, PCD, PLY, LAS, LAZ, E57, Parquet, Arrow or text; with the
+            column after a colon if you like, ``"rows.parquet:embedding"``.
         format: name of the format where extension and content do not tell it: ``"fvecs"``, ``"npy"``, ...
-        member: dataset of an HDF5 file; ``"train"`` if empty.
+        member: dataset of an HDF5 file; ``"train"`` if empty. Column of a Parquet or Arrow file; if empty, the one
+            that has vectors.
         first_row: rows to skip.
         max_rows: rows to read at most; None for all.
 
     Raises:
         IoError: the file is missing, truncated, corrupt or foreign.
-        InvalidArgument: an unknown format, rows outside the file.
+        InvalidArgument: an unknown format, rows outside the file, no such column, a row that is null or of another
+            length than the first.
+        TypeError: a column of no numbers.
         OutOfMemory: the file does not fit the memory.
-        ImportError: the file holds bfloat16 and the package ml_dtypes is not installed.
+        ImportError: the file holds bfloat16 and the package ml_dtypes is not installed, or is a table and pyarrow is not.
     """
+    if format is None and _arrow.is_table(os.fspath(path)):
+        most = None if max_rows is None else _integer(max_rows, "max_rows")
+        return read_table(os.fspath(path), member, _integer(first_row, "first_row"), most)
     rows = -1 if max_rows is None else _integer(max_rows, "max_rows")
     if format is None and _unpack.is_packed(os.fspath(path)):
         with tempfile.TemporaryDirectory(prefix="kith-") as folder:
@@ -72,19 +85,32 @@ def read(
     return result
 
 
-def write(path: str | os.PathLike[str], array: Any, *, format: str | None = None) -> None:
+def write(path: str | os.PathLike[str], array: Any, *, format: str | None = None, ids: Any = None) -> None:
     """Writes vectors ``[n, d]`` to a file, whole or not at all.
 
     Args:
-        path: its extension chooses the format: ``.npy``, ``.fvecs``, ``.fbin``, ``.h5``, ``.ply``, ...
+        path: its extension chooses the format: ``.npy``, ``.fvecs``, ``.fbin``, ``.h5``, ``.ply``, ``.parquet``,
+            ``.arrow``, ... In the last two the column is called ``vector``, or as ``"rows.parquet:NAME"`` says.
         array: as the dataset of :func:`kith.knn`. An element type that the format cannot hold is refused.
         format: name of the format, instead of the extension.
+        ids: Parquet and Arrow: a column ``id`` beside it, an array, list or column of ``n`` of any type.
 
     Raises:
         IoError: the file cannot be written.
-        InvalidArgument: the format cannot hold the array, or is unknown.
+        InvalidArgument: the format cannot hold the array, or is unknown; ids of another number, or for another format.
+        ImportError: pyarrow is needed and not installed.
     """
+    if format is None and _arrow.is_table(os.fspath(path)):
+        write_table(os.fspath(path), array, ids)
+        return
+    _refuse_ids(path, ids=ids)
     _kith.write(os.fspath(path), to_rows(array, "array"), format or "")
+
+
+def _refuse_ids(path: str | os.PathLike[str], **given: Any) -> None:
+    for name, ids in given.items():
+        if ids is not None:
+            raise InvalidArgument(f"{name}: '{os.fspath(path)}' has no place for them; write a .parquet or .arrow file")
 
 
 def copy_points(
@@ -163,45 +189,52 @@ def _copy_packed(target: str, origin: str, names: list[str], table: NDArray[Any]
         gone = None if keep is None else ~_mask(keep, _unpack.count_points(origin))
     except _unpack.CannotUnpack as error:
         raise IoError(str(error)) from None
-    temporary = f"{target}.{os.getpid()}.tmp"
     try:
-        _repack.repack(origin, temporary, target.lower().endswith(".laz"), names, table, gone)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with whole_file(target) as temporary:
+            _repack.repack(origin, temporary, target.lower().endswith(".laz"), names, table, gone)
     except ValueError as error:
         raise InvalidArgument(str(error)) from None
     except (_unpack.CannotUnpack, OSError) as error:
         raise IoError(str(error)) from None
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
 
 
 def read_neighbors(path: str | os.PathLike[str]) -> Neighbors:
-    """Results or ground truth: of Kith, ivecs, big-ann, ann-benchmarks HDF5, npy of indices.
+    """Results or ground truth: of Kith, ivecs, big-ann, ann-benchmarks HDF5, npy of indices; Parquet and Arrow files
+    with columns ``indices`` and ``distances``.
 
     Distances are NaN where the file has none.
 
     Raises:
         IoError: the file is missing, truncated, corrupt or foreign.
+        InvalidArgument, ImportError: of Parquet and Arrow files as for :func:`read`.
     """
+    if _arrow.is_table(os.fspath(path)):
+        return Neighbors(*read_answer(os.fspath(path)))
     return from_parts(_kith.read_neighbors(os.fspath(path)))
 
 
-def write_neighbors(path: str | os.PathLike[str], neighbors: Any, *, format: str | None = None) -> list[str]:
+def write_neighbors(
+    path: str | os.PathLike[str], neighbors: Any, *, format: str | None = None, ids: Any = None, query_ids: Any = None
+) -> list[str]:
     """Writes results; a path ``r`` without extension gives ``r.indices.npy`` and ``r.distances.npy``.
 
     Args:
-        path: ``.ivecs`` (and an ``.fvecs`` beside it), ``.ibin``, ``.h5``, ``.json``, ``.txt`` or none.
+        path: ``.ivecs`` (and an ``.fvecs`` beside it), ``.ibin``, ``.h5``, ``.json``, ``.txt``, ``.parquet``, ``.arrow``
+            or none.
         neighbors: :class:`Neighbors`, ``(distances, indices)`` or an array of indices.
         format: name of the format, instead of the extension.
+        ids, query_ids: Parquet and Arrow: as for :meth:`Neighbors.to_arrow`, whose columns the file has.
 
     Returns:
         The paths of the files written.
 
     Raises:
         IoError: a file cannot be written.
-        InvalidArgument: the format is unknown or holds no results.
+        InvalidArgument: the format is unknown or holds no results; too few ids, or ids for another format.
+        ImportError: pyarrow is needed and not installed.
     """
+    if format is None and _arrow.is_table(os.fspath(path)):
+        write_answer(os.fspath(path), *as_arrays(neighbors), ids, query_ids)
+        return [os.fspath(path)]
+    _refuse_ids(path, ids=ids, query_ids=query_ids)
     return [os.fspath(p) for p in _kith.write_neighbors(os.fspath(path), *as_arrays(neighbors), format or "")]

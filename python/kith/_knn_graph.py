@@ -16,6 +16,7 @@ from ._neighbors import Neighbors
 from ._pieces import pieces
 from ._point_tree import PointTree
 from ._progress import Progress
+from ._tables import as_array
 from ._trees import KdTree, Octree
 from ._vamana import Vamana
 
@@ -64,6 +65,7 @@ def all_knn(
             index of other rows or of another metric.
         TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
     """
+    X = as_array(X, "dataset")  # once: it may copy
     count, rows = _integer(k, "k"), to_rows(X, "dataset")
     if count < 1:
         raise InvalidArgument(f"k is {count}; use at least 1")
@@ -138,6 +140,7 @@ def knn_graph(
         raise ImportError("kith.knn_graph needs SciPy; run: pip install scipy") from error
     if name_of(mode, "mode", _MODES) not in ("distance", "connectivity"):
         raise InvalidArgument(f"mode {mode!r} is not known; use {_MODES}")
+    X = as_array(X, "dataset")
     rows = to_rows(X, "dataset").rows
     count = min(_integer(k, "k"), max(rows, 1))
     width = np.int32 if rows * max(count, 1) < 2**31 else np.int64

@@ -96,6 +96,25 @@ class Neighbors:
             return self
         return Neighbors(_to_numpy(self.distances), _to_numpy(self.indices), self.statistics)
 
+    def to_arrow(self, ids: Any = None, query_ids: Any = None) -> Any:
+        """A ``pyarrow.Table`` with a row a query: ``query``, ``indices``, ``ids`` where they are given, ``distances``.
+
+        All but the first are lists of k, over the memory of this answer where that is NumPy's.
+
+        Args:
+            ids: the caller's id of each row that was searched: an array, list or column (Arrow, pandas, polars,
+                datasets) of any type. A missing neighbour's is null.
+            query_ids: those of the queries, in place of their numbers.
+
+        Raises:
+            InvalidArgument: too few ids, or not one for each query.
+            ImportError: pyarrow is not installed (``pip install 'kith[arrow]'``).
+        """
+        from ._table_files import answer_table
+
+        host = self.numpy()
+        return answer_table(host.distances, host.indices, ids, query_ids)
+
     def __repr__(self) -> str:
         queries, k = self.indices.shape
         head = f"Neighbors of {queries:,} queries, k = {k:,} ({self.distances.dtype})"

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _unpack
+from . import _arrow, _unpack
 from ._errors import InvalidArgument, IoError
+from ._tables import as_array
 
 __all__ = ["TileAnswer", "TileStatistics"]
 
@@ -74,7 +75,7 @@ def gather(arrays: Iterator[Any], path: str) -> None:
     with open(path, "wb") as file:
         file.write(bytes(header_bytes))
         for array in arrays:
-            block = np.ascontiguousarray(array)
+            block = np.ascontiguousarray(as_array(array, "clouds"))
             if block.ndim != 2:
                 raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")
             if dtype is None:
@@ -138,19 +139,25 @@ def _locked(folder: str | os.PathLike[str]) -> int | None:
 
 @contextmanager
 def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> Iterator[list[str]]:
-    """The same files, with an npy beside ``folder`` in the place of each that is LAZ or E57, for as long."""
-    if not any(map(_unpack.is_packed, files)):
+    """The same files, with an npy beside ``folder`` in the place of each that is LAZ, E57 or a table, for as long."""
+
+    def foreign(file: str) -> bool:
+        return _arrow.is_table(file) or _unpack.is_packed(file)
+
+    if not any(map(foreign, files)):
         yield files
         return
     with folder_beside(folder) as beside:
         plain = []
         for number, file in enumerate(files):
-            if _unpack.is_packed(file):
+            if foreign(file):
                 output = os.path.join(beside, f"{number}.npy")
                 try:
-                    _unpack.unpack(file, output, threads)
-                except (_unpack.CannotUnpack, OSError) as error:
+                    (_arrow if _arrow.is_table(file) else _unpack).unpack(file, output, threads)
+                except (_unpack.CannotUnpack, _arrow.CannotRead, OSError) as error:
                     raise IoError(str(error)) from None
+                except _arrow.BadTable as error:
+                    raise InvalidArgument(str(error)) from None
                 mark_temporary(output)
                 file = output
             plain.append(file)

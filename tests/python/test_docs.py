@@ -19,6 +19,7 @@ def run(test):
 
 def test_the_page_about_python(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
+    pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)  # examples write files
     text = (DOCS / "python.md").read_text()
     # A blank line ends what an example prints: the fences do not.
@@ -28,7 +29,7 @@ def test_the_page_about_python(tmp_path, monkeypatch):
     assert result.attempted > 40
 
 
-@pytest.mark.parametrize("name", ["kith", "kith.sklearn"])
+@pytest.mark.parametrize("name", ["kith", "kith.sklearn", "kith.compat.faiss"])
 def test_docstrings(name):
     if name == "kith.sklearn":
         pytest.importorskip("sklearn")

@@ -1,0 +1,1 @@
+"""Classes of other libraries under their names, answered by Kith: ``from kith.compat import faiss``."""
