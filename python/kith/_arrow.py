@@ -1,7 +1,7 @@
 """Columns of vectors in Arrow's memory and in Parquet and Arrow files, as matrices, and files of them as npy.
 
 Needs numpy and pyarrow; imports nothing of Kith, so that the command line runs it with any Python:
-``python _arrow.py FILE[:COLUMN] OUT THREADS`` writes the column into the npy OUT.
+``python _arrow.py unpack FILE[:COLUMN] OUT THREADS`` writes the column into the npy OUT.
 """
 
 from __future__ import annotations
@@ -339,8 +339,9 @@ def unpack(path: str, output: str, threads: int = 0) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.path.pop(0)  # this folder, whose files are no modules for others
     try:
-        unpack(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        unpack(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     except Exception as error:  # what the command line says in its own name
         print(" ".join(str(error).split()) or type(error).__name__)
         sys.exit(1)
