@@ -11,6 +11,7 @@
 #include "measure.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 
@@ -117,6 +118,8 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   options.output = output_path(common, options.output);
   check_result_folder(options.output);
   refuse_overwriting({options.output}, {options.base, options.queries});
+  const UnpackedClouds unpacked(common, {&options.base, &options.queries}, options.output,
+                                options.input_format);
   if (options.generate.empty()) {
     Source base;
     Source queries;

@@ -13,6 +13,7 @@
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -216,6 +217,8 @@ void run(const Common& common, Options& options) {
   const bool asked = !options.queries.path.empty();
   if (!asked && options.max_queries >= 0)
     throw InvalidArgument("--max-queries without --queries: name the queries, or leave it out");
+  const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.output,
+                                options.input_format);
   std::vector<Source*> sources = {&options.base};
   if (asked) sources.push_back(&options.queries);
   open_inputs(common, sources, options.input_format);

@@ -14,6 +14,7 @@
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -94,6 +95,7 @@ void run(const Common& common, Options& options) {
     import_quantizer(common, options);
     return;
   }
+  const UnpackedClouds unpacked(common, {&options.vectors.path}, options.output, options.input_format);
   GraphImport wanted{.metric = metric_of(options), .any_labels = !options.labels.empty()};
   if (!options.format.empty()) wanted.format = parse_graph_format(options.format);
   if (!options.dtype.empty()) wanted.dtype = parse_dtype(options.dtype);

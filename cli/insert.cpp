@@ -11,6 +11,7 @@
 #include "progress.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -26,6 +27,7 @@ void run(const Common& common, Options& options) {
   options.output = output_path(common, options.output);
   check_index_output(options.output);
   refuse_overwriting({options.output}, {options.index, options.rows.path});
+  const UnpackedClouds unpacked(common, {&options.rows.path}, options.output, options.input_format);
   const FileInfo info = open_index(common, options.index, options.rows, options.input_format);
   const Size size = peek(options.rows);
   MemoryPlan plan(common, "insert fewer rows at a time, or build the index anew");

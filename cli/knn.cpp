@@ -190,10 +190,12 @@ void add_knn(CLI::App& app, Common& common) {
       "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
       "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
+      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
+      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
+      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.",
       "--index auto builds a tree where that should be faster: for many queries in low dimension. With "
-      "--recall "
-      "below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that only one "
-      "kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
+      "--recall below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that "
+      "only one kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
       "build.",
@@ -215,6 +217,8 @@ void add_knn(CLI::App& app, Common& common) {
        "An ann-benchmarks file: member test is searched in member train."},
       {"kith knn base.npy queries.npy -k 10 --allowed in-stock.npy -o answer",
        "The nearest of some rows: in-stock.npy is an array of bool, a flag for each row of base.npy."},
+      {"kith knn products.parquet:embedding queries.npy -k 10 -o answer",
+       "A column of vectors in a Parquet file."},
       {"kith knn base.npy queries.npy --max-queries 3 --json",
        "Everything about three queries, for a program."}};
 }

@@ -24,7 +24,7 @@ using Way = PointTarget::Way;
 
 FileFormat format_of(const CloudFiles& clouds, std::size_t i) {
   if (clouds.named[i] != clouds.readable[i]) {  // unpacked
-    return is_e57(clouds.named[i]) ? FileFormat::npy : FileFormat::las;
+    return reader_of(clouds.named[i]) == Reader::laz ? FileFormat::las : FileFormat::npy;
   }
   return clouds.format ? *clouds.format : guess_format(clouds.readable[i]);
 }
@@ -46,7 +46,9 @@ PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& p
         "cannot write '{}': {} keeps the attributes of LAS and LAZ points, '{}' is {}; write .ply, .pcd or "
         ".npy",
         shown_output(path.string()), is_laz(path) ? "laz" : name(format), shown(clouds.named[i]),
-        clouds.named[i] == clouds.readable[i] ? name(read) : "e57"));
+        clouds.named[i] == clouds.readable[i]         ? name(read)
+        : reader_of(clouds.named[i]) == Reader::table ? "a table"
+                                                      : "e57"));
   }
   return target;
 }
@@ -97,7 +99,7 @@ ForPython spill(const PointTarget& target, const io::PointChanges& changes, std:
 
 void repack(const PointTarget& target, AtomicFile& out, const io::PointChanges& changes, std::int64_t rows) {
   const ForPython spilled = spill(target, changes, rows);
-  std::vector<std::string> call = {python_for(target.path.string(), true, "written"),
+  std::vector<std::string> call = {python_for(target.path.string(), Reader::laz, "written"),
                                    "-B",
                                    program_of("_repack.py"),
                                    target.named,

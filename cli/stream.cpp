@@ -15,6 +15,7 @@
 
 #include "core/stream.hpp"
 #include "io/stream_file.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -230,7 +231,7 @@ void refuse_overwriting(const std::vector<fs::path>& outputs, const std::vector<
   for (const fs::path& output : outputs) {
     if (!fs::is_regular_file(output, error)) continue;
     for (const std::string& input : inputs) {
-      if (!fs::equivalent(output, input == "-" ? "/dev/stdin" : input, error) || error) continue;
+      if (!fs::equivalent(output, input == "-" ? "/dev/stdin" : file_of(input), error) || error) continue;
       const std::string name = shown_output(output.string());
       throw InvalidArgument(fmt::format("cannot write '{}': it is {}; name another file", name,
                                         name == input

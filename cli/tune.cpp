@@ -14,6 +14,7 @@
 #include "stream.hpp"
 #include "tree.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -106,6 +107,7 @@ void check(const Common& common, Options& options) {
 
 void run(const Common& common, Options& options) {
   check(common, options);
+  const UnpackedClouds unpacked(common, {&options.queries.path}, options.output, options.input_format);
   const FileInfo info = open_index(common, options.index, options.queries, options.input_format);
   options.queries.max_rows = options.max_queries;
   const Size size = peek(options.queries);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -28,11 +29,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".unpacked.npy";
+constexpr std::array<std::string_view, 5> tables = {".parquet", ".pq", ".arrow", ".feather", ".ipc"};
+
+std::vector<std::string> modules_of(Reader reader) {
+  switch (reader) {
+    case Reader::laz: return {"laspy", "lazrs"};
+    case Reader::e57: return {"pye57"};
+    case Reader::table: return {"pyarrow"};
+  }
+  return {};
+}
 
 // What is unpacked of the file as it is now.
 std::string identity_of(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return path;  // its reader says why
+  if (::stat(file_of(path).c_str(), &status) != 0) return path;  // its reader says why
   std::error_code ignored;
   return fmt::format("{}\n{}\n{}.{}", fs::absolute(path, ignored).lexically_normal().string(), status.st_size,
                      status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
@@ -69,13 +80,28 @@ int locked(const fs::path& path, int flags) {
 
 }  // namespace
 
-bool is_e57(const std::string& path) {
-  return io::lower_extension(path) == ".e57";
+std::string file_of(const std::string& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return path;
+  std::string lower = path;
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const std::string_view table : tables) {
+    const auto at = lower.rfind(std::string(table) + ':');
+    if (at != std::string::npos) return path.substr(0, at + table.size());
+  }
+  return path;
+}
+
+Reader reader_of(const std::string& path) {
+  const std::string extension = io::lower_extension(file_of(path));
+  if (std::ranges::find(tables, extension) != tables.end()) return Reader::table;
+  return extension == ".e57" ? Reader::e57 : Reader::laz;
 }
 
 bool is_packed(const std::string& path) {
+  if (reader_of(path) != Reader::laz) return true;
   const std::string extension = io::lower_extension(path);
-  if (extension == ".e57") return true;
   std::error_code ignored;
   if (is_stream(path) || !fs::is_regular_file(path, ignored)) return extension == ".laz";
   std::array<char, 105> start{};
@@ -92,18 +118,18 @@ std::string program_of(const std::string& name) {
         bin.parent_path().parent_path().parent_path() / "python/kith"}) {
     if (fs::exists(folder / name, error)) return (folder / name).string();
   }
-  throw IoError(fmt::format("'{}' is missing, which kith runs for LAZ and E57; install kith again",
+  throw IoError(fmt::format("'{}' is missing, which kith runs for LAZ, E57 and tables; install kith again",
                             (bin.parent_path() / "share/kith" / name).string()));
 }
 
-std::string python_for(const std::string& path, bool laz, const std::string& verb) {
+std::string python_for(const std::string& path, Reader reader, const std::string& verb) {
   const char* named = std::getenv("KITH_PYTHON");
+  const std::vector<std::string> modules = modules_of(reader);
+  const char* const them = modules.size() > 1 ? "them" : "it";
   return find_python(
-      named == nullptr ? "" : named,
-      laz ? std::vector<std::string>{"laspy", "lazrs"} : std::vector<std::string>{"pye57"},
-      fmt::format("'{}' is {} by", path, verb),
+      named == nullptr ? "" : named, modules, fmt::format("'{}' is {} by", path, verb),
       fmt::format("install {} (python3 -m pip install {}), or name a Python that has {} with KITH_PYTHON",
-                  laz ? "them" : "it", laz ? "laspy lazrs" : "pye57", laz ? "them" : "it"));
+                  them, fmt::join(modules, " "), them));
 }
 
 void run_packer(const std::vector<std::string>& arguments, const std::string& path) {
@@ -147,8 +173,8 @@ UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::stri
 }
 
 void UnpackedClouds::unpack(const Common& common, Made& made) const {
-  const bool laz = !is_e57(made.source);
-  const std::string python = python_for(made.source, laz, "read");
+  const Reader reader = reader_of(made.source);
+  const std::string python = python_for(made.source, reader, "read");
   const auto busy = [&] {
     return IoError(fmt::format(
         "'{}' is in use by another run of kith, or somebody else's; wait for it, or name another output",
@@ -169,11 +195,11 @@ void UnpackedClouds::unpack(const Common& common, Made& made) const {
   const TemporaryFileNote unfinished(temporary);
   made.note = TemporaryFileNote(made.place);
   try {
-    run_packer({python, "-B", program_of("_unpack.py"), "unpack", made.source, temporary.string(),
-                std::to_string(std::max<std::int64_t>(0, common.threads))},
+    run_packer({python, "-B", program_of(reader == Reader::table ? "_arrow.py" : "_unpack.py"), "unpack",
+                made.source, temporary.string(), std::to_string(std::max<std::int64_t>(0, common.threads))},
                made.source);
     // The time of what it is made of: tiles of it are those of a run to come as well.
-    fs::last_write_time(temporary, fs::last_write_time(made.source));
+    fs::last_write_time(temporary, fs::last_write_time(file_of(made.source)));
     if (::fsync(made.lock) != 0) {
       throw IoError(fmt::format("cannot write '{}': {}", made.place.string(), std::strerror(errno)));
     }

@@ -1,4 +1,5 @@
-// LAZ, COPC and E57, which Python unpacks: python/kith/_unpack.py.
+// What Python unpacks: LAZ, COPC and E57 (python/kith/_unpack.py), columns of Parquet and Arrow files
+// (python/kith/_arrow.py).
 #pragma once
 
 #include <filesystem>
@@ -10,13 +11,19 @@
 
 namespace kith::cli {
 
-/// By its name.
-bool is_e57(const std::string& path);
+/// FILE of a name like FILE.parquet:COLUMN, or FILE.arrow:COLUMN; any other name, and that of a file which is
+/// called so, as it is.
+std::string file_of(const std::string& path);
 
-/// Whether a file is LAZ (COPC, too) by its first bytes, or LAZ or E57 by its extension.
+/// Who reads what is packed: laspy with lazrs, pye57, or pyarrow.
+enum class Reader { laz, e57, table };
+/// By its name, of a file that is_packed.
+Reader reader_of(const std::string& path);
+
+/// Whether a file is LAZ (COPC, too) by its first bytes, or LAZ, E57, Parquet or Arrow by its extension.
 bool is_packed(const std::string& path);
 
-/// npy files in the place of those that are compressed, while the object lives. They lie beside the output
+/// npy files in the place of those that are packed, while the object lives. They lie beside the output
 /// ("out.npy.<hash>.unpacked.npy"; in the folder for temporary files where there is none) and are named after
 /// what they are made of, so that a run finds what one before it that was killed has left.
 class UnpackedClouds {
@@ -51,8 +58,8 @@ class UnpackedClouds {
   std::vector<Made> made_;
 };
 
-/// The Python that has laspy and lazrs, or pye57. @throws IoError
-std::string python_for(const std::string& path, bool laz, const std::string& verb);
+/// The Python that has it. @throws IoError
+std::string python_for(const std::string& path, Reader reader, const std::string& verb);
 /// A file of python/kith, beside an installed kith or in the source tree. @throws IoError
 std::string program_of(const std::string& name);
 /// Runs one that says on its standard output why it failed. @throws IoError, Cancelled

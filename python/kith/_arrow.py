@@ -211,7 +211,8 @@ class _File:
             if parquet:
                 from pyarrow import parquet as reader
 
-                self._parquet = reader.ParquetFile(path)
+                # As it is decoded: read ahead, a row group would be in memory as a whole.
+                self._parquet = reader.ParquetFile(pa.OSFile(path), buffer_size=1 << 20, pre_buffer=False)
                 schema, self.rows = self._parquet.schema_arrow, int(self._parquet.metadata.num_rows)
             else:
                 source = pa.memory_map(path)

@@ -204,7 +204,7 @@ def test_polars(pa):
 
 
 def test_datasets(pa):
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", minversion="4")  # before, a column was a list
     data = datasets.Dataset.from_dict(
         {"id": range(50), "e": X},
         features=datasets.Features(
