@@ -43,7 +43,7 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "f
     Lists of Python's numbers have no element type of their own and take ``like``.
     """
     if not isinstance(array, np.ndarray):
-        array = as_array(array, what)
+        array = as_array(array, what, like)
     if not isinstance(array, np.ndarray):
         on_gpu = gpu_rows(array, what, one_row_allowed)
         if on_gpu is not None:

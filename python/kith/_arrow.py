@@ -105,14 +105,14 @@ def column_of(schema: Any, name: str, what: str) -> str:
     pa = require()
     names = list(schema.names)
     some = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
+    vectors = [field.name for field in schema if _is_list(pa, field.type)]
+    if not name and len(vectors) == 1:
+        name = vectors[0]
     if name:
         if names.count(name) != 1:
             many = f"{names.count(name)} columns are called {name!r}" if name in names else f"no column {name!r}"
             raise BadTable(f"{what}: {many}; there are {some or 'none'}")
         return name
-    vectors = [field.name for field in schema if _is_list(pa, field.type)]
-    if len(vectors) == 1:
-        return str(vectors[0])
     if vectors:
         raise BadTable(f"{what}: {len(vectors)} columns of vectors, {', '.join(map(repr, vectors[:12]))}; name one")
     raise BadTable(f"{what}: no column of vectors (lists of numbers); there are {some or 'none'}")
@@ -214,21 +214,27 @@ class _File:
                 # As it is decoded: read ahead, a row group would be in memory as a whole.
                 self._parquet = reader.ParquetFile(pa.OSFile(path), buffer_size=1 << 20, pre_buffer=False)
                 schema, self.rows = self._parquet.schema_arrow, int(self._parquet.metadata.num_rows)
+                self.column = column_of(schema, name, what)
             else:
-                source = pa.memory_map(path)
+                source, start = pa.memory_map(path), 8
                 try:
-                    self._table = pa.ipc.open_file(source).read_all()
+                    schema = pa.ipc.open_file(source).schema
                 except pa.ArrowInvalid:
                     source.seek(0)
-                    self._table = pa.ipc.open_stream(source).read_all()
-                schema, self.rows = self._table.schema, self._table.num_rows
+                    schema, start = pa.ipc.open_stream(source).schema, 0
+                self.column = column_of(schema, name, what)
+                # A file is a stream between its mark and its footer. Of a stream one column is taken where it lies, and
+                # compressed others are passed over; the reader of files would copy it.
+                alone = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(self.column)])
+                source.seek(start)
+                self._table = pa.ipc.open_stream(source, options=alone).read_all()
+                self.rows = self._table.num_rows
         except OSError as error:
             raise CannotRead(f"cannot read {what}: {error.strerror or ' '.join(str(error).split())}") from None
         except pa.ArrowException as error:
             reason = " ".join(str(error).split())
             raise CannotRead(f"cannot read {what}: it is no Parquet or Arrow file, or damaged: {reason}") from None
         self.names = list(schema.names)
-        self.column = column_of(schema, name, what)
         self._type = _stored(schema.field(self.column).type)
         if not _is_list(pa, self._type):
             raise TypeError(f"{what}: column {self.column!r} is of type {self._type}; use one of lists of numbers")
@@ -251,13 +257,13 @@ class _File:
                 for batch in self._parquet.iter_batches(step, row_groups=[group], columns=[self.column]):
                     skip = min(max(first - at, 0), len(batch))
                     if skip < len(batch):
-                        yield at + skip, batch.column(0).slice(skip)
+                        yield at + skip, batch.column(self.column).slice(skip)
                     at += len(batch)
             row += rows
 
     def _elements(self, group: Any) -> int:
         chunks = (group.column(number) for number in range(group.num_columns))
-        return max(1, *(int(c.num_values) for c in chunks if c.path_in_schema.partition(".")[0] == self.column), 1)
+        return max(1, *(int(c.num_values) for c in chunks if c.path_in_schema.startswith(self.column + ".")), 1)
 
     def blocks(self, first: int, count: int) -> Iterator[NDArray[Any]]:
         """Some rows a time of ``count`` from ``first`` on."""

@@ -135,7 +135,8 @@ def _ids(ids: Any, what: str, rows: int) -> Any:
 def _lists(rows: NDArray[Any]) -> Any:
     """[n, width] as lists of one length, over the same memory where that is contiguous."""
     pa = _arrow.require()
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).reshape(-1)), rows.shape[1])
+    plain = np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
+    return pa.FixedSizeListArray.from_arrays(pa.array(plain.reshape(-1)), rows.shape[1])
 
 
 def _write(path: str, block: Any, rows: int, width: int) -> None:

@@ -14,16 +14,17 @@ from ._errors import InvalidArgument, OutOfMemory
 __all__ = ["allocate", "as_array", "column"]
 
 
-def as_array(data: Any, what: str) -> Any:
+def as_array(data: Any, what: str, like: str = "float64") -> Any:
     """The rows of a table or column as a NumPy array, over its own memory where they lie one after the other there;
     any other object as it is.
 
-    Of a table the column of vectors is taken; one without such is a matrix of its columns.
+    Of a table the column of vectors is taken; one without such is a matrix of its columns. Lists of Python's numbers
+    take ``like``, if that is a float.
     """
     kind = type(data)
     library = kind.__module__.partition(".")[0]
     if library == "pandas":
-        return _from_pandas(data, what)
+        return _from_pandas(data, what, like)
     if library == "datasets":
         data = _from_datasets(data, what)
     elif not (hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")):
@@ -108,7 +109,7 @@ def _from_datasets(data: Any, what: str) -> Any:
     return table if name is None else table.column(name)
 
 
-def _from_pandas(data: Any, what: str) -> Any:
+def _from_pandas(data: Any, what: str, like: str) -> Any:
     if getattr(data, "ndim", 0) == 2:
         vectors = [number for number in range(data.shape[1]) if _has_vectors(data.iloc[:, number])]
         if not vectors:
@@ -121,7 +122,7 @@ def _from_pandas(data: Any, what: str) -> Any:
         return np.asarray(data)
     if data.dtype != object:
         return _from_arrow(data.array.__arrow_array__(), what)
-    return _stacked(data.array, what)
+    return _stacked(data.array, what, like if like in ("float16", "float32") else "float64")
 
 
 def _has_vectors(series: Any) -> bool:
@@ -138,15 +139,15 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float)
 
 
-def _stacked(values: Any, what: str) -> NDArray[Any]:
-    """Objects that are rows in one array of the first one's element type; lists become float64."""
+def _stacked(values: Any, what: str, like: str) -> NDArray[Any]:
+    """Objects that are rows in one array of the first one's element type; lists become ``like``."""
     out: NDArray[Any] | None = None
     for number, value in enumerate(values):
         if _is_missing(value):
             raise InvalidArgument(f"{what}: row {number} is missing; leave such rows out, for example with dropna()")
         row = np.asarray(value)
         if not isinstance(value, np.ndarray) and row.dtype.kind in "iuf":
-            row = row.astype(np.float64)
+            row = row.astype(like)
         if row.ndim != 1:
             raise InvalidArgument(f"{what}: row {number} has the shape {row.shape}; use one vector a row")
         if out is None:

@@ -13,6 +13,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow.feather")
 
 X = np.random.default_rng(5).standard_normal((1000, 6)).astype(np.float32)
 TYPES = ["float32", "float64", "float16", "int8", "uint8"]
@@ -61,7 +62,7 @@ def test_row_groups_are_read_batch_by_batch(tmp_path, monkeypatch, type_, batch)
 
 
 def test_an_arrow_file_is_mapped(tmp_path):
-    kith.write(tmp_path / "a.arrow", X)
+    kith.write(tmp_path / "a.arrow", X, ids=range(1000))
     before = pa.total_allocated_bytes()
     found = kith.read(tmp_path / "a.arrow")
     assert pa.total_allocated_bytes() == before and not found.flags.owndata and not found.flags.writeable
@@ -92,6 +93,31 @@ def test_columns_by_name(tmp_path):
     assert table.column_names == ["id", "my vectors"] and table["id"][7].as_py() == "row 7"
     os.rename(tmp_path / "b.parquet", tmp_path / "b.parquet:x.parquet")  # a file that is called so
     np.testing.assert_array_equal(kith.read(tmp_path / "b.parquet:x.parquet"), X)
+
+
+def test_other_columns_stay_where_they_are(tmp_path):
+    big = pa.array(["x" * 100_000] * 1000)
+    pa.feather.write_feather(pa.table({"text": big, "v": fixed(X)}), tmp_path / "a.feather", compression="lz4")
+    program = (
+        "import kith, pyarrow as pa\n"
+        "found = kith.read('a.feather'); print(len(found), pa.default_memory_pool().max_memory() < 2**24)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout == "1000 True\n"
+    np.testing.assert_array_equal(kith.read(tmp_path / "a.feather"), X)
+    # A name with a dot, beside a field of another column that reads alike.
+    pq.write_table(pa.table({"a": pa.array([{"b": 1}] * 1000), "a.b": fixed(X)}), tmp_path / "a.parquet")
+    np.testing.assert_array_equal(kith.read(f"{tmp_path}/a.parquet:a.b"), X)
+    twice = pa.Table.from_arrays([fixed(X), pa.array(range(1000))], names=["v", "v"])
+    with pa.ipc.new_file(tmp_path / "b.arrow", twice.schema) as file:
+        file.write_table(twice)
+    with pytest.raises(kith.InvalidArgument, match="2 columns are called 'v'"):
+        kith.read(tmp_path / "b.arrow")
+
+
+def test_big_endian_arrays_are_turned(tmp_path):
+    kith.write(tmp_path / "a.parquet", X.astype(">f4")[::2])
+    np.testing.assert_array_equal(kith.read(tmp_path / "a.parquet"), X[::2])
 
 
 def test_bad_files_and_rows(tmp_path):

@@ -178,6 +178,7 @@ def test_pandas(pa):
     same(kith.knn(numbers, numbers[:5], 2), wanted)
     same(kith.knn(pd.DataFrame({"e": X.tolist()}), X[:5].astype(float), 2), kith.knn(X.astype(float), X[:5], 2))
     same(kith.knn(X, pd.Series(X[0]), 2), kith.knn(X, X[0], 2))
+    same(kith.BruteForce(X).search(pd.Series(X[:5].tolist()), 2), wanted)  # lists take the type of the dataset
     for value, message in [
         (None, "row 1 is missing"),
         (X[0, :3], "row 1 has 3 elements, row 0 has 4"),
