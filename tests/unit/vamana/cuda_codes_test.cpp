@@ -170,20 +170,25 @@ TEST_F(CudaVamanaCodes, FindAmongAllowedRows) {
   const Dataset data = in_clusters(4000);
   const Dataset queries = in_clusters(50, 4000);
   for (const CodeKind codes : {CodeKind::rabitq, CodeKind::pq}) {
-    const Vamana index = Vamana::build(data, {.codes = codes});
+    const Vamana index = Vamana::build(data, {.max_degree = 16, .build_list_size = 32, .codes = codes});
+    int walked = 0;
     for (const std::int64_t step : {1, 2, 3, 7, 40, 900}) {
       RowSet allowed(4000);
       for (std::int64_t row = 0; row < 4000; row += step) allowed.insert(row);
-      for (const std::int64_t list : {20, 200}) {
+      for (const std::int64_t list : {12, 200}) {
         const SearchOptions options{.list_size = list, .allowed = &allowed};
         const Neighbors wanted = index.search(queries, 10, {}, options);
         const Neighbors found = index.search(queries, 10, on_gpu(), options);
         const std::string where = std::string(name(codes)) + " every " + std::to_string(step);
         expect_same(found, wanted, where);
         EXPECT_EQ(found.statistics.fallbacks, wanted.statistics.fallbacks) << where;
+        // The exact engine, which answers where few are allowed, filters differently on a GPU.
+        if (wanted.statistics.certified || wanted.statistics.fallbacks > 0) continue;
         EXPECT_EQ(found.statistics.candidates, wanted.statistics.candidates) << where;
+        ++walked;
       }
     }
+    EXPECT_GE(walked, 2) << name(codes);
   }
 }
 
