@@ -41,8 +41,8 @@ struct Costs {
   double int8, narrow, fp16, fp32;
 };
 inline constexpr Costs costs_avx512 = {1, 1, 5, 4};
-inline constexpr Costs costs_avx_vnni = {2, 2, 8.5, 8};
-inline constexpr Costs costs_avx2 = {8, 3, 8.5, 7.5};
+inline constexpr Costs costs_avx_vnni = {2, 2, 8, 8.5};
+inline constexpr Costs costs_avx2 = {8, 3, 8, 8.5};
 inline constexpr Costs costs_portable = {5, 5, 5, 4};
 inline constexpr std::int64_t sample_rows = 4096;
 inline constexpr std::int64_t sample_queries = 16;
