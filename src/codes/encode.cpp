@@ -65,9 +65,9 @@ double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, C
   if (space.choice.form != Form::absolute) {
     double least = kernels.largest(s.coded(), dim) / range.largest;
     if (range.lane > 0) {
-      // Rounding lengthens a lane's 32 codes by sqrt(32) / 2 at most.
-      static_assert(narrow_block * 2 == 32);
-      least = std::max(least, std::sqrt(kernels.largest_lane(s.coded(), dim)) / (range.lane - 3));
+      // Rounding lengthens a lane's 36 codes by sqrt(36) / 2 at most.
+      static_assert(narrow_block * 2 == 36);
+      least = std::max(least, std::sqrt(kernels.largest_lane(s.coded(), dim)) / (range.lane - 4));
     }
     step = static_cast<double>(static_cast<float>(least));
     if (step < 0x1p-60) {  // too near zero to be worth a scale of its own: code 0, the residual says the rest

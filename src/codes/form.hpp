@@ -33,7 +33,7 @@ inline constexpr int rest_values = 4;
 /// a query's, that by Cauchy and Schwarz its sum fits as well (docs/exact-contract.md, step 5).
 inline constexpr int narrow_offset = 64;
 inline constexpr int narrow_largest = 63;
-inline constexpr std::int64_t narrow_block = 16;
+inline constexpr std::int64_t narrow_block = 18;  // 64 directions and the rest in one
 inline constexpr int narrow_row_lane = 130;
 inline constexpr int narrow_query_lane = 252;
 static_assert(2 * (narrow_offset + narrow_largest) * 127 <= 32767);

@@ -45,7 +45,7 @@ const Value values[] = {
 };
 
 std::vector<std::int64_t> dims() {
-  return {1, 2, 4, 31, 63, 64, 65, 127, 192, 300};
+  return {1, 2, 4, 31, 63, 64, 65, 72, 73, 144, 148, 300};
 }
 
 // Rows and queries of one kind, as codes without a mean: what is encoded is what was made.
@@ -249,7 +249,8 @@ TEST(NarrowCodes, AreChosenOnAvx2) {
   for (float& value : floats) value = static_cast<float>(random.normal());
   EXPECT_EQ(BruteForce::build(DatasetView(floats.data(), n, dim)).filter(), Filter::int8);
   // One value far above the rest in every row: seven bits say nothing of the others.
-  for (std::int64_t i = 0; i < n; ++i) floats[static_cast<std::size_t>(i * dim)] = i % 2 == 0 ? 200.0F : -200.0F;
+  for (std::int64_t i = 0; i < n; ++i)
+    floats[static_cast<std::size_t>(i * dim)] = i % 2 == 0 ? 200.0F : -200.0F;
   EXPECT_NE(BruteForce::build(DatasetView(floats.data(), n, dim)).filter(), Filter::int8);
 }
 
