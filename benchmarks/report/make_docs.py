@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks.cases import CASES
+from benchmarks.run import PEERS_SETS
 
 from . import graphs
 from .directions import render_directions
@@ -44,6 +45,7 @@ python3 benchmarks/vamana/crossover.py -o FILE                                  
 build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                   # graphs, some of the rows; wants hnswlib
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
+build/venv-peers/bin/python -m benchmarks.run --set avx2                           # all of them, Kith and peers on AVX2
 build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
 build/venv-peers/bin/python -m benchmarks.report                                   # this page
 ```
@@ -91,10 +93,23 @@ def render_run(run, queries):
     return f"{table(rows)}\n\n{notes}\n"
 
 
-def render_case(name, result):
-    case = CASES[name]
-    parts = [f"## {case.title}\n", f"{case.text}\n", f"{setting(result)}\n"]
-    parts += [render_run(run, result["data"]["queries"]) for run in result["runs"]]
+def render_runs(result):
+    return [f"{setting(result)}\n", *(render_run(run, result["data"]["queries"]) for run in result["runs"])]
+
+
+def render_case(name, results):
+    """A case: its result and those of single instruction sets, whichever there are; None without any."""
+    paths = {which: results / f"{name}-{which}.json" for which in PEERS_SETS}
+    held = {which: json.loads(path.read_text()) for which, path in paths.items() if path.is_file()}
+    own = results / f"{name}.json"
+    if not held and not own.is_file():
+        return None
+    parts = [f"## {CASES[name].title}\n", f"{CASES[name].text}\n"]
+    if own.is_file():
+        parts += render_runs(json.loads(own.read_text()))
+    for which, result in held.items():
+        parts += [f"Kith on {which}, the peers held to such instructions ({result['labels']['peers']}):\n"]
+        parts += render_runs(result)
     return "\n".join(parts)
 
 
@@ -119,10 +134,7 @@ def render_exactness(result):
 def render(results=RESULTS):
     """The text of docs/benchmarks.md."""
     parts = [HEAD]
-    for name in CASES:
-        path = results / f"{name}.json"
-        if path.is_file():
-            parts.append(render_case(name, json.loads(path.read_text())))
+    parts += filter(None, (render_case(name, results) for name in CASES))
     for path in sorted(results.glob("exactness-*.json")):
         parts.append(render_exactness(json.loads(path.read_text())))
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []

@@ -101,7 +101,7 @@ bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b) {
     return c.form == Form::difference || c.form == Form::absolute;
   };
   const auto raw = [&](CodeChoice c) {
-    return c.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8);
+    return c.filter == Filter::int8 && !c.narrow && (dtype == Dtype::u8 || dtype == Dtype::i8);
   };
   const auto filtered = [](CodeChoice c) { return c.filter != Filter::none; };
   return metric == Metric::cosine ||
@@ -161,6 +161,10 @@ CodeSpace make_code_space(const DatasetView& data, Metric metric, CodeChoice cho
   return space;
 }
 
+bool prefers_narrow() {
+  return active_instruction_set() == InstructionSet::avx2;
+}
+
 std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim) {
   constexpr std::int64_t low_dimension = 16;
   // 65,280 * dim stays below 2^31, so no partial sum of byte products overflows.
@@ -177,15 +181,15 @@ std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t 
   const bool integers = dtype == Dtype::u8 || dtype == Dtype::i8;
   const bool euclid = is_euclidean(metric);
   if (euclid && dim <= low_dimension) list.push_back({Filter::fp32, Form::difference});
+  const auto dot_forms = [&](Filter filter, bool narrow) {
+    if (euclid) list.push_back({filter, Form::triangle, narrow});
+    list.push_back({filter, Form::cauchy, narrow});
+  };
+  if (int8_fits && prefers_narrow()) dot_forms(Filter::int8, true);
   if (int8_fits && integers && metric != Metric::cosine) list.push_back({Filter::int8, Form::integer});
-  if (int8_fits && (!integers || metric == Metric::cosine)) {
-    if (euclid) list.push_back({Filter::int8, Form::triangle});
-    list.push_back({Filter::int8, Form::cauchy});
-  }
-  for (Filter filter : {Filter::fp16, Filter::fp32}) {
-    if (euclid) list.push_back({filter, Form::triangle});
-    list.push_back({filter, Form::cauchy});
-  }
+  if (int8_fits && (!integers || metric == Metric::cosine)) dot_forms(Filter::int8, false);
+  dot_forms(Filter::fp16, false);
+  dot_forms(Filter::fp32, false);
   list.push_back({Filter::none, {}});
   return list;
 }

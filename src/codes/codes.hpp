@@ -33,6 +33,7 @@ inline constexpr std::int64_t largest_dim = std::int64_t{1} << 22;
 struct CodeChoice {
   Filter filter = Filter::none;  ///< int8, fp16, fp32, or none
   Form form = Form::triangle;
+  bool narrow = false;  ///< int8: rows of seven bits (form.hpp)
 };
 
 /// The transformation into code space, common to rows and queries.
@@ -50,15 +51,17 @@ struct CodeSpace {
   std::int64_t values() const { return projection == nullptr ? dim : projection->values(); }
   /// u8 and i8 rows are their own codes.
   bool raw_integers() const {
-    return choice.filter == Filter::int8 && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
+    return choice.filter == Filter::int8 && !choice.narrow && (dtype == Dtype::u8 || dtype == Dtype::i8) &&
            projection == nullptr;
   }
   /// Relative error of one float32 score: rounding of the scalars and, for fp16 and fp32, of the sum.
   double rounding() const;
   std::int64_t steps() const { return choice.filter == Filter::int8 ? (values() + 3) / 4 : values(); }
   std::int64_t bytes_per_tile() const;
+  /// Narrow codes: blocks, each with two 16-bit numbers behind a query's code.
+  std::int64_t blocks() const { return choice.narrow ? (steps() + narrow_block - 1) / narrow_block : 0; }
   /// A query's code row: four int8, or one float, a step.
-  std::int64_t query_stride_bytes() const { return steps() * 4; }
+  std::int64_t query_stride_bytes() const { return (steps() + blocks()) * 4; }
 };
 
 /// The encoded rows. Position in the codes = row number; `valid` says which rows the filter speaks for.
@@ -127,6 +130,9 @@ Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Executi
 
 /// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes).
 QueryCode encode_query(const CodeSpace& space, const double* values, void* out);
+
+/// Whether the active instruction set multiplies narrow codes faster than others.
+bool prefers_narrow();
 
 /// Which forms a metric and dtype allow, the natural filter first.
 std::vector<CodeChoice> possible_codes(Dtype dtype, Metric metric, std::int64_t dim);

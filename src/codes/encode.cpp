@@ -47,11 +47,29 @@ void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, doubl
   error += more;
 }
 
-double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset) {
+CodeRange row_range(const CodeSpace& space) {
+  if (space.choice.narrow) return {narrow_offset, narrow_largest, narrow_row_lane};
+  return {128, 127, 0};
+}
+
+CodeRange query_range(const CodeSpace& space) {
+  // The absolute form compares bytes with bytes; the dot form multiplies row bytes by signed query bytes.
+  if (space.choice.form == Form::absolute) return row_range(space);
+  return {0, 127, space.choice.narrow ? narrow_query_lane : 0};
+}
+
+double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, CodeRange range) {
   const std::int64_t dim = space.values();
+  const int offset = range.offset;
   double step = absolute_scale;
   if (space.choice.form != Form::absolute) {
-    step = static_cast<double>(static_cast<float>(kernels.largest(s.coded(), dim) / 127));
+    double least = kernels.largest(s.coded(), dim) / range.largest;
+    if (range.lane > 0) {
+      // Rounding lengthens a lane's 36 codes by sqrt(36) / 2 at most.
+      static_assert(narrow_block * 2 == 36);
+      least = std::max(least, std::sqrt(kernels.largest_lane(s.coded(), dim)) / (range.lane - 4));
+    }
+    step = static_cast<double>(static_cast<float>(least));
     if (step < 0x1p-60) {  // too near zero to be worth a scale of its own: code 0, the residual says the rest
       std::fill(s.decoded.begin(), s.decoded.end(), 0.0);
       std::fill(s.bytes.begin(), s.bytes.end(), static_cast<unsigned char>(offset));
@@ -175,7 +193,7 @@ class RowEncoder {
   double store(std::int64_t position) {
     const std::int64_t dim = space_.values();
     if (space_.choice.filter == Filter::int8) {
-      const double scale = quantize(space_, kernels_, s_, 128);
+      const double scale = quantize(space_, kernels_, s_, row_range(space_));
       store_bytes(position);
       return scale;
     }

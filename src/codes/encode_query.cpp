@@ -47,6 +47,20 @@ QueryCode encode_integers(const CodeSpace& space, const RowKernels& kernels, Scr
   return code;
 }
 
+// What the offset of the rows' bytes adds to the sum of a lane, to be taken off it: the lower and the upper
+// half of a word a block. Only the lowest 16 bits count.
+void lane_biases(const CodeSpace& space, const signed char* codes, char* out) {
+  for (std::int64_t block = 0; block < space.blocks(); ++block) {
+    std::uint32_t lanes[2] = {};
+    const std::int64_t end = std::min(space.steps(), (block + 1) * narrow_block);
+    for (std::int64_t i = block * narrow_block * 4; i < end * 4; ++i) {
+      lanes[i % 4 / 2] -= static_cast<std::uint32_t>(narrow_offset * codes[i]);
+    }
+    const std::uint32_t word = (lanes[0] & 0xFFFFU) | lanes[1] << 16U;
+    std::memcpy(out + block * 4, &word, sizeof word);
+  }
+}
+
 }  // namespace
 
 QueryCode encode_query(const CodeSpace& space, const double* values, void* out) {
@@ -73,14 +87,13 @@ QueryCode encode_query(const CodeSpace& space, const double* values, void* out) 
   const std::int64_t width = space.values();
   const Form form = space.choice.form;
   if (space.choice.filter == Filter::int8) {
-    // The absolute form compares bytes with bytes; the dot form multiplies row bytes by signed query bytes.
-    const int offset = form == Form::absolute ? 128 : 0;
-    code.scale = quantize(space, kernels, s, offset);
-    std::memcpy(out, s.bytes.data(), static_cast<std::size_t>(space.query_stride_bytes()));
+    code.scale = quantize(space, kernels, s, query_range(space));
+    std::memcpy(out, s.bytes.data(), s.bytes.size());
     std::int64_t sum = 0;
     const auto* bytes = static_cast<const signed char*>(out);
     for (std::int64_t i = 0; i < width; ++i) sum += bytes[i];
-    if (form != Form::absolute) code.bias = static_cast<std::int32_t>(-128 * sum);
+    if (form != Form::absolute) code.bias = static_cast<std::int32_t>(-row_range(space).offset * sum);
+    if (space.choice.narrow) lane_biases(space, bytes, static_cast<char*>(out) + s.bytes.size());
   } else {
     kernels.round_to_float(s.coded(), width, static_cast<float*>(out), s.decoded.data());
   }

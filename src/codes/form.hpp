@@ -27,6 +27,18 @@ enum class RowKind : std::int32_t {
 /// single coordinates, and one step is to suit all.
 inline constexpr int rest_values = 4;
 
+/// Narrow int8 codes, for instruction sets whose byte products saturate 16 bits: a row's are seven bits wide,
+/// so that the sum of two products fits. Values 0 and 1 of every four are summed in one 16-bit lane, 2 and 3
+/// in another, over blocks of so many fours; in the 2-norm a lane of a block is at most so long, a row's and
+/// a query's, that by Cauchy and Schwarz its sum fits as well (docs/exact-contract.md, step 5).
+inline constexpr int narrow_offset = 64;
+inline constexpr int narrow_largest = 63;
+inline constexpr std::int64_t narrow_block = 18;  // 64 directions and the rest in one
+inline constexpr int narrow_row_lane = 130;
+inline constexpr int narrow_query_lane = 252;
+static_assert(2 * (narrow_offset + narrow_largest) * 127 <= 32767);
+static_assert(narrow_row_lane * narrow_query_lane <= 32767);
+
 /// A row is special when an entry exceeds this in code space, where the rows' 99th percentile is about 1.
 inline constexpr double largest_row_entry = 0x1p12;
 /// The difference form has one residual bound for all rows of centred data: far rows would spoil it for the

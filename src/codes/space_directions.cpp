@@ -59,6 +59,7 @@ CodeSpace real_valued(const DatasetView& data, const CodeSpace& space) {
   if (choice.form == Form::integer) {
     choice.form = space.metric == Metric::inner_product ? Form::cauchy : Form::triangle;
   }
+  choice.narrow = prefers_narrow();
   CodeSpace real = make_code_space(data, space.metric, {Filter::fp16, choice.form});
   real.choice = choice;
   return real;

@@ -38,8 +38,17 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
 /// Makes coded() of y; `error` then bounds that.
 void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error);
 
-/// int8 codes of coded() with the scale that the largest entry asks for (or the one scale of the absolute
+/// What int8 codes may be.
+struct CodeRange {
+  int offset;   ///< of the stored byte
+  int largest;  ///< magnitude
+  int lane;     ///< 2-norm of a lane of a block (form.hpp); 0: any
+};
+CodeRange row_range(const CodeSpace& space);
+CodeRange query_range(const CodeSpace& space);
+
+/// int8 codes of coded() with the least scale that their range allows (or the one scale of the absolute
 /// form): fills decoded and bytes (code + offset, padding included), returns the scale.
-double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, int offset);
+double quantize(const CodeSpace& space, const RowKernels& kernels, Scratch& s, CodeRange range);
 
 }  // namespace kith::codes

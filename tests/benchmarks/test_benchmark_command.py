@@ -1,6 +1,7 @@
 """kith bench, its peers, and the page made from its results."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -118,6 +119,28 @@ def test_the_runner_names_files_relatively(tmp_path, monkeypatch):
     assert folder == tmp_path
     assert line[:4] == ["kith", "bench", "sift-photos-1m.base.npy", "sift-photos-1m.queries.npy"]
     assert line[line.index("--peers") + 1] == "faiss" and line[line.index("--threads") + 1] == "2"
+
+
+def test_a_set_holds_kith_and_peers_and_shows_on_the_page(kith, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "ensure", lambda name: dict(zip(("base", "queries"), files, strict=True)))
+    case = "sift-photos-1m"
+    monkeypatch.setattr(
+        sys, "argv",
+        ["run", case, "--set", "avx2", "--kith", str(kith), "--peers", "", "--out", str(tmp_path), "--threads", "1"],
+    )  # fmt: skip
+    environment = runner.environment("avx2")
+    assert (environment["KITH_INSTRUCTION_SET"], environment["OPENBLAS_CORETYPE"]) == ("avx2", "Haswell")
+    assert environment["FAISS_SIMD_LEVEL"] == "AVX2" and runner.environment(None) == dict(os.environ)
+    sets = json.loads(subprocess.run([kith, "devices", "--json"], capture_output=True, text=True).stdout)
+    if "avx2" not in json.dumps(sets):
+        pytest.skip("no AVX2")
+    runner.main()
+    result = json.loads((tmp_path / f"{case}-avx2.json").read_text())
+    assert result["runs"][0]["statistics"]["instruction_set"] == "avx2"
+    assert result["labels"]["peers"] == "OPENBLAS_CORETYPE=Haswell FAISS_SIMD_LEVEL=AVX2"
+    page = make_docs.render(tmp_path)
+    assert "Kith on avx2, the peers held to such instructions (OPENBLAS_CORETYPE=Haswell" in page
+    assert CASES[case].title in page and "on avx2:" in page
 
 
 def test_the_page_is_what_the_results_say():

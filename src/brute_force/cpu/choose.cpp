@@ -105,13 +105,21 @@ class Surplus {
   std::vector<double> bounds_;
 };
 
+const tuning::Costs& costs() {
+  switch (active_instruction_set()) {
+    case InstructionSet::avx512_vnni: return tuning::costs_avx512;
+    case InstructionSet::avx_vnni: return tuning::costs_avx_vnni;
+    case InstructionSet::avx2: return tuning::costs_avx2;
+    default: return tuning::costs_portable;
+  }
+}
+
 // Of one pair; `values` to compare and, where it is kept, `dim` to evaluate.
 double cost_of(codes::CodeChoice choice, double kept, std::int64_t values, std::int64_t dim) {
-  const InstructionSet set = active_instruction_set();
-  const bool vnni = set == InstructionSet::avx512_vnni || set == InstructionSet::avx_vnni;
-  const double step = choice.filter == Filter::int8   ? (vnni ? 1 : tuning::cost_int8_without_vnni)
-                      : choice.filter == Filter::fp16 ? tuning::cost_fp16
-                                                      : tuning::cost_fp32;
+  const double int8 = choice.narrow ? costs().narrow : costs().int8;
+  const double step = choice.filter == Filter::int8   ? int8
+                      : choice.filter == Filter::fp16 ? costs().fp16
+                                                      : costs().fp32;
   return step * static_cast<double>(values) +
          kept * (tuning::cost_exact * static_cast<double>(dim) + tuning::cost_exact_rows);
 }

@@ -71,7 +71,9 @@ TileFunction filter_kernel(codes::CodeChoice choice) {
     default: break;
   }
   switch (choice.filter) {
-    case Filter::int8: return triangle ? set.int8_triangle : set.int8_cauchy;
+    case Filter::int8:
+      if (choice.narrow) return triangle ? set.int8_narrow_triangle : set.int8_narrow_cauchy;
+      return triangle ? set.int8_triangle : set.int8_cauchy;
     case Filter::fp16: return triangle ? set.fp16_triangle : set.fp16_cauchy;
     default: return triangle ? set.fp32_triangle : set.fp32_cauchy;
   }

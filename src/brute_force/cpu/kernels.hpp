@@ -2,7 +2,9 @@
 //
 // Rows are encoded in tiles of 64: four panels of 16 rows, so that one vector register (or two, or four)
 // holds one value of 16 rows. Layouts, contiguous within a tile:
-//   int8        [step][panel][16 rows][4 values]   one step is four values of a row, as uint8
+//   int8        [step][panel][16 rows][4 values]   one step is four values of a row, as uint8; of narrow
+//   codes
+//               (codes/form.hpp) the lane biases of all blocks follow the bytes of a query
 //   fp16, fp32  [value][panel][16 rows]
 // A kernel compares one tile with many queries and leaves a 64-bit mask per query; a set bit means that
 // the bound cannot rule the row out. Plain data only: the files of each instruction set include this.
@@ -44,9 +46,11 @@ using TileFunction = void (*)(const Tile& tile, const TileQueries& queries, std:
 
 /// One function a filter form.
 struct FilterKernels {
-  TileFunction int8_triangle;  ///< score = scale * dot + e * e_weight - h * h_weight
-  TileFunction int8_cauchy;    ///< the same + g * g_weight
-  TileFunction int8_integer;   ///< dot + bias >= integer_threshold: no rounding anywhere
+  TileFunction int8_triangle;         ///< score = scale * dot + e * e_weight - h * h_weight
+  TileFunction int8_cauchy;           ///< the same + g * g_weight
+  TileFunction int8_narrow_triangle;  ///< narrow codes
+  TileFunction int8_narrow_cauchy;
+  TileFunction int8_integer;  ///< dot + bias >= integer_threshold: no rounding anywhere
   TileFunction fp16_triangle;
   TileFunction fp16_cauchy;
   TileFunction fp32_triangle;

@@ -89,7 +89,7 @@ inline I add_byte_differences(I acc, PlainBytes x, PlainQueryBytes y) {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_avx512_vnni = make_kernels();
+extern constinit const FilterKernels filter_kernels_avx512_vnni = make_kernels<Int8Codes<ByteProduct>>();
 
 }  // namespace kith
 #endif

@@ -29,7 +29,7 @@ inline I dot_bytes(I acc, const Bytes& x, QueryBytes y) {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_avx_vnni = make_kernels();
+extern constinit const FilterKernels filter_kernels_avx_vnni = make_kernels<Int8Codes<ByteProduct>>();
 
 }  // namespace kith
 #endif

@@ -115,6 +115,6 @@ inline I add_byte_differences(I acc, const PlainBytes& x, const PlainQueryBytes&
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_portable = make_kernels();
+extern constinit const FilterKernels filter_kernels_portable = make_kernels<Int8Codes<ByteProduct>>();
 
 }  // namespace kith

@@ -35,13 +35,17 @@ inline constexpr std::uint64_t limited_list_bytes = std::uint64_t{16} << 20U;  /
 /// Values of rows a task evaluates between two questions whether the caller wants to stop: some milliseconds.
 inline constexpr std::int64_t values_between_polls = 1 << 20;
 
-/// Automatic choice: rows and queries of the sample, and the cost of a multiply-add of each filter (int8 = 1)
-/// and of an exact evaluation, per dimension.
+/// Automatic choice: rows and queries of the sample, and the cost of a multiply-add of each filter (int8 on
+/// AVX-512 = 1) and of an exact evaluation, per dimension.
+struct Costs {
+  double int8, narrow, fp16, fp32;
+};
+inline constexpr Costs costs_avx512 = {1, 1, 5, 4};
+inline constexpr Costs costs_avx_vnni = {2, 2, 8, 8.5};
+inline constexpr Costs costs_avx2 = {8, 3, 8, 8.5};
+inline constexpr Costs costs_portable = {5, 5, 5, 4};
 inline constexpr std::int64_t sample_rows = 4096;
 inline constexpr std::int64_t sample_queries = 16;
-inline constexpr double cost_fp16 = 5;
-inline constexpr double cost_fp32 = 4;
-inline constexpr double cost_int8_without_vnni = 5;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
 

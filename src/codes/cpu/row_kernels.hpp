@@ -16,6 +16,8 @@ struct RowKernels {
   void (*center)(double* y, const double* mean, double unit, std::int64_t dim);  ///< (y - mean) * unit
   void (*scale)(double* y, double factor, std::int64_t dim);
   double (*largest)(const double* y, std::int64_t dim);  ///< largest magnitude of finite values
+  /// Largest sum of squares of one lane of a block of narrow codes (codes/form.hpp).
+  double (*largest_lane)(const double* y, std::int64_t dim);
   double (*sum_of_squares)(const double* y, std::int64_t dim);
   double (*residual_squared)(const double* y, const double* decoded, std::int64_t dim);
   double (*residual_absolute)(const double* y, const double* decoded, std::int64_t dim);

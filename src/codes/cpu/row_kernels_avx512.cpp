@@ -1,6 +1,8 @@
 // Row kernels, AVX-512.
 #include "codes/cpu/row_kernels.hpp"
 
+#include "codes/form.hpp"
+
 #include "kith/dtype.hpp"
 
 #if defined(__AVX512F__)

@@ -1,6 +1,8 @@
 // Row kernels, plain C++.
 #include "codes/cpu/row_kernels.hpp"
 
+#include "codes/form.hpp"
+
 #include "kith/dtype.hpp"
 
 namespace kith::codes {
