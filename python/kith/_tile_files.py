@@ -151,7 +151,6 @@ def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> 
                     _unpack.unpack(file, output, threads)
                 except (_unpack.CannotUnpack, OSError) as error:
                     raise IoError(str(error)) from None
-                mark_temporary(output)
                 file = output
             plain.append(file)
         yield plain
