@@ -33,8 +33,8 @@ bool packed(const CloudFiles& clouds, std::size_t i) {
 // E57 has no format of its own: it is read as what it is unpacked to.
 FileFormat format_of(const CloudFiles& clouds, std::size_t i) {
   if (packed(clouds, i)) return is_e57(clouds.named[i]) ? FileFormat::npy : FileFormat::las;
-  if (!clouds.formats.empty() && clouds.formats[i]) return *clouds.formats[i];
-  return guess_format(clouds.readable[i]);
+  const auto named = clouds.formats.empty() ? std::nullopt : clouds.formats[i];
+  return named ? *named : guess_format(clouds.readable[i]);
 }
 
 PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& path, FileFormat format) {

@@ -1,8 +1,10 @@
 #include "point_tiles/journal.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <exception>
+#include <limits>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -44,10 +46,10 @@ std::int64_t whole(const nlohmann::json& value, const char* what, std::int64_t l
 
 double real(const nlohmann::json& value, const char* what) {
   if (value.is_string()) {
-    try {
-      return std::stod(value.get<std::string>());
-    } catch (const std::logic_error&) {  // no number, or none that a double holds
-    }
+    const auto text = value.get<std::string>();
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc{} && end == text.data() + text.size()) return number;
   }
   throw BadRecord(fmt::format("{} is {}", what, shown(value)));
 }
