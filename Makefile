@@ -99,6 +99,15 @@ bench-trees: ## measure the trees beside nanoflann, SciPy and pykdtree; NANOFLAN
 	$(BUILD)/venv-peers/bin/python -m benchmarks.trees.charts
 	$(BUILD)/venv-peers/bin/python -m benchmarks.report
 
+.PHONY: bench-tiles
+bench-tiles: ## measure point tiles beside Open3D, a script of tiles, and the tree in memory
+	@KITH_VENV=$(abspath $(BUILD))/venv-tiles tools/setup.sh build bench-tiles
+	$(CONFIGURE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DKITH_BUILD_TESTS=OFF) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS) --target kith_cli
+	KITH=$(BUILD)/bin/kith $(BUILD)/venv-tiles/bin/python -m benchmarks.tiles.peers
+	KITH=$(BUILD)/bin/kith $(BUILD)/venv-tiles/bin/python -m benchmarks.tiles.in_memory
+	$(BUILD)/venv-tiles/bin/python -m benchmarks.report
+
 .PHONY: gpu-bundle
 gpu-bundle: ## a folder for a GPU host that has only a driver: build/gpu-bundle
 	@tools/setup.sh build gpu-bundle

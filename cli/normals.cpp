@@ -124,6 +124,7 @@ std::vector<PointTarget> write(const Common& common, const Options& options, Fil
   table = Dataset();
   write_points(options.output, as_floats(common, points), {normal_names(format), narrow},
                {format, must_stop});
+  note_what_is_lost(common, options.points, options.output);
   return {};
 }
 
@@ -185,7 +186,7 @@ void run(const Common& common, Options& options) {
   options.output = output_path(common, options.output);
   const FileFormat format = check_format(options.output, options.format);
   refuse_overwriting({options.output}, {options.clouds.begin(), options.clouds.end()});
-  CloudFiles clouds{options.clouds, {}, parse_format(options.input_format)};
+  CloudFiles clouds{options.clouds, {}, named_formats(options.clouds, options.input_format)};
   const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
   clouds.readable = options.clouds;
   if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {

@@ -235,7 +235,7 @@ void run(const Common& common, Options& options) {
   check(common, options);
   const Neighborhood near = neighborhood(options.index, options.k);
   const Metric metric = parse_tree_metric(options.metric);
-  CloudFiles clouds{options.clouds, {}, parse_format(options.input_format)};
+  CloudFiles clouds{options.clouds, {}, named_formats(options.clouds, options.input_format)};
   const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
   clouds.readable = options.clouds;
   if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {

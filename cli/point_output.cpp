@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <memory>
 
 #include <fmt/format.h>
@@ -13,6 +14,8 @@
 #include "interrupt.hpp"
 #include "kith/error.hpp"
 #include "point_tiles/folder.hpp"
+#include "point_tiles/journal.hpp"
+#include "point_tiles/running_hash.hpp"
 #include "stream.hpp"
 #include "unpacked.hpp"
 
@@ -22,20 +25,31 @@ namespace {
 namespace fs = std::filesystem;
 using Way = PointTarget::Way;
 
+bool packed(const CloudFiles& clouds, std::size_t i) {
+  const bool named_format = !clouds.formats.empty() && clouds.formats[i];
+  return clouds.named[i] != clouds.readable[i] || (!named_format && is_packed(clouds.named[i]));
+}
+
+std::string_view packed_name(Reader reader) {
+  return reader == Reader::table ? "a table" : reader == Reader::e57 ? "e57" : "laz";
+}
+
+// E57 has no format of its own: it is read as what it is unpacked to.
 FileFormat format_of(const CloudFiles& clouds, std::size_t i) {
-  if (clouds.named[i] != clouds.readable[i]) {  // unpacked
-    return reader_of(clouds.named[i]) == Reader::laz ? FileFormat::las : FileFormat::npy;
-  }
-  return clouds.format ? *clouds.format : guess_format(clouds.readable[i]);
+  if (packed(clouds, i)) return reader_of(clouds.named[i]) == Reader::laz ? FileFormat::las : FileFormat::npy;
+  const auto named = clouds.formats.empty() ? std::nullopt : clouds.formats[i];
+  return named ? *named : guess_format(clouds.readable[i]);
 }
 
 PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& path, FileFormat format) {
   PointTarget target{clouds.named[i], clouds.readable[i], path, format, Way::attributes};
   const FileFormat read = format_of(clouds, i);
-  const bool packed = is_laz(path) || (clouds.named[i] != clouds.readable[i] && read == FileFormat::las);
+  if (!packed(clouds, i) && !clouds.formats.empty()) target.read_as = clouds.formats[i];
+  if (!clouds.rows.empty()) target.rows = clouds.rows[i];
+  const bool by_python = is_laz(path) || (packed(clouds, i) && read == FileFormat::las);
   if (read == format && (format == FileFormat::las || format == FileFormat::ply)) {
-    target.way = packed ? Way::packed : Way::attributes;
-    if (packed && is_stream(path)) {
+    target.way = by_python ? Way::packed : Way::attributes;
+    if (by_python && is_stream(path)) {
       throw InvalidArgument(fmt::format("cannot write to '{}': LAZ is written and read as files; name one",
                                         shown_output(path.string())));
     }
@@ -46,9 +60,7 @@ PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& p
         "cannot write '{}': {} keeps the attributes of LAS and LAZ points, '{}' is {}; write .ply, .pcd or "
         ".npy",
         shown_output(path.string()), is_laz(path) ? "laz" : name(format), shown(clouds.named[i]),
-        clouds.named[i] == clouds.readable[i]         ? name(read)
-        : reader_of(clouds.named[i]) == Reader::table ? "a table"
-                                                      : "e57"));
+        packed(clouds, i) ? packed_name(reader_of(clouds.named[i])) : name(read)));
   }
   return target;
 }
@@ -115,7 +127,7 @@ void write_target(const Common& common, const PointTarget& target, AtomicFile& o
                   const io::PointChanges& changes, std::int64_t rows) {
   if (target.way == Way::packed) return repack(target, out, changes, rows);
   if (target.way == Way::coordinates) {
-    const auto points = io::open_point_stream(target.readable, 0, {}, must_stop);
+    const auto points = io::open_point_stream(target.readable, 0, target.read_as, must_stop);
     return io::write_coordinates(out, target.format, *points, changes);
   }
   const io::Source source = io::open_source(target.readable, must_stop);
@@ -125,6 +137,24 @@ void write_target(const Common& common, const PointTarget& target, AtomicFile& o
                              shown(target.named), others));
   }
   io::copy_ply(out, source, changes);
+}
+
+}  // namespace
+
+namespace {
+
+std::uint64_t hash_of(const fs::path& path) {
+  const InputFile file(path);
+  point_tiles::RunningHash hash;
+  std::vector<std::byte> piece(std::size_t{4} << 20U);
+  const std::uint64_t size = file.size();
+  for (std::uint64_t at = 0; at < size; at += piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), size - at)));
+    file.read(at, piece.data(), piece.size());
+    hash.add(piece.data(), piece.size());
+    stop_if_interrupted();
+  }
+  return hash.value();
 }
 
 }  // namespace
@@ -208,7 +238,8 @@ void write_targets(const Common& common, const std::vector<PointTarget>& targets
   files.reserve(targets.size());
   std::int64_t first = 0;
   for (const PointTarget& target : targets) {
-    const std::int64_t rows = io::open_point_stream(target.readable, 0)->rows();
+    const std::int64_t rows =
+        target.rows >= 0 ? target.rows : io::open_point_stream(target.readable, 0, target.read_as)->rows();
     io::PointChanges own = changes;
     if (changes.values != nullptr) own.names = normal_names(target.format);
     own.first_value = first;
@@ -229,12 +260,16 @@ CloudFiles files_of(const PointTiles& tiles, const CloudFiles& named) {
   if (!fs::is_directory(named.named.front(), ignored)) return named;
   CloudFiles clouds;
   std::vector<fs::path> paths;
+  PointTilesParameters as_named;
   const point_tiles::Folder folder(tiles.folder());
   for (const auto& source : folder.manifest().sources) {
     clouds.named.push_back(source.name);
+    clouds.formats.push_back(source.format);
+    clouds.rows.push_back(source.rows);
     paths.emplace_back(source.name);
   }
-  if (!PointTiles::is_built_from(tiles.folder(), paths)) {
+  as_named.formats = clouds.formats;
+  if (!PointTiles::is_built_from(tiles.folder(), paths, as_named)) {
     throw IoError(fmt::format(
         "'{}' does not lead to the points' attributes: what it was made of, '{}'{}, is not there as it was; "
         "name "
@@ -275,14 +310,19 @@ Intermediate::~Intermediate() {
 
 std::optional<nlohmann::json> Intermediate::finished() const {
   std::ifstream file(note_path_);
-  const nlohmann::json note = nlohmann::json::parse(file, nullptr, false);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const nlohmann::json note =
+      point_tiles::is_shallow(text) ? nlohmann::json::parse(text, nullptr, false) : nullptr;
+  const auto says = [&](const char* key, const nlohmann::json& value) {
+    return note.is_object() && note.contains(key) && note[key] == value;
+  };
   std::error_code gone;
   const auto bytes = fs::file_size(path_, gone);
-  if (gone || !note.is_object() || note.value("task", nlohmann::json()) != task_ ||
-      note.value("bytes", nlohmann::json()) != nlohmann::json(bytes)) {
+  // What is not as it was noted is found anew, in its place.
+  if (gone || !says("task", task_) || !says("bytes", bytes) || !says("xxh3", hash_of(path_))) {
     return std::nullopt;
   }
-  return note.value("result", nlohmann::json());
+  return note.contains("result") ? note["result"] : nullptr;
 }
 
 void Intermediate::finish(const nlohmann::json& result) {
@@ -290,7 +330,11 @@ void Intermediate::finish(const nlohmann::json& result) {
   notes_.emplace_back(path_);
   notes_.emplace_back(note_path_);
   AtomicFile file(note_path_);
-  file.write(nlohmann::json{{"task", task_}, {"bytes", fs::file_size(path_)}, {"result", result}}.dump());
+  // Read once more, of which the page cache has the end at least: nothing else tells a later run that these
+  // bytes are those that were found.
+  file.write(nlohmann::json{
+      {"task", task_}, {"bytes", fs::file_size(path_)}, {"xxh3", hash_of(path_)}, {"result", result}}
+                 .dump());
   file.commit();
 }
 

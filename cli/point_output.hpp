@@ -24,7 +24,8 @@ namespace kith::cli {
 struct CloudFiles {
   std::vector<std::string> named;
   std::vector<std::string> readable;
-  std::optional<FileFormat> format;  ///< of --input-format
+  std::vector<std::optional<FileFormat>> formats;  ///< that were named; none: told by names and first bytes
+  std::vector<std::int64_t> rows = {};             ///< where they are known; empty: to be asked of the files
 };
 
 /// Whether an output is a folder, in which every input gets a file of its own name and format.
@@ -60,6 +61,8 @@ struct PointTarget {
   std::filesystem::path path;
   FileFormat format = FileFormat::las;
   Way way = Way::attributes;
+  std::optional<FileFormat> read_as = {};  ///< see CloudFiles
+  std::int64_t rows = -1;                  ///< of the input, where they are known
 };
 
 /// Where those of every input go.
@@ -76,7 +79,8 @@ std::vector<std::string> normal_names(FileFormat format);
 void write_targets(const Common& common, const std::vector<PointTarget>& targets,
                    const io::PointChanges& changes);
 
-/// The files that tiles were made of: those named, or where a folder of tiles was, what it says.
+/// The files that tiles were made of: those named, or where a folder of tiles was, what it says, LAZ and E57
+/// as they are.
 /// @throws IoError where they are not what they were
 CloudFiles files_of(const PointTiles& tiles, const CloudFiles& named);
 /// What tells these tiles from others.
@@ -95,7 +99,8 @@ class Intermediate {
   ~Intermediate();
 
   const std::filesystem::path& path() const { return path_; }
-  /// What finish() was given by a run before; nothing where there was none, or of another task.
+  /// What finish() was given by a run before; nothing where there was none, or of another task, or where the
+  /// file is not what it was then: size and checksum are compared.
   std::optional<nlohmann::json> finished() const;
   /// The file is whole.
   void finish(const nlohmann::json& result);

@@ -130,23 +130,37 @@ void open_input(const Common& common, std::string& path) {
   ::close(descriptor);
 }
 
+std::vector<std::optional<FileFormat>> named_formats(const std::vector<std::string>& paths,
+                                                     const std::string& input_format) {
+  std::vector<std::optional<FileFormat>> formats(paths.size());
+  const auto format = parse_format(input_format);
+  if (!format) return formats;
+  // The stem of a result's two files is no file, and means npy.
+  const auto tells = [](const std::string& path) {
+    std::error_code error;
+    return format_of_extension(shown(path)) || !fs::exists(path, error);
+  };
+  const bool all_tell = std::ranges::all_of(paths, tells);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (!names().contains(paths[i]) && (all_tell || !tells(paths[i]))) formats[i] = format;
+  }
+  return formats;
+}
+
 void open_inputs(const Common& common, const std::vector<Source*>& sources, const std::string& input_format) {
   if (std::ranges::count_if(sources, [](const Source* one) { return one->path == "-"; }) > 1) {
     throw InvalidArgument(
         "standard input ('-') can be read only once; name a file for one of the inputs, or save it to a file "
         "and name that twice");
   }
-  for (Source* source : sources) open_input(common, source->path);
-  // The stem of a result's two files is no file, and means npy.
-  const auto tells = [](const Source& source) {
-    std::error_code error;
-    return format_of_extension(shown(source.path)) || !fs::exists(source.path, error);
-  };
-  if (const auto format = parse_format(input_format)) {
-    const bool all_tell = std::ranges::all_of(sources, [&](const Source* one) { return tells(*one); });
-    for (Source* source : sources) {
-      if (all_tell || !tells(*source)) source->format = format;
-    }
+  std::vector<std::string> paths;
+  for (Source* source : sources) {
+    open_input(common, source->path);
+    paths.push_back(source->path);
+  }
+  const auto formats = named_formats(paths, input_format);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (formats[i]) sources[i]->format = formats[i];
   }
   for (const Source* source : sources) {
     if (source->format || is_plain_file(source->path)) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,11 @@ void add_input_format_option(CLI::App& command, Common& common, std::string& for
 /// `input_format` is for the sources whose names tell no format, or for all where every name tells one.
 /// @throws IoError, InvalidArgument (one stream twice), OutOfMemory
 void open_inputs(const Common& common, const std::vector<Source*>& sources, const std::string& input_format);
-/// The same for an index, whose format needs no name.
+/// What --input-format says of each of these, not opened yet or opened: the format of those whose names tell
+/// none, or of all where every name tells one; nothing of what was unpacked.
+std::vector<std::optional<FileFormat>> named_formats(const std::vector<std::string>& paths,
+                                                     const std::string& input_format);
+/// The same as open_inputs for an index, whose format needs no name.
 void open_input(const Common& common, std::string& path);
 
 /// What messages call an input that open_inputs has opened.

@@ -90,10 +90,11 @@ void note_resumption(const Common& common, const std::string& output) {
 TilesBeside::TilesBeside(const Common& common, const std::string& output, const std::string& suffix,
                          std::vector<Source>& clouds, const std::string& input_format,
                          const PointTilesParameters& parameters)
-    : common_(common), folder_(behind_links(output)), parameters_(parameters) {
+    : common_(common), folder_(behind_links(output)) {
   folder_ += "." + common.command + suffix;
   open_clouds(common, clouds, input_format);
   paths_ = paths_of(clouds);
+  parameters_ = with_formats(parameters, clouds);
   note_resumption(common, folder_.string());
 }
 

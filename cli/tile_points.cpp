@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "point_output.hpp"
+#include "point_tiles/journal.hpp"
 #include "stream.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -23,6 +25,15 @@ nlohmann::json task_of(const Neighborhood& near, const std::optional<std::vector
 
 // What the file read has beside coordinates and the file written will lack.
 void note_what_is_lost(const Common& common, const Source& points, const std::string& output) {
+  const bool packed = is_packed(shown(points.path)) && !points.format;  // its attributes are not unpacked
+  if (packed || (points.format ? *points.format : guess_format(points.path)) == FileFormat::las) {
+    const char* remedy = reader_of(shown(points.path)) == Reader::e57
+                             ? "convert it to LAS, which keeps them, and name that"
+                             : "write .las or .laz to keep them";
+    note(common, fmt::format("of the attributes of {} only x, y and z are written to {}; {}",
+                             shown(points.path), shown_output(output), remedy));
+    return;
+  }
   for (const auto& [key, value] : inspect(points.path, points.format).details) {
     if ((key != "properties" && key != "fields") || value == "x y z") continue;
     note(common, fmt::format("of {} in {} ({}) only x, y and z are written to {}", key, shown(points.path),
@@ -30,11 +41,51 @@ void note_what_is_lost(const Common& common, const Source& points, const std::st
   }
 }
 
+namespace {
+
+// Of LAZ and E57 that tiles were made of coordinates alone are read as of others: unpacked.
+std::vector<std::string*> coordinates_wanted(std::vector<PointTarget>& targets) {
+  std::vector<std::string*> paths;
+  for (PointTarget& target : targets) {
+    if (target.way == PointTarget::Way::coordinates && !target.read_as) paths.push_back(&target.readable);
+  }
+  return paths;
+}
+
+// What the run before has noted. @return false where it is nothing that a run notes
+bool outliers_from(const nlohmann::json& noted, std::int64_t rows, TileOutliers& found) {
+  using point_tiles::member;
+  try {
+    found.outliers = point_tiles::whole(member(noted, "outliers"), "outliers", 0, rows);
+    found.alone = point_tiles::whole(member(noted, "alone"), "alone", 0, found.outliers);
+    // As text, which holds a NaN as well.
+    found.mean = point_tiles::real(member(noted, "mean"), "mean");
+    found.deviation = point_tiles::real(member(noted, "deviation"), "deviation");
+    found.threshold = point_tiles::real(member(noted, "threshold"), "threshold");
+    return true;
+  } catch (const point_tiles::BadRecord&) {
+    found = {};
+    return false;
+  }
+}
+
+void note_what_is_lost(const Common& common, const std::vector<PointTarget>& targets) {
+  for (const PointTarget& target : targets) {
+    if (target.way != PointTarget::Way::coordinates) continue;
+    Source source;
+    source.path = target.readable;
+    source.format = target.read_as;
+    kith::cli::note_what_is_lost(common, source, target.path.string());
+  }
+}
+
+}  // namespace
+
 // The normals of tiles into a file beside the output, and from there into the points' files.
 TileAnswer normals_with_points(const Common& common, const PointsWanted& wanted, const PointTiles& tiles,
                                const Neighborhood& near, const std::optional<std::vector<double>>& viewpoint,
                                const TileSearchOptions& search, const Execution& execution) {
-  const auto targets = plan_targets(files_of(tiles, wanted.clouds), wanted.output, wanted.format);
+  auto targets = plan_targets(files_of(tiles, wanted.clouds), wanted.output, wanted.format);
   Intermediate between(wanted.output, ".kith-normals.npy", task_of(near, viewpoint, fingerprint_of(tiles)));
   TileAnswer answer;
   if (const auto before = between.finished()) {
@@ -44,10 +95,12 @@ TileAnswer normals_with_points(const Common& common, const PointsWanted& wanted,
   }
   between.finish(nullptr);
   write_through(between, [&] {
+    const UnpackedClouds unpacked(common, coordinates_wanted(targets), wanted.output, "");
     const auto values = io::open_point_stream(between.path(), 0);
     io::PointChanges changes;
     changes.values = values.get();
     write_targets(common, targets, changes);
+    note_what_is_lost(common, targets);
   });
   answer.files.clear();
   for (const PointTarget& target : targets) answer.files.push_back(target.path);
@@ -58,8 +111,7 @@ TileAnswer normals_with_points(const Common& common, const PointsWanted& wanted,
 TileOutliers outliers_with_points(const Common& common, const PointsWanted& wanted, const PointTiles& tiles,
                                   const Neighborhood& near, double ratio, const TileSearchOptions& search,
                                   const Execution& execution) {
-  const CloudFiles clouds = files_of(tiles, wanted.clouds);
-  const auto targets = plan_targets(clouds, wanted.output, wanted.format);
+  auto targets = plan_targets(files_of(tiles, wanted.clouds), wanted.output, wanted.format);
   const std::string between_suffix = ".kith-outliers.npy";
   Intermediate between(wanted.output, between_suffix,
                        {{"call", "outliers"},
@@ -69,14 +121,8 @@ TileOutliers outliers_with_points(const Common& common, const PointsWanted& want
                         {"ratio", ratio},
                         {"metric", name(search.metric)}});
   TileOutliers found;
-  if (const auto before = between.finished()) {
+  if (const auto before = between.finished(); before && outliers_from(*before, tiles.rows(), found)) {
     found.statistics = tile_statistics(tiles);
-    found.outliers = before->at("outliers").get<std::int64_t>();
-    found.alone = before->at("alone").get<std::int64_t>();
-    // As text, which holds a NaN as well.
-    found.mean = std::stod(before->at("mean").get<std::string>());
-    found.deviation = std::stod(before->at("deviation").get<std::string>());
-    found.threshold = std::stod(before->at("threshold").get<std::string>());
   } else {
     TileOutlierFiles files;
     files.outlier = between.path();
@@ -88,17 +134,12 @@ TileOutliers outliers_with_points(const Common& common, const PointsWanted& want
                   {"deviation", fmt::format("{}", found.deviation)},
                   {"threshold", fmt::format("{}", found.threshold)}});
   write_through(between, [&] {
+    const UnpackedClouds unpacked(common, coordinates_wanted(targets), wanted.output, "");
     io::PointChanges changes;
     changes.dropped = flags_of(between.path(), tiles.rows());
     write_targets(common, targets, changes);
+    note_what_is_lost(common, targets);
   });
-  if (targets.front().way == PointTarget::Way::coordinates) {
-    for (const std::string& cloud : clouds.readable) {
-      Source source;
-      source.path = cloud;
-      note_what_is_lost(common, source, wanted.output);
-    }
-  }
   return found;
 }
 

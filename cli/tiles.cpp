@@ -73,6 +73,12 @@ void refuse_tree_options(const IndexOptions& options) {
                                     options.leaf_size ? "--leaf-size" : "--index"));
 }
 
+PointTilesParameters with_formats(PointTilesParameters parameters, const std::vector<Source>& clouds) {
+  parameters.formats.clear();
+  for (const Source& cloud : clouds) parameters.formats.push_back(cloud.format);
+  return parameters;
+}
+
 TileAnswerOptions answer_options(const TileOptions& options) {
   TileAnswerOptions answer;
   answer.order = options.order == "tiles" ? AnswerOrder::tiles : AnswerOrder::input;
@@ -97,12 +103,6 @@ void open_clouds(const Common& common, std::vector<Source>& clouds, const std::s
   for (Source& cloud : clouds) sources.push_back(&cloud);
   open_inputs(common, sources, input_format);
   for (const Source& cloud : clouds) {
-    if (cloud.format && *cloud.format != guess_format(cloud.path)) {
-      throw InvalidArgument(
-          fmt::format("'{}' does not look like {}; point tiles are made from files whose name or first "
-                      "bytes tell their format",
-                      shown(cloud.path), name(*cloud.format)));
-    }
     if (!cloud.member.empty()) {
       throw InvalidArgument(
           "point tiles are made from whole files; leave out the member, or convert it (kith convert)");
@@ -207,10 +207,12 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   open_clouds(common, clouds, input_format);
   note_resumption(common, folder);
   const std::vector<fs::path> paths = paths_of(clouds);
+  PointTilesParameters how = with_formats(parameters, clouds);
+  how.sources = unpacked.sources_of(paths);
   const PatientScope patient;
   const PointTiles tiles = run_cancellable(
       common, limited_execution(common),
-      [&](const Execution& execution) { return PointTiles::build(folder, paths, parameters, execution); });
+      [&](const Execution& execution) { return PointTiles::build(folder, paths, how, execution); });
   if (common.json) {
     print_json({{"file", folder},
                 {"index", PointTiles::type_name},

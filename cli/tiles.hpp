@@ -68,6 +68,9 @@ bool may_take_tiles(const Common& common, const IndexOptions& options);
 /// @throws InvalidArgument for what an index in memory takes and tiles would ignore
 void refuse_tree_options(const IndexOptions& options);
 
+/// What tiles of these are built by, their formats where those were named.
+PointTilesParameters with_formats(PointTilesParameters parameters, const std::vector<Source>& clouds);
+
 /// Options of an answer in files.
 TileAnswerOptions answer_options(const TileOptions& options);
 /// tile_execution() with what the limit on memory leaves.

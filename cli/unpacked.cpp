@@ -143,10 +143,11 @@ void run_packer(const std::vector<std::string>& arguments, const std::string& pa
 
 UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::string*>& paths,
                                const std::string& output, const std::string& format) {
-  if (!format.empty()) return;
+  if (!format.empty() && format != "las") return;
   std::vector<std::string*> packed;
-  std::ranges::copy_if(paths, std::back_inserter(packed),
-                       [](const std::string* path) { return is_packed(*path); });
+  std::ranges::copy_if(paths, std::back_inserter(packed), [&](const std::string* path) {
+    return is_packed(*path) && (format.empty() || reader_of(*path) == Reader::laz);
+  });
   if (packed.empty()) return;
   const fs::path stem = stem_of(output);
   try {
@@ -170,6 +171,15 @@ UnpackedClouds::UnpackedClouds(const Common& common, const std::vector<std::stri
     remove();
     throw;
   }
+}
+
+std::vector<fs::path> UnpackedClouds::sources_of(const std::vector<fs::path>& paths) const {
+  std::vector<fs::path> sources = paths;
+  for (fs::path& path : sources) {
+    const auto made = std::ranges::find(made_, path, &Made::place);
+    if (made != made_.end()) path = made->source;
+  }
+  return sources;
 }
 
 void UnpackedClouds::unpack(const Common& common, Made& made) const {

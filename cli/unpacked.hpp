@@ -29,7 +29,7 @@ bool is_packed(const std::string& path);
 class UnpackedClouds {
  public:
   /// @param paths are changed; messages go on calling them what they were called
-  /// @param format of --input-format; where it is given, nothing is unpacked
+  /// @param format of --input-format; where it is given, and not las, nothing is unpacked
   /// @throws IoError, Cancelled
   UnpackedClouds(const Common& common, const std::vector<std::string*>& paths, const std::string& output,
                  const std::string& format);
@@ -39,6 +39,9 @@ class UnpackedClouds {
   UnpackedClouds(const UnpackedClouds&) = delete;
   UnpackedClouds& operator=(const UnpackedClouds&) = delete;
   ~UnpackedClouds() { remove(); }
+
+  /// These files, those that were unpacked as what they were unpacked of.
+  std::vector<std::filesystem::path> sources_of(const std::vector<std::filesystem::path>& paths) const;
 
  private:
   struct Made {

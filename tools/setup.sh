@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, browser, demo, lint, fuzz, bench, bench-build, gpu-bundle, cache
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, browser, demo, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -33,6 +33,9 @@ for group in "$@"; do
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full wordnet-base plasma-workspace-wallpapers gnome-backgrounds
         python3-opencv libcgal-demo libnanoflann-dev)
       requirements+=(benchmarks/requirements.txt) ;;
+    bench-tiles)
+      packages+=(python3 python3-venv)
+      requirements+=(benchmarks/tiles/requirements.txt) ;;
     cache) packages+=(ccache) ;;
     bench-build) packages+=(libbenchmark-dev libnanoflann-dev) ;;
     gpu-bundle) packages+=(libgtest-dev librapidcheck-dev libbenchmark-dev binutils) ;;

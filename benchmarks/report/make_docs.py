@@ -14,6 +14,7 @@ from .gpu import render_gpu
 from .gpu_graphs import render_gpu_graphs
 from .sweep import render_sweep
 from .text import duration, figure, mebibytes, table
+from .tiles import render_tiles
 from .trees import render_trees
 from .trees_gpu import render_trees_gpu
 
@@ -25,7 +26,8 @@ HEAD = """# Benchmarks
 
 <!-- Made by `python -m benchmarks.report` from benchmarks/results/*.json; change those, not this file. -->
 
-Kith beside its peers. First brute force, all of them looking at every row; then [trees](#trees) and [GPUs](#gpu).
+Kith beside its peers. First brute force, all of them looking at every row; then [trees](#trees), [GPUs](#gpu) and
+[clouds larger than memory](#clouds-larger-than-memory).
 Each comparison is one run of `kith bench`: Kith and
 the peers work on the same files with the same number of threads and take turns, so that a slow moment of
 the machine hits all alike. One search is not timed, then the median of the repeats counts; loading and
@@ -39,6 +41,7 @@ FOOT = """## Measure it yourself
 ```sh
 make bench                                        # brute force: datasets, peers, all cases, this page
 make bench-trees                                  # the trees
+make bench-tiles                                  # clouds larger than memory, beside Open3D
 build/venv/bin/python -m benchmarks.vamana --dataset sift-photos-u8                # graphs; --help says what peers need
 python3 benchmarks/vamana/gpu.py CASE... -o FILE                                   # graphs on a GPU; wants torch, and cuVS
 python3 benchmarks/vamana/crossover.py -o FILE                                     # graphs or exact search; wants the package
@@ -144,4 +147,5 @@ def render(results=RESULTS):
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
         parts += [make(result) for result in others if result.get("kind") == kind]
+    parts += [text] if (text := render_tiles(others)) else []
     return "\n".join([*parts, FOOT])

@@ -8,37 +8,17 @@ import argparse
 import datetime
 import json
 import os
-import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from benchmarks.run import commit, cpu_name
 
+from .process import measured
+
 ROOT = Path(__file__).resolve().parents[2]
 KITH = os.environ.get("KITH", str(ROOT / "build" / "bin" / "kith"))
 MIB = 1 << 20
-
-
-def run(*arguments):
-    """Peak bytes, processor seconds and wall seconds of a command, measured in a child that only waits for it."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        start = time.monotonic()
-        status = os.spawnv(os.P_WAIT, KITH, [KITH, *map(str, arguments)])
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took = [usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime, time.monotonic() - start]
-        os.write(write, json.dumps(took).encode())
-        os._exit(min(abs(status), 255))
-    _, status = os.waitpid(child, 0)
-    if status != 0:
-        sys.exit(f"kith {' '.join(map(str, arguments))} failed")
-    took = json.loads(os.read(read, 4096))
-    os.close(read)
-    os.close(write)
-    return took
 
 
 def main():
@@ -50,7 +30,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for rows in options.rows:
             cloud, tiles = f"{folder}/cloud.npy", f"{folder}/tiles"
-            run("generate", "terrain_scan", "-n", rows, "--utm", "-o", cloud, "-q")
+            measured([KITH, "generate", "terrain_scan", "-n", rows, "--utm", "-o", cloud, "-q"])
             for limit in options.limits:
                 within = ["--memory-limit", f"{limit}MiB", "-q"]
                 for name, call in [
@@ -58,10 +38,13 @@ def main():
                     ("all_knn_8", ["all-knn", tiles, "-k", 8, "-o", f"{folder}/r"]),
                     ("normals_16", ["normals", tiles, "-k", 16, "-o", f"{folder}/n.npy"]),
                 ]:
-                    peak, processor, wall = run(*call, *within)
-                    runs.append({"rows": rows, "limit": limit * MIB, "call": name, "peak": peak})
-                    runs[-1] |= {"processor_seconds": round(processor, 2), "seconds": round(wall, 2)}
-                    print(f"{rows:,} points, limit {limit} MiB, {name}: peak {peak / MIB:.1f} MiB, {processor:.1f} s")
+                    took = measured([KITH, *call, *within])
+                    runs.append({"rows": rows, "limit": limit * MIB, "call": name, "peak": took["peak_bytes"]})
+                    runs[-1] |= {key: round(took[key], 2) for key in ("processor_seconds", "seconds")}
+                    print(
+                        f"{rows:,} points, limit {limit} MiB, {name}: peak {took['peak_bytes'] / MIB:.1f} MiB, "
+                        f"{took['processor_seconds']:.1f} s"
+                    )
     report = {"kind": "tiles memory", "date": datetime.date.today().isoformat(), "commit": commit()}
     report |= {"command": "python -m benchmarks.tiles.peak_memory " + " ".join(sys.argv[1:])}
     report |= {"machine": {"cpu": cpu_name()}, "runs": runs}

@@ -10,20 +10,19 @@ import argparse
 import ctypes
 import datetime
 import json
-import mmap
 import os
 import struct
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from benchmarks.run import commit
 
+from .disk import forget, read_rate
+
 ROOT = Path(__file__).resolve().parents[2]
 KITH = os.environ.get("KITH", str(ROOT / "build" / "bin" / "kith"))
 MIB = 1 << 20
-BLOCK = 4 * MIB
 
 
 def forbid_io_uring():
@@ -34,26 +33,6 @@ def forbid_io_uring():
     filters = struct.pack("HxxxxxxP", len(code), ctypes.addressof(program))
     if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_char_p(filters), 0, 0):
         raise OSError(ctypes.get_errno(), "no filter of system calls can be set")
-
-
-def forget(tiles):
-    """The page cache gives the tiles up."""
-    for path in Path(tiles).iterdir():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def disk_rate(tiles):
-    """Bytes a second of one reader past the page cache, 4 MiB at a time."""
-    buffer = mmap.mmap(-1, BLOCK)
-    total, start = 0, time.monotonic()
-    for path in Path(tiles).glob("segment-*"):
-        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-        while (count := os.readv(file, [buffer])) > 0:
-            total += count
-        os.close(file)
-    return total / (time.monotonic() - start)
 
 
 def ask(tiles, folder, limit, allowed):
@@ -94,12 +73,12 @@ def main():
             check=True,
         )
         for repeat in range(options.repeat):
-            forget(tiles)
-            disk.append(disk_rate(tiles))
+            forget(Path(tiles).iterdir())
+            disk.append(read_rate(Path(tiles).glob("segment-*")))
             for cold in (True, False):
                 for allowed in (True, False):
                     if cold:
-                        forget(tiles)
+                        forget(Path(tiles).iterdir())
                     else:
                         for path in Path(tiles).iterdir():
                             path.read_bytes()

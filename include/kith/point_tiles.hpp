@@ -17,6 +17,7 @@
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 #include "kith/index_type.hpp"
+#include "kith/io.hpp"
 #include "kith/metric.hpp"
 #include "kith/neighbors.hpp"
 #include "kith/point_tree.hpp"
@@ -31,6 +32,12 @@ struct PointTilesParameters {
   /// About how many points a tile has; no tile has more than twice as many. 0: a million, fewer where the
   /// memory limit is small.
   std::int64_t tile_points = 0;
+  /// The format of each file, whatever its name says. Empty, or none for one: told by its name and first
+  /// bytes.
+  std::vector<std::optional<FileFormat>> formats = {};
+  /// Where files are copies that do not stay, as of what was unpacked: what each was made of, which the tiles
+  /// remember in its place. Empty: the files themselves.
+  std::vector<std::filesystem::path> sources = {};
 };
 
 /// How tiles are searched. None of it changes an answer but the metric, the radius and include_self.

@@ -158,7 +158,6 @@ def unpacked(files: list[str], folder: str | os.PathLike[str], threads: int) -> 
                     raise IoError(str(error)) from None
                 except _arrow.BadTable as error:
                     raise InvalidArgument(str(error)) from None
-                mark_temporary(output)
                 file = output
             plain.append(file)
         yield plain

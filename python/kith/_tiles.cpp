@@ -70,11 +70,12 @@ nb::dict statistics_of(const TileStatistics& s) {
 }
 
 PointTiles build_from_files(const std::filesystem::path& folder,
-                            const std::vector<std::filesystem::path>& clouds, std::int64_t tile_points,
+                            const std::vector<std::filesystem::path>& clouds,
+                            const std::vector<std::filesystem::path>& sources, std::int64_t tile_points,
                             const CallLimits& limits, const nb::object& report) {
   std::optional<PointTiles> tiles;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
-    tiles = PointTiles::build(folder, clouds, {tile_points}, execution);
+    tiles = PointTiles::build(folder, clouds, {tile_points, {}, sources}, execution);
   });
   return *std::move(tiles);  // NOLINT(bugprone-unchecked-optional-access): run() has built them, or thrown
 }
@@ -202,8 +203,9 @@ void bind_tiles(nb::module_& module) {
       .def_prop_ro("folder", [](const PointTiles& tiles) { return tiles.folder(); })
       .def("tile_sizes", &PointTiles::tile_sizes)
       .def("bounds", &PointTiles::bounds);
-  module.def("build_tiles", &build_from_files, nb::arg("folder"), nb::arg("clouds"), nb::arg("tile_points"),
-             nb::arg("limits"), nb::arg("report").none(), "Point tiles of the files, which are one cloud.");
+  module.def("build_tiles", &build_from_files, nb::arg("folder"), nb::arg("clouds"), nb::arg("sources"),
+             nb::arg("tile_points"), nb::arg("limits"), nb::arg("report").none(),
+             "Point tiles of the files, which are one cloud.");
   module.def("build_tiles_of_rows", &build_from_rows, nb::arg("folder"), nb::arg("rows"),
              nb::arg("tile_points"), nb::arg("limits"), nb::arg("report").none(), "Point tiles of an array.");
   module.def(

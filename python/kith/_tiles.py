@@ -83,13 +83,13 @@ class PointTiles(TileSearches):
             if isinstance(clouds, Sequence) and all(isinstance(cloud, (str, os.PathLike)) for cloud in clouds):
                 files = [os.fspath(cloud) for cloud in clouds]
                 with unpacked(files, folder, limits[0]) as plain:
-                    return cls._wrap(_kith.build_tiles(os.fspath(folder), plain, points, limits, report))
+                    return cls._wrap(_kith.build_tiles(os.fspath(folder), plain, files, points, limits, report))
             if isinstance(clouds, Iterator):
                 with folder_beside(folder) as beside:
                     path = os.path.join(beside, "cloud.npy")
                     gather(clouds, path)
                     mark_temporary(path)
-                    return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], points, limits, report))
+                    return cls._wrap(_kith.build_tiles(os.fspath(folder), [path], [], points, limits, report))
             rows = to_rows(clouds, "clouds")
             return cls._wrap(_kith.build_tiles_of_rows(os.fspath(folder), rows, points, limits, report))
 

@@ -12,6 +12,7 @@
 #include "point_tiles/answers.hpp"
 #include "point_tiles/checks.hpp"
 #include "point_tiles/file_run.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/outlier_files.hpp"
 #include "point_tiles/partition.hpp"
 #include "point_tiles/radius_lists.hpp"
@@ -95,7 +96,7 @@ TileAnswer answer_in_columns(
     if (in_order_of_tiles) moves.emplace_back(Columns::rows_file, rows_file(files.front()));
     for (const auto& [from, to] : moves) answer.files.push_back(to);
     nlohmann::json before;
-    if (work.was_finished(before)) {
+    if (work.was_finished(moves, before)) {
       answer.statistics = point_tiles::statistics_from(before);
       answer.statistics.resumed_tiles = answer.statistics.tiles;
       return answer;
@@ -141,11 +142,14 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
   return point_tiles::resumably(work, [&] {
     TileAnswer answer;
     answer.files = files;
+    WorkFolder::Moves moves;
+    for (std::size_t i = 0; i < files.size(); ++i) moves.emplace_back(Lists::files[i], files[i]);
     nlohmann::json before;
-    if (work.was_finished(before)) {
-      answer.statistics = point_tiles::statistics_from(before.at("statistics"));
+    if (work.was_finished(moves, before)) {
+      answer.statistics = point_tiles::statistics_from(point_tiles::member(before, "statistics"));
       answer.statistics.resumed_tiles = answer.statistics.tiles;
-      answer.neighbors = before.at("neighbors").get<std::int64_t>();
+      answer.neighbors = point_tiles::whole(point_tiles::member(before, "neighbors"), "neighbors", 0,
+                                            point_tiles::most_bytes);
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
@@ -153,8 +157,6 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
     Lists lists(work, columns, width_of(how), point_tiles::saved_lists(work));
     answer.statistics = point_tiles::search_into_columns<T>(run, work, columns, lists, &lists, execution);
     answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
-    WorkFolder::Moves moves;
-    for (std::size_t i = 0; i < files.size(); ++i) moves.emplace_back(Lists::files[i], files[i]);
     work.finish(moves,
                 {{"statistics", point_tiles::to_json(answer.statistics)}, {"neighbors", answer.neighbors}});
     answer.statistics.seconds = clock.seconds();
@@ -238,8 +240,8 @@ TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborh
     TileOutliers result;
     result.files = out.files();
     nlohmann::json before;
-    if (work.was_finished(before)) {
-      result.statistics = point_tiles::statistics_from(before.at("statistics"));
+    if (work.was_finished(out.moves(), before)) {
+      result.statistics = point_tiles::statistics_from(point_tiles::member(before, "statistics"));
       result.statistics.resumed_tiles = result.statistics.tiles;
       out.load(before, result);
       return result;

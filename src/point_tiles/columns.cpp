@@ -9,6 +9,7 @@
 
 #include "core/parallel.hpp"
 #include "io/format.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/pacer.hpp"
 #include "point_tiles/tuning.hpp"
 
@@ -53,7 +54,13 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
   places_.push_back(0);
   for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
   if (const nlohmann::json* noted = work_.last("columns")) {
-    for (const auto& [name, file] : noted->items()) work_.check_file(name, file.at(0).get<std::uint64_t>());
+    const auto check = [&](const std::string& name) {
+      const std::int64_t bytes =
+          whole(entry(member(*noted, name.c_str()), 0), "the bytes of a column", 0, most_bytes);
+      work_.check_file(name, static_cast<std::uint64_t>(bytes));
+    };
+    for (const Column& column : columns_) check(column.name);
+    check(rows_file);
   }
   for (const Column& column : columns_) {
     open_.push_back(open(column.name, column.header(rows()), column.bytes));
@@ -66,9 +73,8 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
   Open opened{name, OutputFile::lasting(work_.file(name)), header.size(), bytes};
   opened.file.write(0, header.data(), header.size());
   const nlohmann::json* noted = work_.last("columns");
-  if (noted != nullptr && noted->contains(name)) {
-    opened.sum = std::stoull(noted->at(name).at(1).get<std::string>(), nullptr, 16);
-  }
+  // Those in the order of the input are not among them.
+  if (noted != nullptr && noted->contains(name)) opened.sum = checksum(entry((*noted)[name], 1));
   return opened;
 }
 
@@ -232,7 +238,7 @@ std::vector<RunningHash> Columns::resume_ordered(const nlohmann::json& before, s
       hashes[c].add(piece.data(), piece.size());
       stop.check();
     }
-    if (hex(hashes[c].value()) != before.at(c).get<std::string>()) {
+    if (hashes[c].value() != checksum(entry(before, c))) {
       throw DamagedWork(work_.path(), name, "rows in it are not those that an interrupted run has noted");
     }
   }
@@ -251,8 +257,10 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
   std::int64_t first = 0;
   std::vector<RunningHash> hashes(columns_.size());
   if (const nlohmann::json* before = work_.last("ordered")) {
-    first = before->get<std::int64_t>();
-    hashes = resume_ordered(*work_.last("ordered hashes"), first, execution);
+    first = whole(*before, "rows in order", 0, all);
+    const nlohmann::json* noted = work_.last("ordered hashes");
+    if (noted == nullptr) throw BadRecord("'ordered hashes' is missing");
+    hashes = resume_ordered(*noted, first, execution);
   }
   std::vector<Open> out;
   std::vector<std::vector<std::byte>> buckets, some;

@@ -10,35 +10,11 @@
 #include "core/plural.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/partition.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
-namespace {
-
-nlohmann::json to_json(std::size_t tile, const Extent& extent, const Bounds& bounds) {
-  return {tile, extent.offset, extent.rows, extent.hash, bounds.lower, bounds.upper};
-}
-
-nlohmann::json to_json(const Splitters& splitters) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Splitters::Node& node : splitters.nodes()) {
-    list.push_back({node.axis, node.value, node.below, node.above});
-  }
-  return list;
-}
-
-Splitters splitters_from(const nlohmann::json& list, std::int64_t tiles) {
-  std::vector<Splitters::Node> nodes;
-  for (const auto& node : list) {
-    nodes.push_back({node.at(0).get<std::int64_t>(), node.at(1).get<double>(), node.at(2).get<std::int64_t>(),
-                     node.at(3).get<std::int64_t>()});
-  }
-  return {std::move(nodes), tiles};
-}
-
-}  // namespace
-
 Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerScale>& integers,
                std::int64_t rows, std::int64_t tile_points, WorkFolder& work, const Execution& execution)
     : dim_(dim),
@@ -131,11 +107,13 @@ Dealer::Plan Dealer::make_plan(Records& records) {
     plan.splitters = Splitters(std::move(sample), count, dim_, tiles);
   }
   const std::int64_t buffers = plan.splitters.tiles() + 1;
-  plan.capacity =
-      std::clamp<std::int64_t>(memory_ / 2 / buffers / record_, buffer_rows_,
-                               std::max(buffer_rows_, std::min(tile_points_, tuning::largest_extent_rows)));
+  plan.capacity = std::clamp<std::int64_t>(memory_ / 2 / buffers / record_, buffer_rows_, most_capacity());
   plan.checkpoint = tuning::buffers_a_checkpoint * buffers * plan.capacity;
   return plan;
+}
+
+std::int64_t Dealer::most_capacity() const {
+  return std::max(buffer_rows_, std::min(tile_points_, tuning::largest_extent_rows));
 }
 
 // The limit may be another than that of the run that made the plan.
@@ -151,8 +129,11 @@ void Dealer::check_plan(const Plan& plan) const {
 Dealer::Plan Dealer::plan(Records& records) {
   if (replayed_ < work_.records().size()) {
     const nlohmann::json& record = work_.records()[replayed_++];
-    Plan plan{splitters_from(record.at("splitters"), record.at("tiles").get<std::int64_t>()),
-              record.at("capacity").get<std::int64_t>(), record.at("checkpoint").get<std::int64_t>()};
+    const std::int64_t tiles = whole(member(record, "tiles"), "the number of tiles", 1,
+                                     std::numeric_limits<std::int32_t>::max() - 1);
+    Plan plan{splitters_from(member(record, "splitters"), tiles, dim_),
+              whole(member(record, "capacity"), "the rows of a buffer", 1, most_capacity()),
+              whole(member(record, "checkpoint"), "the rows to the next safe place", 1, most_bytes)};
     check_plan(plan);
     return plan;
   }
@@ -184,27 +165,32 @@ void Dealer::check_extent(const OpenSegment& segment, const Extent& extent) {
 }
 
 // What the runs before have dealt. @return rows that they have come to
-std::int64_t Dealer::replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole) {
+std::int64_t Dealer::replay(const Plan& plan, std::int64_t all, std::vector<Growing>& tiles,
+                            OpenSegment& segment, bool of_cloud) {
   std::int64_t rows = 0;
   // Segments that nobody needs may be gone by then.
   const bool check = work_.last("divided") == nullptr;
+  std::int64_t known = 0;
   for (; replayed_ < work_.records().size(); ++replayed_) {
     const nlohmann::json& record = work_.records()[replayed_];
-    if (!record.contains("dealt") || record["dealt"].get<std::int64_t>() != deals_) break;
-    rows = record.at("rows").get<std::int64_t>();
-    segment.end = record.at("end").get<std::uint64_t>();
-    if (whole) nan_rows_ = record.at("nans").get<std::int64_t>();
-    for (const auto& piece : record.at("extents")) {
-      Growing& tile = tiles[piece.at(0).get<std::size_t>()];
-      const Extent extent{segment.number, piece.at(1).get<std::uint64_t>(), piece.at(2).get<std::int64_t>(),
-                          piece.at(3).get<std::uint64_t>()};
-      if (check) check_extent(segment, extent);
-      tile.rows += extent.rows;
-      tile.extents.push_back(extent);
-      tile.bounds.push_back({piece.at(4).get<std::vector<double>>(), piece.at(5).get<std::vector<double>>()});
+    if (!record.contains("dealt") || whole(record["dealt"], "a deal", 0, most_bytes) != deals_) break;
+    rows = whole(member(record, "rows"), "rows that were dealt", rows, all);
+    segment.end = static_cast<std::uint64_t>(whole(member(record, "end"), "the end of a segment",
+                                                   static_cast<std::int64_t>(segment.end), most_bytes));
+    if (of_cloud) nan_rows_ = whole(member(record, "nans"), "rows with NaN", 0, rows);
+    for (const nlohmann::json& piece : member(record, "extents")) {
+      Dealt dealt = dealt_from(piece, tiles.size(), plan.capacity, record_, segment.end, dim_);
+      dealt.extent.segment = segment.number;
+      if (check) check_extent(segment, dealt.extent);
+      Growing& tile = tiles[dealt.tile];
+      tile.rows += dealt.extent.rows;
+      tile.extents.push_back(dealt.extent);
+      tile.bounds.push_back(std::move(dealt.bounds));
+      known += dealt.extent.rows;
     }
   }
-  if (whole) progress_.advance(rows);
+  if (known != rows) throw BadRecord(fmt::format("{} of {} rows that were dealt lie in tiles", known, rows));
+  if (of_cloud) progress_.advance(rows);
   return rows;
 }
 
@@ -214,7 +200,7 @@ std::vector<Growing> Dealer::divide(Records& records, OpenSegment& segment, bool
   if (whole || plan.splitters.tiles() >= 2) {
     // The last one takes rows that no box holds.
     tiles.resize(static_cast<std::size_t>(plan.splitters.tiles()) + 1);
-    const std::int64_t first = replay(tiles, segment, whole);
+    const std::int64_t first = replay(plan, records.rows(), tiles, segment, whole);
     if (first < records.rows()) {
       work_.check_file("tiles/" + segment.file.path().filename().string(), segment.end);
       segment.file.truncate(segment.end);

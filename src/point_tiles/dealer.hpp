@@ -69,7 +69,9 @@ class Dealer {
   Plan make_plan(Records& records);
   void check_plan(const Plan& plan) const;
   void check_extent(const OpenSegment& segment, const Extent& extent);
-  std::int64_t replay(std::vector<Growing>& tiles, OpenSegment& segment, bool whole);
+  std::int64_t most_capacity() const;
+  std::int64_t replay(const Plan& plan, std::int64_t all, std::vector<Growing>& tiles, OpenSegment& segment,
+                      bool of_cloud);
   void deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
             OpenSegment& segment, bool whole);
   void flush(Buffer& buffer, std::size_t tile, Growing& growing, OpenSegment& segment);

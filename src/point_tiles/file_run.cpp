@@ -5,6 +5,7 @@
 
 #include "core/parallel.hpp"
 #include "point_tiles/asking.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/pacer.hpp"
 #include "point_tiles/partition.hpp"
 
@@ -12,29 +13,6 @@ namespace kith::point_tiles {
 namespace {
 
 constexpr const char* waiting_files[] = {"waiting-0", "waiting-1"};
-
-nlohmann::json saved_to_json(const SavedSweep& saved, int file) {
-  return {{"next", saved.next},
-          {"file", file},
-          {"waiting_bytes", saved.waiting_bytes},
-          {"waiting_hash", saved.waiting_hash},
-          {"postponed_bytes", saved.postponed_bytes},
-          {"postponed_hash", saved.postponed_hash},
-          {"postponed", saved.postponed},
-          {"statistics", to_json(saved.statistics)}};
-}
-
-SavedSweep saved_from(const nlohmann::json& object) {
-  SavedSweep saved;
-  saved.next = object.at("next").get<std::int64_t>();
-  saved.waiting_bytes = object.at("waiting_bytes").get<std::uint64_t>();
-  saved.waiting_hash = object.at("waiting_hash").get<std::uint64_t>();
-  saved.postponed_bytes = object.at("postponed_bytes").get<std::uint64_t>();
-  saved.postponed_hash = object.at("postponed_hash").get<std::uint64_t>();
-  saved.postponed = object.at("postponed").get<std::int64_t>();
-  saved.statistics = statistics_from(object.at("statistics"));
-  return saved;
-}
 
 template <class T>
 class Run {
@@ -59,12 +37,16 @@ class Run {
     std::int64_t first = 0;
     std::uint64_t swept_to = 0;
     if (const nlohmann::json* before = work_.last("sweep")) {
-      const SavedSweep saved = saved_from(*before);
-      file_ = 1 - before->at("file").get<int>();
+      int file = 0;
+      const SavedSweep saved = sweep_from(*before, tiles_, columns_.rows(), file);
+      file_ = 1 - file;
       first = saved.next;
       const std::int64_t joined = run_.queries == nullptr ? first : 0;
-      if (const nlohmann::json* byte = work_.last("swept to")) swept_to = byte->get<std::uint64_t>();
-      sweep_.resume(saved, waiting_[1 - file_], joined, swept_to,
+      if (const nlohmann::json* byte = work_.last("swept to")) {
+        swept_to = static_cast<std::uint64_t>(
+            whole(*byte, "swept to", 0, static_cast<std::int64_t>(saved.postponed_bytes)));
+      }
+      sweep_.resume(saved, waiting_[1 - file_], joined, swept_to, columns_.place(first),
                     [&](std::int64_t place) { columns_.leave_out(place); });
       columns_.check(columns_.place(first), execution_);
       progress_.advance(columns_.place(first));
@@ -143,7 +125,7 @@ class Run {
     const nlohmann::json columns = columns_.sync();
     const nlohmann::json lists = sync_lists();
     const SavedSweep saved = sweep_.save(waiting_[file_], next);
-    work_.note({{"sweep", saved_to_json(saved, file_)}, {"lists", lists}, {"columns", columns}});
+    work_.note({{"sweep", to_json(saved, file_)}, {"lists", lists}, {"columns", columns}});
     file_ = 1 - file_;
   }
 
@@ -167,8 +149,9 @@ class Run {
 
 SavedLists saved_lists(const WorkFolder& work) {
   const nlohmann::json* noted = work.last("lists");
-  return noted == nullptr ? SavedLists{}
-                          : SavedLists{noted->at(0).get<std::uint64_t>(), noted->at(1).get<std::uint64_t>()};
+  if (noted == nullptr) return {};
+  return {static_cast<std::uint64_t>(whole(entry(*noted, 0), "bytes of lists", 0, most_bytes)),
+          checksum(entry(*noted, 1))};
 }
 
 template <class T>
@@ -181,31 +164,6 @@ TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns
     return statistics;
   }
   return Run<T>(run, work, columns, answers, lists, execution)();
-}
-
-nlohmann::json to_json(const TileStatistics& s) {
-  return {{"queries", s.queries},           {"nan_rows", s.nan_rows},
-          {"nan_queries", s.nan_queries},   {"tiles", s.tiles},
-          {"tile_bytes", s.tile_bytes},     {"bytes_read", s.bytes_read},
-          {"bytes_direct", s.bytes_direct}, {"tiles_read_again", s.tiles_read_again},
-          {"crossed", s.crossed},           {"visits", s.visits},
-          {"postponed", s.postponed}};
-}
-
-TileStatistics statistics_from(const nlohmann::json& object) {
-  TileStatistics s;
-  s.queries = object.at("queries").get<std::int64_t>();
-  s.nan_rows = object.at("nan_rows").get<std::int64_t>();
-  s.nan_queries = object.at("nan_queries").get<std::int64_t>();
-  s.tiles = object.at("tiles").get<std::int64_t>();
-  s.tile_bytes = object.at("tile_bytes").get<std::uint64_t>();
-  s.bytes_read = object.at("bytes_read").get<std::uint64_t>();
-  s.bytes_direct = object.at("bytes_direct").get<std::uint64_t>();
-  s.tiles_read_again = object.at("tiles_read_again").get<std::int64_t>();
-  s.crossed = object.at("crossed").get<std::int64_t>();
-  s.visits = object.at("visits").get<std::int64_t>();
-  s.postponed = object.at("postponed").get<std::int64_t>();
-  return s;
 }
 
 template TileStatistics search_into_columns(const FileRun&, WorkFolder&, Columns&, Answers<float>&,

@@ -42,7 +42,4 @@ template <class T>
 TileStatistics search_into_columns(const FileRun& run, WorkFolder& work, Columns& columns,
                                    Answers<T>& answers, RadiusLists<T>* lists, const Execution& execution);
 
-nlohmann::json to_json(const TileStatistics& statistics);
-TileStatistics statistics_from(const nlohmann::json& object);
-
 }  // namespace kith::point_tiles

@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plural.hpp"
+#include "io/format.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/journal.hpp"
 
 namespace kith::point_tiles {
 namespace {
@@ -20,13 +22,6 @@ constexpr std::string_view format_name = "kith point tiles";
 
 std::string hex(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
-}
-
-std::uint64_t parse_hex(const std::string& text) {
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    throw std::invalid_argument(fmt::format("'{}' is no checksum", text));
-  }
-  return std::stoull(text, nullptr, 16);
 }
 
 nlohmann::json to_json(const Tile& tile) {
@@ -48,8 +43,7 @@ void require(bool holds, const char* what) {
 
 Tile parse_tile(const nlohmann::json& object, const Manifest& manifest) {
   Tile tile;
-  tile.rows = object.at("rows").get<std::int64_t>();
-  require(tile.rows > 0 && tile.rows <= manifest.rows, "the rows of a tile are not some of all rows");
+  tile.rows = whole(member(object, "rows"), "the rows of a tile", 1, manifest.rows);
   if (object.contains("lower")) {
     tile.lower = object.at("lower").get<std::vector<double>>();
     tile.upper = object.at("upper").get<std::vector<double>>();
@@ -65,14 +59,12 @@ Tile parse_tile(const nlohmann::json& object, const Manifest& manifest) {
   for (const auto& piece : object.at("extents")) {
     Extent extent;
     require(piece.is_array() && piece.size() == 4, "an extent is not of four parts");
-    extent.segment = piece[0].get<std::int64_t>();
-    extent.offset = piece[1].get<std::uint64_t>();
-    extent.rows = piece[2].get<std::int64_t>();
-    extent.hash = parse_hex(piece[3].get<std::string>());
-    require(extent.segment >= 0 && extent.segment < static_cast<std::int64_t>(manifest.segments.size()),
-            "an extent lies in no segment");
-    require(extent.rows > 0 && extent.rows <= tile.rows - held,
-            "the extents of a tile do not add up to its rows");
+    extent.segment = whole(piece[0], "the segment of an extent", 0,
+                           static_cast<std::int64_t>(manifest.segments.size()) - 1);
+    extent.offset = static_cast<std::uint64_t>(whole(piece[1], "the place of an extent", 0, most_bytes));
+    require(held < tile.rows, "the extents of a tile do not add up to its rows");
+    extent.rows = whole(piece[2], "the rows of an extent", 1, tile.rows - held);
+    extent.hash = checksum(piece[3]);
     const std::uint64_t all = manifest.segments[static_cast<std::size_t>(extent.segment)].bytes;
     require(extent.offset <= all &&
                 static_cast<std::uint64_t>(extent.rows) <= (all - extent.offset) / manifest.record_bytes(),
@@ -84,13 +76,23 @@ Tile parse_tile(const nlohmann::json& object, const Manifest& manifest) {
   return tile;
 }
 
+std::optional<FileFormat> format_named(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  for (const io::Format& format : io::formats()) {
+    if (format.name == text) return format.format;
+  }
+  throw BadRecord(fmt::format("'{}' is no format of a file", text.substr(0, 20)));
+}
+
 Manifest parse_content(const nlohmann::json& content) {
   Manifest manifest;
   manifest.dtype = parse_dtype(content.at("dtype").get<std::string>());
-  manifest.dim = content.at("dim").get<std::int64_t>();
-  manifest.rows = content.at("rows").get<std::int64_t>();
-  manifest.nan_rows = content.at("nan_rows").get<std::int64_t>();
-  manifest.tile_points = content.at("parameters").at("tile_points").get<std::int64_t>();
+  constexpr std::int64_t most_dim = (std::int64_t{1} << 32U) - 1;
+  manifest.dim = whole(member(content, "dim"), "the dimension", 1, most_dim);
+  manifest.rows = whole(member(content, "rows"), "the number of rows", 0, most_bytes);
+  manifest.nan_rows = whole(member(content, "nan_rows"), "the rows with NaN", 0, manifest.rows);
+  manifest.tile_points =
+      whole(member(member(content, "parameters"), "tile_points"), "tile_points", 1, most_bytes);
   if (content.contains("integers")) {
     manifest.integers = {content["integers"].at("scale").get<std::array<double, 3>>(),
                          content["integers"].at("offset").get<std::array<double, 3>>()};
@@ -102,20 +104,22 @@ Manifest parse_content(const nlohmann::json& content) {
               "the scale of its integers is none");
     }
   }
-  require(manifest.dim > 0 && manifest.dim < (std::int64_t{1} << 32), "the dimension is none");
-  require(manifest.rows >= 0 && manifest.nan_rows >= 0 && manifest.nan_rows <= manifest.rows,
-          "the rows are none");
-  require(manifest.tile_points > 0, "tile_points is not positive");
   for (const auto& object : content.at("sources")) {
-    manifest.sources.push_back({object.at("name").get<std::string>(), object.at("rows").get<std::int64_t>(),
-                                object.value("bytes", std::uint64_t{0}),
-                                object.value("modified", std::int64_t{0})});
+    constexpr auto any = std::numeric_limits<std::int64_t>::max();
+    const auto number = [&](const char* key, std::int64_t least, std::int64_t most) {
+      return object.contains(key) ? whole(object[key], key, least, most) : 0;
+    };
+    manifest.sources.push_back({object.at("name").get<std::string>(),
+                                whole(member(object, "rows"), "the rows of a file", 0, most_bytes),
+                                static_cast<std::uint64_t>(number("bytes", 0, any)),
+                                number("modified", -any, any), format_named(object.value("format", ""))});
   }
   for (const auto& object : content.at("segments")) {
-    Segment segment{object.at("file").get<std::string>(), object.at("bytes").get<std::uint64_t>()};
+    Segment segment{
+        object.at("file").get<std::string>(),
+        static_cast<std::uint64_t>(whole(member(object, "bytes"), "the bytes of a segment", 0, most_bytes))};
     require(segment.file.starts_with("segment-") && segment.file.find('/') == std::string::npos,
             "a segment's name is none");
-    require(segment.bytes < (std::uint64_t{1} << 62), "a segment's size is none");
     manifest.segments.push_back(std::move(segment));
   }
   std::int64_t rows = 0;
@@ -160,6 +164,7 @@ std::string to_text(const Manifest& manifest) {
                                   {"rows", source.rows},
                                   {"bytes", source.bytes},
                                   {"modified", source.modified}});
+    if (source.format) content["sources"].back()["format"] = name(*source.format);
   }
   for (const Segment& segment : manifest.segments) {
     content["segments"].push_back({{"file", segment.file}, {"bytes", segment.bytes}});
@@ -212,6 +217,8 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
     require(manifest.integers.has_value() == (version != "1"), "its version is not that of its content");
     return manifest;
   } catch (const nlohmann::json::exception& error) {
+    throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
+  } catch (const BadRecord& error) {
     throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
   } catch (const std::invalid_argument& error) {
     throw fail(fmt::format("is corrupt: {}", error.what()));

@@ -23,6 +23,7 @@
 #include "io/integer_points.hpp"
 #include "kith/dtype.hpp"
 #include "kith/execution.hpp"
+#include "kith/io.hpp"
 
 namespace kith::point_tiles {
 
@@ -55,8 +56,9 @@ struct Segment {
 struct SourceCloud {
   std::string name;
   std::int64_t rows = 0;
-  std::uint64_t bytes = 0;    ///< of the file
-  std::int64_t modified = 0;  ///< nanoseconds since 1970; 0: no file that another run finds
+  std::uint64_t bytes = 0;                ///< of the file
+  std::int64_t modified = 0;              ///< nanoseconds since 1970; 0: no file that another run finds
+  std::optional<FileFormat> format = {};  ///< that was named; none: its name and first bytes tell it
 
   bool operator==(const SourceCloud&) const = default;
 };

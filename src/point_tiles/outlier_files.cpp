@@ -9,6 +9,7 @@
 
 #include "core/parallel.hpp"
 #include "io/format.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -178,12 +179,13 @@ nlohmann::json OutlierFiles::store(const TileOutliers& result) const {
 }
 
 void OutlierFiles::load(const nlohmann::json& from, TileOutliers& result) const {
-  const auto number = [&](const char* key) { return std::stod(from.at(key).get<std::string>()); };
+  const auto number = [&](const char* key) { return real(member(from, key), key); };
+  const auto count = [&](const char* key) { return whole(member(from, key), key, 0, most_bytes); };
   result.mean = number("mean");
   result.deviation = number("deviation");
   result.threshold = number("threshold");
-  result.outliers = from.at("outliers").get<std::int64_t>();
-  result.alone = from.at("alone").get<std::int64_t>();
+  result.outliers = count("outliers");
+  result.alone = count("alone");
 }
 
 }  // namespace kith::point_tiles

@@ -15,6 +15,7 @@
 #include "kith/error.hpp"
 #include "point_tiles/dealer.hpp"
 #include "point_tiles/hilbert.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/records.hpp"
 #include "point_tiles/tuning.hpp"
 #include "point_tiles/work_folder.hpp"
@@ -222,6 +223,7 @@ nlohmann::json task_of(io::PointStream& cloud, const std::vector<SourceCloud>& s
   nlohmann::json list = nlohmann::json::array();
   for (const SourceCloud& source : sources) {
     list.push_back({source.name, source.rows, source.bytes, source.modified});
+    if (source.format) list.back().push_back(name(*source.format));
   }
   nlohmann::json task = {{"call", "build"},
                          {"sources", list},
@@ -262,13 +264,16 @@ void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const f
   const bool resumable =
       std::ranges::none_of(sources, [](const SourceCloud& source) { return source.modified == 0; });
   WorkFolder work(folder, task_of(cloud, sources, tile_points), resumable);
+  fs::path place = folder;
+  if (!place.has_filename()) place = place.parent_path();
+  const WorkFolder::Moves moves = {{"tiles", place}};
   resumably(work, [&] {
     nlohmann::json nothing;
-    if (work.was_finished(nothing)) return;
+    if (work.was_finished(moves, nothing)) return;
     // The default depends on the limit, which may be another in the run that goes on.
     std::int64_t points = tile_points;
     if (const nlohmann::json* before = work.last("tile_points")) {
-      points = before->get<std::int64_t>();
+      points = whole(*before, "tile_points", 1, most_bytes);
     } else if (points == 0) {
       const std::uint64_t row_bytes = static_cast<std::uint64_t>(cloud.dim()) * size_of(cloud.dtype());
       points = default_tile_points(memory_of(execution), row_bytes + sizeof(std::int64_t));
@@ -282,9 +287,7 @@ void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const f
     file.write(0, text.data(), text.size());
     file.sync();
     sync_folder(partition.folder());
-    fs::path place = folder;
-    if (!place.has_filename()) place = place.parent_path();
-    work.finish({{"tiles", place}});
+    work.finish(moves);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/plural.hpp"
 #include "io/point_stream.hpp"
 #include "point_tiles/checks.hpp"
 #include "point_tiles/folder.hpp"
@@ -26,10 +27,22 @@ std::int64_t checked(const PointTilesParameters& parameters) {
   return parameters.tile_points;
 }
 
+void check_number(const char* what, std::size_t given, std::size_t clouds) {
+  if (given == 0 || given == clouds) return;
+  throw InvalidArgument(fmt::format("{} of {}, and {}; give one for each, or none", what, given,
+                                    plural(static_cast<std::int64_t>(clouds), "file")));
+}
+
+std::optional<FileFormat> format_of(const PointTilesParameters& parameters, std::size_t cloud) {
+  return parameters.formats.empty() ? std::nullopt : parameters.formats[cloud];
+}
+
 // The file as it is now. What came through a pipe is no file that another run finds again, nor is one whose
 // time is 0: so programs mark what they write for this call alone.
-point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows) {
+point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows,
+                                   std::optional<FileFormat> format) {
   point_tiles::SourceCloud source{cloud.string(), rows};
+  source.format = format;
   struct stat status {};
   if (::stat(cloud.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
       !cloud.string().starts_with("/proc/")) {
@@ -48,10 +61,16 @@ PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> c
   const auto memory = static_cast<std::uint64_t>(point_tiles::memory_of(execution));
   std::vector<std::unique_ptr<io::PointStream>> parts;
   std::vector<point_tiles::SourceCloud> sources;
-  for (const fs::path& cloud : clouds) {
+  check_number("formats", parameters.formats.size(), clouds.size());
+  check_number("sources", parameters.sources.size(), clouds.size());
+  for (std::size_t i = 0; i < clouds.size(); ++i) {
+    const auto format = format_of(parameters, i);
     // The other half is for the buffers of tiles.
-    parts.push_back(io::open_point_stream(cloud, memory / 4, {}, execution.cancelled));
-    sources.push_back(source_of(cloud, parts.back()->rows()));
+    parts.push_back(io::open_point_stream(clouds[i], memory / 4, format, execution.cancelled));
+    // A name of what was unpacked says its format.
+    parameters.sources.empty() || parameters.sources[i] == clouds[i]
+        ? sources.push_back(source_of(clouds[i], parts.back()->rows(), format))
+        : sources.push_back(source_of(parameters.sources[i], parts.back()->rows(), {}));
   }
   const auto cloud = io::concatenate(std::move(parts), clouds);
   point_tiles::partition(*cloud, std::move(sources), folder, checked(parameters), execution);
@@ -81,8 +100,10 @@ bool PointTiles::is_built_from(const fs::path& folder, std::span<const fs::path>
   const Folder there(folder);
   const auto& sources = there.manifest().sources;
   if (sources.size() != clouds.size()) return false;
+  check_number("formats", parameters.formats.size(), clouds.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].modified == 0 || sources[i] != source_of(clouds[i], sources[i].rows)) return false;
+    if (sources[i].modified == 0) return false;
+    if (sources[i] != source_of(clouds[i], sources[i].rows, format_of(parameters, i))) return false;
   }
   return parameters.tile_points == 0 || parameters.tile_points == there.manifest().tile_points;
 }

@@ -96,7 +96,11 @@ std::int64_t RadiusLists<T>::total() const {
   for (std::int64_t at = 0; at < columns_.rows(); at += piece) {
     const std::int64_t here = std::min(piece, columns_.rows() - at);
     columns_.read(0, at, here, some.data());
-    for (std::int64_t i = 0; i < here; ++i) sum += some[static_cast<std::size_t>(i)].count;
+    for (std::int64_t i = 0; i < here; ++i) {
+      const ListPlace& list = some[static_cast<std::size_t>(i)];
+      check(list);
+      sum += list.count;
+    }
   }
   return sum;
 }

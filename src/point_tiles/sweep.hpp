@@ -18,6 +18,7 @@
 #include "core/parallel.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/folder.hpp"
+#include "point_tiles/journal.hpp"
 #include "point_tiles/lists.hpp"
 #include "point_tiles/question.hpp"
 #include "point_tiles/reach.hpp"
@@ -27,18 +28,6 @@
 #include "point_tiles/waiting.hpp"
 
 namespace kith::point_tiles {
-
-/// What a sweep leaves on disk so that another process can go on with it: the queries that wait, and what was
-/// counted.
-struct SavedSweep {
-  std::int64_t next = 0;            ///< tile that comes next
-  std::uint64_t waiting_bytes = 0;  ///< of the file of those that were in memory
-  std::uint64_t waiting_hash = 0;
-  std::uint64_t postponed_bytes = 0;  ///< of the file of those that were not
-  std::uint64_t postponed_hash = 0;
-  std::int64_t postponed = 0;
-  TileStatistics statistics;
-};
 
 /// T: the type of distances.
 template <class T>
@@ -66,10 +55,11 @@ class Sweep {
   /// Puts what waits into files, synced: those in memory into `file`. @param next tile that comes next
   SavedSweep save(const std::filesystem::path& file, std::int64_t next);
   /// Before anything else: goes on from what save() has left. @param joined tiles that join() has had
-  /// @param from where finish() is to begin @param waits(place) is called for each query that waits
-  /// @throws IoError where it is damaged
+  /// @param from where finish() is to begin @param places there are of queries that have come so far
+  /// @param waits(place) is called for each query that waits
+  /// @throws DamagedWork where a file is not what was noted, or has queries that there cannot be
   void resume(const SavedSweep& saved, const std::filesystem::path& file, std::int64_t joined,
-              std::uint64_t from, const std::function<void(std::int64_t)>& waits);
+              std::uint64_t from, std::int64_t places, const std::function<void(std::int64_t)>& waits);
   /// Before finish(): what is postponed shall be in the file.
   void spill() { postponed_.spill(); }
   std::int64_t postponed() const noexcept { return postponed_.count(); }

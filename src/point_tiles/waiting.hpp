@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,14 @@ struct Waiting {
   /// The point, rows, distances and, where they are asked for, the coordinates of those rows; each from a
   /// word on.
   std::unique_ptr<std::int64_t[]> words;
+};
+
+/// What those in a file of another run can be.
+struct WaitingLimits {
+  std::int64_t places = 0;  ///< of answers
+  std::int64_t tiles = 0;
+  std::int64_t most = 0;  ///< entries of a list
+  std::int64_t rows = 0;  ///< that may be found
 };
 
 /// How those lie in memory. T: the type of distances.
@@ -95,11 +104,36 @@ struct WaitingLayout {
     return query;
   }
 
- private:
-  static std::int64_t words_of(std::int64_t bytes) {
-    constexpr std::int64_t word = sizeof(std::int64_t);
-    return (bytes + word - 1) / word;
+  /// The same from a file that another run has written, which ends at byte `end`; nothing where it cannot be
+  /// one: whatever is a size or an index is compared with what there is before it is used.
+  template <class File>
+  std::optional<Waiting> read_checked(const File& file, std::uint64_t& at, std::uint64_t end,
+                                      const WaitingLimits& limits) const {
+    std::int64_t header[3] = {};
+    if (end - at < sizeof header) return std::nullopt;
+    file.read(at, header, sizeof header);
+    const auto [place, found, tiles] = header;
+    const auto left = static_cast<std::int64_t>(end - at - sizeof header);
+    if (place < 0 || place >= limits.places || tiles < 1 || tiles > limits.tiles || found < 0 ||
+        found > std::min(limits.most, limits.rows) || (entries && found > left / word) ||
+        words(found) > (left - tiles * static_cast<std::int64_t>(sizeof(std::int32_t))) / word) {
+      return std::nullopt;
+    }
+    Waiting query = read(file, at);
+    std::int64_t before = -1;
+    for (const std::int32_t tile : query.tiles) {
+      if (tile <= before || tile >= limits.tiles) return std::nullopt;
+      before = tile;
+    }
+    const std::int64_t* found_rows = rows(query);
+    const auto is_row = [&](std::int64_t row) { return row >= 0 && row < limits.rows; };
+    if (entries && !std::all_of(found_rows, found_rows + found, is_row)) return std::nullopt;
+    return query;
   }
+
+ private:
+  static constexpr std::int64_t word = sizeof(std::int64_t);
+  static std::int64_t words_of(std::int64_t bytes) { return (bytes + word - 1) / word; }
 };
 
 /// Queries that wait for a sweep over the tiles they need: in memory up to a budget, beyond it in a file.
@@ -137,10 +171,15 @@ class Postponed {
     count_ = count;
     return hash_.value() == hash;
   }
-  /// Those in the file from byte `at` on.
+  /// Those in the file from byte `at` on. @return false where there is one that cannot be
   template <class Use>
-  void for_each(std::uint64_t at, const Use& use) const {
-    while (at < end_) use(layout_.read(spilled_, at));
+  bool for_each(std::uint64_t at, const WaitingLimits& limits, const Use& use) const {
+    while (at < end_) {
+      const std::optional<Waiting> query = layout_.read_checked(spilled_, at, end_, limits);
+      if (!query) return false;
+      use(*query);
+    }
+    return true;
   }
   std::uint64_t file_bytes() const noexcept { return end_; }
   std::int64_t file_count() const noexcept { return count_ - static_cast<std::int64_t>(queries_.size()); }

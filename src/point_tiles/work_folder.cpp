@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int journal_version = 2;
-constexpr const char* journal_name = "journal";
 constexpr const char* replaced_name = "replaced";
 constexpr std::size_t hash_digits = 16;
 
@@ -34,7 +33,12 @@ nlohmann::json parse_line(std::string_view line) {
   if (fmt::format("{:016x}", XXH3_64bits(text.data(), text.size())) != line.substr(0, hash_digits)) {
     return nullptr;
   }
-  return nlohmann::json::parse(text, nullptr, false);
+  return is_shallow(text) ? nlohmann::json::parse(text, nullptr, false) : nullptr;
+}
+
+// A member of the header, of the type that Kith writes; null for another.
+nlohmann::json header_member(const nlohmann::json& header, const char* key, nlohmann::json::value_t type) {
+  return header.contains(key) && header[key].type() == type ? header[key] : nullptr;
 }
 
 nlohmann::json header_of(const nlohmann::json& task, bool resumable) {
@@ -51,6 +55,19 @@ std::string difference(const nlohmann::json& there, const nlohmann::json& here) 
     }
   }
   return "it names more than this call has";
+}
+
+// Whether a record says that `name` becomes `to`. Names of files may be of any encoding, of which the journal
+// keeps what JSON can.
+bool is_move(const nlohmann::json& pair, const std::string& name, const fs::path& to) {
+  const auto same = [](const nlohmann::json& noted, const std::string& text) {
+    if (!noted.is_string()) return false;
+    const std::string kept =
+        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return fs::path(noted.get<std::string>()).lexically_normal() ==
+           fs::path(nlohmann::json::parse(kept).get<std::string>()).lexically_normal();
+  };
+  return same(entry(pair, 0), name) && same(entry(pair, 1), to.string());
 }
 
 // To another file system, where nothing can be renamed to. A run that was killed here does it again, under
@@ -220,15 +237,17 @@ bool WorkFolder::read_journal(const nlohmann::json& task) {
   }
   if (lines.empty()) return false;
   const nlohmann::json& header = lines.front();
-  if (header.value("format", "") != "kith work") throw damaged();
-  if (header.value("version", 0) != journal_version) {
+  using Type = nlohmann::json::value_t;
+  if (header_member(header, "format", Type::string) != "kith work") throw damaged();
+  const nlohmann::json version = header_member(header, "version", Type::number_unsigned);
+  if (version != journal_version) {
     throw IoError(fmt::format(
         "'{}' is of version {} of Kith's journals; this Kith goes on with {}; use the other Kith, "
         "or remove '{}'",
-        name.string(), header.value("version", 0), journal_version, path_.string()));
+        name.string(), version.dump(), journal_version, path_.string()));
   }
-  if (lines.size() == 1 || !header.value("resumable", true)) return false;
-  const nlohmann::json there = header.value("task", nlohmann::json());
+  if (lines.size() == 1 || header_member(header, "resumable", Type::boolean) == false) return false;
+  const nlohmann::json there = header_member(header, "task", Type::object);
   if (there != task) {
     throw IoError(
         fmt::format("'{}' holds the work of another call: {}; run that one again, or remove the folder",
@@ -266,13 +285,16 @@ std::string WorkFolder::keep() {
                      path_.string());
 }
 
+WorkFolder::Moves WorkFolder::behind_links_of(const Moves& moves) {
+  Moves behind;
+  for (const auto& [name, to] : moves) behind.emplace_back(name, behind_links(fs::absolute(to)));
+  return behind;
+}
+
 void WorkFolder::finish(const Moves& asked, const nlohmann::json& result) {
   nlohmann::json list = nlohmann::json::array();
-  Moves moves;
-  for (const auto& [name, to] : asked) {
-    moves.emplace_back(name, behind_links(fs::absolute(to)));
-    list.push_back({name, moves.back().second.string()});
-  }
+  const Moves moves = behind_links_of(asked);
+  for (const auto& [name, to] : moves) list.push_back({name, to.string()});
   note({{"moves", list}, {"result", result}});
   keep_ = true;  // from here on it is done, whatever fails
   move(moves);
@@ -280,21 +302,27 @@ void WorkFolder::finish(const Moves& asked, const nlohmann::json& result) {
   keep_ = false;
 }
 
-bool WorkFolder::was_finished(nlohmann::json& result) {
+bool WorkFolder::was_finished(const Moves& asked, nlohmann::json& result) {
   const nlohmann::json* list = last("moves");
   if (list == nullptr) return false;
-  Moves moves;
+  const Moves moves = behind_links_of(asked);
   std::error_code ignored;
-  for (const auto& pair : *list) {
-    moves.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<std::string>());
-    if (fs::exists(path_ / moves.back().first, ignored) || fs::exists(moves.back().second, ignored)) continue;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const auto& [name, to] = moves[i];
+    if (list->size() != moves.size() || !is_move(entry(*list, i), name, to)) {
+      throw BadRecord(
+          fmt::format("what was finished is not to become '{}', or lay in another folder then", to.string()));
+    }
+    if (fs::exists(path_ / name, ignored) || fs::exists(to, ignored)) continue;
     // It was in place, and somebody has removed it since.
     throw IoError(
         fmt::format("'{}' says that '{}' was finished, and it is gone; remove the folder, and run "
                     "the same again",
-                    path_.string(), moves.back().second.string()));
+                    path_.string(), to.string()));
   }
-  result = *last("result");
+  const nlohmann::json* given = last("result");
+  if (given == nullptr) throw BadRecord("'result' is missing");
+  result = *given;
   keep_ = true;
   move(moves);
   remove();

@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/positioned_file.hpp"
 #include "core/temporary_files.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/journal.hpp"
 
 namespace kith::point_tiles {
 
@@ -33,6 +35,7 @@ class DamagedWork : public IoError {
 
 class WorkFolder {
  public:
+  static constexpr const char* journal_name = "journal";
   /// Tests do here what another process might between open() and flock().
   inline static std::function<void()> before_lock;
 
@@ -76,10 +79,12 @@ class WorkFolder {
   /// to is written. @param result kept for that other run
   using Moves = std::vector<std::pair<std::string, std::filesystem::path>>;
   void finish(const Moves& moves, const nlohmann::json& result = nullptr);
-  /// Whether a run before has come to finish(); its moves are then made, and `result` is what it gave.
-  bool was_finished(nlohmann::json& result);
+  /// Whether a run before has come to finish(); its moves, which must be these, are then made, and `result`
+  /// is what it gave.
+  bool was_finished(const Moves& moves, nlohmann::json& result);
 
  private:
+  static Moves behind_links_of(const Moves& moves);
   void lock(const std::filesystem::path& answer);
   void open_journal(const nlohmann::json& task, bool resumable);
   bool read_journal(const nlohmann::json& task);
@@ -107,6 +112,10 @@ decltype(auto) resumably(WorkFolder& folder, const Work& work) {
   } catch (const DamagedWork&) {
     (void)folder.keep();
     throw;
+  } catch (const BadRecord& error) {
+    (void)folder.keep();
+    throw DamagedWork(folder.path(), WorkFolder::journal_name,
+                      fmt::format("it says what no run notes ({})", error.what()));
   } catch (const IoError& error) {
     throw IoError(error.what() + folder.keep());
   } catch (const Cancelled&) {

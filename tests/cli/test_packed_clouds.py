@@ -139,3 +139,68 @@ def test_what_a_killed_run_unpacked_is_taken_up(kith, scans, folder):
     assert "'a.laz' had been unpacked by a run that was interrupted" in outcome.err
     assert same("r.indices.npy", "expected.indices.npy") and same("r.distances.npy", "expected.distances.npy")
     assert not [name for name in files_of(folder) if "unpacked" in name]
+
+
+def test_tiles_of_laz_lead_back_to_it(kith, scans, folder):
+    """A folder made of LAZ knows the LAZ, not what was unpacked of it: attributes stay."""
+    kith("normals", "a.laz", "b.laz", "-k", 9, "-o", "expected/")
+    kith("outliers", "a.laz", "-k", 9, "-o", "expected.laz")
+    kith("normals", "a.laz", "-k", 9, "-o", "expected.ply")
+    kith("build", "a.laz", "b.laz", "--index", "point_tiles", "--tile-points", 400, "-o", "both.tiles")
+    kith("build", "a.laz", "--index", "point_tiles", "--tile-points", 400, "-o", "a.tiles")
+    kith("normals", "both.tiles", "-k", 9, "-o", "made/")
+    for name in ["a.laz", "b.laz"]:
+        assert same(f"expected/{name}", f"made/{name}")
+    kith("outliers", "a.tiles", "-k", 9, "-o", "o.laz")
+    assert same("expected.laz", "o.laz")
+    told = kith("outliers", "a.tiles", "-k", 9, "-o", "o.ply").err
+    assert "of the attributes of a.laz only x, y and z are written to o.ply" in told
+    kith("normals", "a.tiles", "-k", 9, "-o", "n.ply")
+    assert same("expected.ply", "n.ply")
+    kith("normals", "a.tiles", "-k", 9, "-o", "n.las")
+    assert len(scans.read("n.las")) == 3000
+    assert not [name for name in files_of(folder) if "unpacked" in name]
+    os.rename("b.laz", "a.laz")
+    outcome = kith("normals", "a.tiles", "-k", 9, "-o", "again.laz", code=2)
+    assert "'a.laz', is not there as it was" in outcome.err and "name the files instead" in outcome.err
+
+
+def test_laz_that_is_called_las(kith, scans, folder):
+    kith("normals", "a.laz", "-k", 9, "-o", "expected.laz")
+    for name in ["a.laz", "a.dat"]:
+        if name != "a.laz":
+            os.link("a.laz", name)
+        for more in [[], ["--tile-points", 400]]:
+            kith("normals", name, "--input-format", "las", "-k", 9, "-o", "n.laz", *more)
+            assert same("expected.laz", "n.laz")
+    kith("build", "a.dat", "--input-format", "las", "--index", "point_tiles", "-o", "tiles")
+    kith("normals", "tiles", "-k", 9, "-o", "n.laz")
+    assert same("expected.laz", "n.laz")
+
+
+def test_tiles_of_laz_remember_it(kith, scans, folder):
+    kith("build", "a.laz", "--index", "point_tiles", "--tile-points", 400, "-o", "expected")
+    manifest = (folder / "expected" / "manifest.json").read_text()
+    assert '"name":"a.laz"' in manifest and "unpacked" not in manifest
+
+
+def test_tiles_of_e57_lead_back_to_it(kith, folder, monkeypatch):
+    """Coordinates alone: it is unpacked once more."""
+    pye57 = pytest.importorskip("pye57")
+    monkeypatch.setenv("KITH_PYTHON", sys.executable)
+    random = np.random.default_rng(4)
+    file = pye57.E57("a.e57", mode="w")
+    file.write_scan_raw(
+        {f"cartesian{axis}": random.random(2000) for axis in "XYZ"} | {"intensity": random.random(2000)}
+    )
+    file.close()
+    kith("normals", "a.e57", "-k", 9, "-o", "expected.ply")
+    kith("build", "a.e57", "--index", "point_tiles", "--tile-points", 400, "-o", "tiles")
+    told = kith("normals", "tiles", "-k", 9, "-o", "n.ply").err
+    assert "of the attributes of a.e57 only x, y and z are written to n.ply; convert it to LAS" in told
+    assert same("expected.ply", "n.ply")
+    kith("outliers", "a.e57", "-k", 9, "-o", "expected.pcd")
+    kith("outliers", "tiles", "-k", 9, "-o", "o.pcd")
+    assert same("expected.pcd", "o.pcd")
+    assert "'a.e57' is e57; write .ply, .pcd or .npy" in kith("normals", "tiles", "-k", 9, "-o", "n.laz", code=1).err
+    assert files_of(folder) == ["a.e57", "expected.pcd", "expected.ply", "n.ply", "o.pcd", "tiles"]

@@ -1,5 +1,6 @@
 """Normals and outliers back into LAS and PLY with all that the points have: in memory, through tiles, of tiles, the same bytes."""
 
+import json
 import resource
 import struct
 import subprocess
@@ -240,3 +241,77 @@ def test_no_space_for_the_output(kith, folder):
     assert "had been done by a run that was interrupted" in outcome.err
     assert (folder / "n.las").read_bytes() == (folder / "expected.las").read_bytes()
     assert files_of(folder) == ["expected.las", "n.las", "scan.las"]
+
+
+def test_input_format_goes_through_tiles(kith, cloud, folder):
+    """A file whose name says nothing, or something else: attributes stay, in memory, through tiles and of tiles."""
+    kith("normals", cloud, "-k", 12, "-o", "n.las")
+    kith("outliers", cloud, "-k", 8, "-o", "o.las")
+    for name in ["scan.dat", "scan.xyz"]:
+        (folder / name).write_bytes((folder / cloud).read_bytes())
+        read = [name, "--input-format", "las"]
+        for number, more in enumerate([[], ["--tile-points", 100]]):
+            kith("normals", *read, "-k", 12, "-o", f"{number}.las", *more)
+            assert (folder / f"{number}.las").read_bytes() == (folder / "n.las").read_bytes()
+            kith("outliers", *read, "-k", 8, "-o", f"{number}.las", *more)
+            assert (folder / f"{number}.las").read_bytes() == (folder / "o.las").read_bytes()
+            kith("normals", *read, "-k", 12, "-o", f"{number}.ply", *more)
+        assert (folder / "0.ply").read_bytes() == (folder / "1.ply").read_bytes()
+        kith("build", *read, "--index", "point_tiles", "--tile-points", 200, "-o", "tiles")
+        kith("normals", "tiles", "-k", 12, "-o", "t.las")
+        assert (folder / "t.las").read_bytes() == (folder / "n.las").read_bytes()
+        kith("normals", "tiles", "-k", 12, "-o", "t.ply")
+        assert (folder / "t.ply").read_bytes() == (folder / "0.ply").read_bytes()
+    # Two files, of which one name tells its format.
+    (folder / "a.las").write_bytes((folder / cloud).read_bytes())
+    (folder / "b.dat").write_bytes((folder / cloud).read_bytes())
+    kith("all-knn", "a.las", "b.dat", "-k", 3, "-o", "r", "--input-format", "las")
+    assert np.load("r.indices.npy").shape == (2 * COUNT, 3)
+    kith("build", "scan.xyz", "--index", "point_tiles", "-o", "tiles", "--input-format", "ply", code=2)
+
+
+def test_what_is_lost_is_told(kith, cloud, folder):
+    for more in [[], ["--tile-points", 100]]:
+        for command in ["outliers", "normals"]:
+            told = kith(command, cloud, "-k", 8, "-o", "o.ply", *more).err
+            assert f"of the attributes of {cloud} only x, y and z are written to o.ply; write .las or .laz" in told
+
+
+@pytest.mark.parametrize("what", ["normals", "outliers"])
+def test_what_lies_between_is_checked(kith, folder, what):
+    """A byte of what was found is changed on the disk, or its note: found anew, to the same bytes."""
+    count = 30_000
+    (folder / "scan.las").write_bytes(las(scan(6, count)))
+    command = [what, "scan.las", "-k", 4, "--tile-points", 15_000]
+    kith(*command, "-o", "expected.las")
+    between = folder / f"n.las.kith-{what}.npy"
+    note = folder / f"{between.name}.json"
+    limit = count * {"normals": 34, "outliers": 25}[what]  # what is found fits, the points do not
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    def change_data():
+        data = bytearray(between.read_bytes())
+        data[-1] ^= 1
+        between.write_bytes(data)
+
+    def change_note(**values):
+        note.write_text(json.dumps({**json.loads(note.read_text()), **values}))
+
+    for change in [
+        change_data,
+        lambda: change_note(result=7),
+        lambda: change_note(result={"outliers": -1}),
+        lambda: change_note(xxh3="no"),
+        lambda: note.write_text("[" * 1_000_000),
+        between.unlink,
+    ]:
+        call = [str(KITH), *map(str, command), "-o", "n.las", "-q"]
+        process = subprocess.run(call, preexec_fn=small_files, capture_output=True, text=True)
+        assert process.returncode == 2 and between.exists() and note.exists(), process.stderr
+        change()
+        kith(*command, "-o", "n.las")
+        assert (folder / "n.las").read_bytes() == (folder / "expected.las").read_bytes()
+        (folder / "n.las").unlink()
+        assert files_of(folder) == ["expected.las", "scan.las"]

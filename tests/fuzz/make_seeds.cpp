@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "fuzz/seeds.hpp"
+#include "fuzz/tile_harness.hpp"
 #include "support/graph_files.hpp"
 
 int main(int argc, char** argv) try {
@@ -23,6 +24,12 @@ int main(int argc, char** argv) try {
     std::filesystem::create_directories(folder / format);
     for (const auto& [name, bytes] : seeds) {
       std::ofstream(folder / format / name, std::ios::binary) << bytes;
+    }
+  }
+  for (const auto& [format, seeds] : kith::fuzz::tile_seeds()) {
+    std::filesystem::create_directories(folder / format);
+    for (const auto& seed : seeds) {
+      std::ofstream(folder / format / seed.name, std::ios::binary) << seed.bytes;
     }
   }
   std::filesystem::remove_all(scratch);

@@ -110,7 +110,7 @@ def test_every_chart_is_there(report):
         "ladder-16-1-16777216-1", "ladder-3-1024-65536-1", "ladder-128-512-8192-16", "speed-up-ladder-json",
         "roofline-ladder-json", "recall-invented-20000-k-10-threads-1", "recall-invented-20000-k-10-threads-2", "queries-per-second-cpu", "queries-per-second-gpu", "scaling-threads", "scaling-gpus", "surplus",
     )  # fmt: skip
-    assert [part for part, _ in made.left_out] == ["Walks through a graph"]
+    assert [part for part, _ in made.left_out] == ["Two layers", "Walks through a graph"]
     drawings = [values for tag, values in page.elements if tag == "svg"]
     assert len(drawings) == 2 * len(made.charts)
     titles = [values["aria-labelledby"].split() for values in drawings]
@@ -228,6 +228,7 @@ def test_the_roof_is_the_floor_of_every_case():
                 "The ladder",
                 "What each rung is worth",
                 "The roofline",
+                "Two layers",
                 "Walks through a graph",
                 "Recall against queries a second",
             ],
@@ -238,6 +239,7 @@ def test_the_roof_is_the_floor_of_every_case():
                 "The ladder",
                 "What each rung is worth",
                 "The roofline",
+                "Two layers",
                 "Walks through a graph",
                 "Queries a second",
                 "Scaling",
@@ -247,6 +249,7 @@ def test_the_roof_is_the_floor_of_every_case():
         (
             "ladder",
             [
+                "Two layers",
                 "Walks through a graph",
                 "Recall against queries a second",
                 "Queries a second",
@@ -291,6 +294,41 @@ def test_walks_through_a_graph(tmp_path, changed):
 
     page = page_of(tmp_path, changed("ladder-graph", fail))
     assert "(fails)" in page.text
+
+
+def test_two_layers(tmp_path, changed):
+    """A line an inside over the size of the leaves, and the same numbers in the table; a wrong rung says so."""
+    value = json.loads((DATA / "ladder-tiles.json").read_text())
+    made = make_report([DATA / "ladder-tiles.json"], tmp_path / "page.html", images=tmp_path / "images")
+    assert "Two layers" not in [part for part, _ in made.left_out]
+    page = Page((tmp_path / "page.html").read_text())
+    for case in value["cases"]:
+        rungs = {rung["id"]: rung for rung in case["rungs"] if rung["ms"] is not None}
+        rows = page.named(next(t for t in page.tables if t.startswith("Two layers") and f"{case['points']:,}" in t))
+        for inside, words in [("brute", "brute force in the leaves"), ("tree", "a k-d tree in the leaves")]:
+            for size in ["4k", "64k", "1M"]:
+                (row,) = [row for row in rows if row["search"] == words and row["points in a leaf"] == size]
+                rung = rungs[f"leaf-{inside}-{size.lower()}"]
+                assert row["time"] == _text.duration(rung["ms"] / 1000)
+                assert row["building"] == _text.duration(rung["build_ms"] / 1000)
+        (row,) = [row for row in rows if row["search"] == "Kith: point tiles on disk"]
+        assert row["time"] == _text.duration(rungs["engine-tiles"]["ms"] / 1000)
+    assert list((tmp_path / "images").glob("leaves-*.svg"))
+
+    def fail(value):
+        rung = next(rung for rung in value["cases"][0]["rungs"] if rung["id"] == "leaf-tree-64k")
+        rung.update(checked=False, wrong=3)
+
+    assert "(fails)" in page_of(tmp_path, changed("ladder-tiles", fail)).text
+
+    def one_size(value):
+        for case in value["cases"]:
+            case["rungs"] = [
+                rung for rung in case["rungs"] if not re.fullmatch(r"leaf-.*-(4k|16k|256k|1m|4m)", rung["id"])
+            ]
+
+    left = make_report([changed("ladder-tiles", one_size)], tmp_path / "page.html").left_out
+    assert "Two layers" in [part for part, _ in left]
 
 
 def test_without_a_gpu(tmp_path, changed):
@@ -637,7 +675,7 @@ def test_the_module_is_a_command(tmp_path):
     answer = json.loads(done.stdout)
     assert answer["output"] == "y.html" and "surplus" in answer["charts"] and answer["images"] == []
     assert [part["section"] for part in answer["left_out"]] == [
-        "The ladder", "What each rung is worth", "The roofline", "Walks through a graph", "Recall against queries a second",
+        "The ladder", "What each rung is worth", "The roofline", "Two layers", "Walks through a graph", "Recall against queries a second",
     ]  # fmt: skip
     assert "<h1>Mine</h1>" in (tmp_path / "y.html").read_text()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from . import _draw, _ladder_charts, _recall_charts, _search_charts, _walk_charts
+from . import _draw, _ladder_charts, _leaf_charts, _recall_charts, _search_charts, _walk_charts
 from ._charts import Chart, Table
 from ._inputs import Results
 from ._ladder import Ladder, seconds_of
@@ -58,6 +58,9 @@ def sections(results: Results) -> list[Section]:
                 "no case has two rungs that ran" if exact else no_ladder),
         Section("The roofline", "", tuple(rooflines),
                 "the ladder was run without a GPU, whose rates make the roof" if exact else no_ladder),
+        Section("Two layers", "Coarse leaves, and inside each a search of its own: what point tiles grew out of.",
+                tuple(chart for _, case in cases if (chart := _leaf_charts.leaf_chart(case))),
+                "no input is a result of kith ladder --case tiles"),
         Section("Walks through a graph", "BANG's search, part by part, between a plain walk and Kith's: not every nearest row is found, "
                 "and how many are is measured.",
                 tuple(chart for ladder, case in walks for chart in _walk_charts.walk_charts(ladder, case)),
