@@ -9,6 +9,7 @@ namespace kith::cli {
 
 void add_knn(CLI::App& app, Common& common);
 void add_build(CLI::App& app, Common& common);
+void add_shard(CLI::App& app, Common& common);
 void add_search(CLI::App& app, Common& common);
 void add_insert(CLI::App& app, Common& common);
 void add_tune(CLI::App& app, Common& common);

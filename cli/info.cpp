@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "input.hpp"
+#include "shards.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "units.hpp"
@@ -178,9 +179,9 @@ void run(const Common& common, const Options& options) {
     try {
       if (is_tiles(path)) {
         if (options.statistics) {
-          throw InvalidArgument(fmt::format("'{}' is a folder of point tiles; --stats is for files", path));
+          throw InvalidArgument(fmt::format("'{}' is a folder; --stats is for files", path));
         }
-        list.push_back(describe_tiles(path));
+        list.push_back(is_shards(path) ? describe_shards(path) : describe_tiles(path));
         if (!common.json) show(list.back());
         continue;
       }
@@ -212,11 +213,12 @@ void add_info(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command(app, common, "info", "Show what files hold: format, rows, dimension, index",
                                   [options, &common] { run(common, *options); });
-  common.file(command
-                  .add_option("FILE", options->files,
-                              "Vectors, point clouds, results or saved indexes, folders of point tiles")
-                  ->type_name("FILE")
-                  ->required());
+  common.file(
+      command
+          .add_option("FILE", options->files,
+                      "Vectors, point clouds, results or saved indexes, folders of point tiles or shards")
+          ->type_name("FILE")
+          ->required());
   command
       .add_flag("--stats", options->statistics,
                 "Read the values too: smallest, largest, mean, rows with NaN or infinity, zero rows, rows "

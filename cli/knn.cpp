@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "input.hpp"
 #include "result.hpp"
+#include "shards.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tree.hpp"
@@ -89,6 +90,11 @@ void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.result.output,
                                 options.input_format);
+  if (is_shards(options.base.path)) {
+    throw InvalidArgument(fmt::format(
+        "'{}' is a folder of shards, whose index and metric were fixed when it was built; use kith search",
+        options.base.path));
+  }
   if (is_tiles(options.base.path)) return run_on_tiles(common, options);
   refuse_tile_options(options.tiles, "an index in memory");
   Execution execution = make_execution(common);

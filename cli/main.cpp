@@ -31,6 +31,7 @@ void declare(CLI::App& app, Common& common) {
 
   add_knn(app, common);
   add_build(app, common);
+  add_shard(app, common);
   add_search(app, common);
   add_insert(app, common);
   add_tune(app, common);

@@ -14,6 +14,7 @@
 #include "json_arrays.hpp"
 #include "result.hpp"
 #include "run.hpp"
+#include "shards.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tree.hpp"
@@ -218,6 +219,27 @@ void run_into_files(const Common& common, const Options& options, const PointTil
   note_tiles(common, answer.statistics);
 }
 
+// What a folder answers in memory: numbers, or rows.
+template <class Count, class Find>
+void answer_in_memory(const Common& common, const Options& options, const Execution& execution,
+                      const MemoryPlan& plan, Metric metric, std::string_view name, const Count& count,
+                      const Find& find) {
+  IndexUsed index;
+  index.name = name;
+  const auto with_limit = [&](const auto& call) {
+    return run_cancellable(common, execution, [&](const Execution& given) {
+      Execution left = given;
+      left.memory_limit = plan.left();
+      return call(left);
+    });
+  };
+  if (options.count) {
+    deliver_counts(common, options, with_limit(count), metric, index);
+  } else {
+    deliver_rows(common, options, with_limit(find), metric, index);
+  }
+}
+
 // Among point tiles: queries in a file are answered in memory, those in a folder into files.
 void run_on_tiles(const Common& common, Options& options, Metric metric) {
   refuse_tree_options(options.index);
@@ -253,26 +275,35 @@ void run_on_tiles(const Common& common, Options& options, Metric metric) {
     queries = as_the_index(common, queries, tiles.dtype(), "queries", "searched");
   }
   const double radius = options.index.radius.value_or(0);
-  IndexUsed index;
-  index.name = PointTiles::type_name;
-  const auto search_with = [&](const auto& call) {
-    return run_cancellable(common, tile_execution(common), [&](const Execution& given) {
-      Execution left = given;
-      left.memory_limit = plan.left();
-      return call(left);
-    });
-  };
-  if (options.count) {
-    deliver_counts(common, options, search_with([&](const Execution& left) {
-                     return tiles.count_within(queries, radius, search, left);
-                   }),
-                   metric, index);
-    return;
+  answer_in_memory(
+      common, options, tile_execution(common), plan, metric, PointTiles::type_name,
+      [&](const Execution& left) { return tiles.count_within(queries, radius, search, left); },
+      [&](const Execution& left) { return tiles.radius_search(queries, radius, how_many, search, left); });
+}
+
+// Among shards of trees, in units of their metric.
+void run_on_shards(const Common& common, Options& options, Metric metric) {
+  refuse_tile_options(options.tiles, "shards");
+  if (options.index.index != "auto" || options.index.leaf_size) {
+    throw InvalidArgument(fmt::format("{} is for an index in memory, shards have theirs; leave it out",
+                                      options.index.leaf_size ? "--leaf-size" : "--index"));
   }
-  deliver_rows(common, options, search_with([&](const Execution& left) {
-                 return tiles.radius_search(queries, radius, how_many, search, left);
-               }),
-               metric, index);
+  const Sharded shards = Sharded::open(options.points.path);
+  if (shards.metric() != metric) {
+    throw InvalidArgument(fmt::format(
+        "the metric of the shards '{0}' is {1}, the radius is in units of {2}; give --metric {1} and "
+        "a radius in its units",
+        options.points.path, name(shards.metric()), name(metric)));
+  }
+  options.queries.max_rows = options.max_queries;
+  MemoryPlan plan(common);
+  const Dataset queries = load_queries(common, shards, options.queries, options.input_format, 8, plan);
+  const double radius = options.index.radius.value_or(0);
+  const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
+  answer_in_memory(
+      common, options, make_execution(common), plan, metric, shards.index_type().name,
+      [&](const Execution& left) { return shards.count_within(queries, radius, left); },
+      [&](const Execution& left) { return shards.radius_search(queries, radius, how_many, left); });
 }
 
 void run(const Common& common, Options& options) {
@@ -281,6 +312,7 @@ void run(const Common& common, Options& options) {
   const Metric metric = parse_tree_metric(options.metric);
   const UnpackedClouds unpacked(common, {&options.points.path, &options.queries.path}, options.output,
                                 options.input_format);
+  if (is_shards(options.points.path)) return run_on_shards(common, options, metric);
   if (is_tiles(options.points.path)) return run_on_tiles(common, options, metric);
   refuse_tile_options(options.tiles, "an index in memory");
   const Execution execution = make_execution(common);
@@ -322,7 +354,8 @@ void add_radius(CLI::App& app, Common& common) {
       add_command(app, common, "radius", "Find all rows of POINTS within a radius of every row of QUERIES",
                   [options, &common] { run(common, *options); });
   add_file_argument(command, common, "POINTS", options->points.path,
-                    "The rows to search in: a file of points or vectors, or a folder of point tiles");
+                    "The rows to search in: a file of points or vectors, or a folder of point tiles or of "
+                    "shards of trees");
   add_file_argument(
       command, common, "QUERIES", options->queries.path,
       "The rows to search for; may be the same file or folder: every row then finds itself, too");

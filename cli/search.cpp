@@ -10,6 +10,7 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "result.hpp"
+#include "shards.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
 #include "tune.hpp"
@@ -46,16 +47,29 @@ void search_tiles_of(const Common& common, Options& options) {
                 options.tiles);
 }
 
+// Each shard keeps the metric and the kind of index; a tuning is one graph's.
+void search_shards_of(const Common& common, Options& options) {
+  if (!options.asked.tuning.empty()) {
+    throw InvalidArgument(
+        "--tune is of one graph, and shards are several, which go by what each has measured of itself; leave "
+        "it "
+        "out");
+  }
+  search_shards(common, options.index, options.queries, options.input_format, options.result,
+                options.asked.approximate, options.allowed);
+}
+
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.index, options.queries.path, options.allowed, options.asked.tuning});
   const UnpackedClouds unpacked(common, {&options.queries.path}, options.result.output, options.input_format);
-  if (is_tiles(options.index)) return search_tiles_of(common, options);
-  refuse_tile_options(options.tiles, "an index in a file");
+  if (is_tiles(options.index) && !is_shards(options.index)) return search_tiles_of(common, options);
+  refuse_tile_options(options.tiles, is_shards(options.index) ? "shards" : "an index in a file");
   if (options.metric_given->count() > 0) {
     throw InvalidArgument(
         "--metric is for point tiles; the metric of an index in a file was fixed when it was built");
   }
+  if (is_shards(options.index)) return search_shards_of(common, options);
   const FileInfo index_info = open_index(common, options.index, options.queries, options.input_format);
   options.queries.max_rows = options.result.max_queries;
   Execution execution = make_execution(common);
@@ -111,7 +125,8 @@ void add_search(CLI::App& app, Common& common) {
   CLI::App& command =
       add_command(app, common, "search", "Find the nearest rows of a saved index for every query",
                   [options, &common] { run(common, *options); });
-  add_file_argument(command, common, "INDEX", options->index, "The file or folder kith build wrote");
+  add_file_argument(command, common, "INDEX", options->index,
+                    "The file or folder that kith build or kith shard wrote");
   add_file_argument(command, common, "QUERIES", options->queries.path,
                     "The rows to search for; with point tiles also a folder of them");
   add_result_options(command, common, options->result);
@@ -134,7 +149,10 @@ void add_search(CLI::App& app, Common& common) {
       "A folder of point tiles, which has no metric of its own, is searched tile by tile within "
       "--memory-limit. Queries that do "
       "not fit in memory with their answers go through tiles of their own beside the output, and a note says "
-      "so."};
+      "so.",
+      "Shards are searched one after the other, as many open at once as --memory-limit has room for; the "
+      "answer "
+      "is the best of theirs."};
   common.about(command).examples = {
       {"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
       {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "io/index_file.hpp"
 #include "run.hpp"
+#include "shards.hpp"
 #include "tiles.hpp"
 #include "units.hpp"
 
@@ -17,6 +18,15 @@ namespace {
 // What it is. @throws IoError
 std::string verify(const Common& common, const std::string& path) {
   const Execution execution = make_execution(common);
+  if (is_shards(path)) {
+    const Sharded shards = Sharded::open(path);
+    run_cancellable(common, execution, [&](const Execution& how) {
+      shards.verify(how);
+      return 0;
+    });
+    return fmt::format("{}, {} in {}", Sharded::type_name, plural(shards.rows(), "row"),
+                       plural(shards.shards(), "shard"));
+  }
   if (is_tiles(path)) {
     const PointTiles tiles = PointTiles::open(path);
     run_cancellable(common, execution, [&](const Execution& how) {
@@ -59,9 +69,9 @@ void run(const Common& common, const std::vector<std::string>& files) {
 void add_verify(CLI::App& app, Common& common) {
   auto files = std::make_shared<std::vector<std::string>>();
   CLI::App& command =
-      add_command(app, common, "verify", "Check every checksum of saved indexes and point tiles",
+      add_command(app, common, "verify", "Check every checksum of saved indexes, point tiles and shards",
                   [files, &common] { run(common, *files); });
-  common.file(command.add_option("INDEX", *files, "Files and folders that kith build wrote")
+  common.file(command.add_option("INDEX", *files, "Files and folders that kith build and kith shard wrote")
                   ->type_name("FILE")
                   ->required());
   common.about(command).details = {

@@ -56,6 +56,18 @@ void tiles_on_disk(const std::filesystem::path& folder) {
               100.0 * static_cast<double>(answer.statistics.crossed) / static_cast<double>(tiles.rows()));
 }
 
+// Rows in several saved indexes.
+void shards_on_disk(const std::filesystem::path& folder) {
+  const kith::Dataset base = kith::generate({.rows = 6000, .dim = 16, .seed = 6});
+  kith::write_dataset(folder / "base.npy", base);
+  const std::vector<std::filesystem::path> files = {folder / "base.npy"};  // or several, or rows in memory
+  const auto shards = kith::Sharded::build(folder / "shards", files, {kith::BruteForceParameters{}, 4});
+  const kith::Neighbors found = shards.search(base.view().slice(0, 100), 10);
+  const kith::Neighbors one = kith::knn(base, base.view().slice(0, 100), 10);
+  std::printf("%lld shards, the answer of one index: %s\n", static_cast<long long>(shards.shards()),
+              found.indices == one.indices ? "yes" : "no");
+}
+
 // An index, searched many times, saved and loaded.
 void an_index(const std::string& path) {
   const kith::Dataset base =
@@ -193,6 +205,7 @@ int main(int argc, char** argv) {
   an_index(folder + "/tour.kith");
   trees();
   tiles_on_disk(folder);
+  shards_on_disk(folder);
   a_graph();
   other_libraries(folder);
   allowed_rows();

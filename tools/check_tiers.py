@@ -26,7 +26,7 @@ TIER = {room: level for level, rooms in enumerate(TIERS) for room in rooms}
 SEPARATE = {"io", "cuda", "brute_force", "kd_tree", "octree", "vamana"}
 SHELLS = len(TIERS)  # cli, python, benchmarks, examples, tests
 # Public headers that no room is named after stand above everything they gather; the rest belong to the lowest.
-GATHERING = {"kith": "point_tiles", "support": "any_index"}
+GATHERING = {"kith": "sharded", "support": "any_index"}
 # Inside an algorithm one file names both backends; nothing else does.
 BACKENDS = {"cpu", "cuda"}
 SUFFIXES = {".cpp", ".hpp", ".inc", ".cu", ".cuh"}

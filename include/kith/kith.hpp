@@ -20,6 +20,7 @@
 #include "kith/point_tiles.hpp"  // IWYU pragma: export
 #include "kith/recall.hpp"       // IWYU pragma: export
 #include "kith/row_set.hpp"      // IWYU pragma: export
+#include "kith/sharded.hpp"      // IWYU pragma: export
 #include "kith/support.hpp"      // IWYU pragma: export
 #include "kith/tuning.hpp"       // IWYU pragma: export
 #include "kith/version.hpp"      // IWYU pragma: export

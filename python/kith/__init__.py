@@ -21,6 +21,7 @@ from ._knn_graph import all_knn, knn_graph
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
 from ._point_tree import PointTree
+from ._sharded import Sharded
 from ._tiles import PointTiles, TileAnswer, TileStatistics
 from ._trees import KdTree, Octree
 from ._tuning import QueryDistribution, RecallPoint, Tuning, TuningPoint
@@ -55,6 +56,7 @@ __all__ = [
     "RadiusNeighbors",
     "RecallPoint",
     "SearchStatistics",
+    "Sharded",
     "TileAnswer",
     "TileStatistics",
     "Tuning",

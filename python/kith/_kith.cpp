@@ -25,6 +25,7 @@
 #include "_io.hpp"
 #include "_rows.hpp"
 #include "_run.hpp"
+#include "_sharded.hpp"
 #include "_tiles.hpp"
 #include "_trees.hpp"
 #include "_tuning.hpp"
@@ -375,4 +376,5 @@ NB_MODULE(_kith, module) {
   bind_codes(module);
   bind_graph_files(module);
   bind_tiles(module);
+  bind_sharded(module);
 }

@@ -2,32 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 #include <nlohmann/json.hpp>
 
 #include "core/plural.hpp"
 #include "io/format.hpp"
+#include "io/manifest_text.hpp"
 #include "kith/error.hpp"
 #include "point_tiles/journal.hpp"
 
 namespace kith::point_tiles {
 namespace {
 
-constexpr std::string_view format_name = "kith point tiles";
-
-std::string hex(std::uint64_t hash) {
-  return fmt::format("{:016x}", hash);
-}
+constexpr io::ManifestKind kind = {.format = "kith point tiles",
+                                   .what = "point tiles",
+                                   .remedy = "build the tiles again",
+                                   .command = "kith build --index point_tiles",
+                                   .newest = folder_version};
 
 nlohmann::json to_json(const Tile& tile) {
   nlohmann::json extents = nlohmann::json::array();
   for (const Extent& extent : tile.extents) {
-    extents.push_back({extent.segment, extent.offset, extent.rows, hex(extent.hash)});
+    extents.push_back({extent.segment, extent.offset, extent.rows, io::hash_text(extent.hash)});
   }
   nlohmann::json object = {{"rows", tile.rows}, {"extents", std::move(extents)}};
   if (tile.has_box()) {
@@ -132,13 +130,6 @@ Manifest parse_content(const nlohmann::json& content) {
   return manifest;
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  const InputFile file(path);
-  std::string text(file.size(), '\0');
-  file.read(0, text.data(), text.size());
-  return text;
-}
-
 }  // namespace
 
 std::int64_t Manifest::largest_tile() const noexcept {
@@ -172,66 +163,24 @@ std::string to_text(const Manifest& manifest) {
   for (const Tile& tile : manifest.tiles) content["tiles"].push_back(to_json(tile));
   // Names of files may be of any encoding.
   const std::string text = content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return fmt::format("{{\"format\":\"{}\",\"version\":{},\"xxh3\":\"{}\",\"content\":{}}}\n", format_name,
-                     manifest.integers ? folder_version : 1, hex(XXH3_64bits(text.data(), text.size())),
-                     text);
+  return io::manifest_text(kind, manifest.integers ? folder_version : 1, text);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& file) {
-  const auto fail = [&](const std::string& why) { return IoError(fmt::format("'{}' {}", file, why)); };
-  const std::string start = fmt::format("{{\"format\":\"{}\",\"version\":", format_name);
-  constexpr std::string_view before_hash = ",\"xxh3\":\"";
-  constexpr std::string_view before_content = "\",\"content\":";
-  constexpr std::string_view end = "}\n";
-  if (text.empty()) throw fail("is empty; build the tiles again");
-  if (!text.starts_with(start)) {
-    throw fail(
-        "is not the manifest of point tiles, or corrupt; build the tiles again with kith build --index "
-        "point_tiles");
-  }
-  std::string_view rest = text.substr(start.size());
-  const std::string version(rest.substr(0, std::min(rest.find(','), rest.size())));
-  rest.remove_prefix(version.size());
-  if (version != "1" && version != std::to_string(folder_version)) {
-    throw fail(fmt::format(
-        "has version {} of the format of point tiles; this Kith reads 1 and {}; use another Kith, or build "
-        "the tiles again",
-        version.substr(0, 20), folder_version));
-  }
-  constexpr std::size_t hash_digits = 16;
-  if (!rest.starts_with(before_hash) ||
-      rest.size() < before_hash.size() + hash_digits + before_content.size() + end.size() ||
-      !rest.ends_with(end)) {
-    throw fail("is truncated or corrupt; build the tiles again");
-  }
-  const std::string_view hash = rest.substr(before_hash.size(), hash_digits);
-  rest.remove_prefix(before_hash.size() + hash_digits);
-  if (!rest.starts_with(before_content)) throw fail("is truncated or corrupt; build the tiles again");
-  rest.remove_prefix(before_content.size());
-  rest.remove_suffix(end.size());
-  if (hex(XXH3_64bits(rest.data(), rest.size())) != hash) {
-    throw fail("is corrupt: it does not match its checksum; build the tiles again");
-  }
-  try {
-    Manifest manifest = parse_content(nlohmann::json::parse(rest));
-    require(manifest.integers.has_value() == (version != "1"), "its version is not that of its content");
-    return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
-  } catch (const BadRecord& error) {
-    throw fail(fmt::format("is corrupt: it is not what Kith writes ({})", error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw fail(fmt::format("is corrupt: {}", error.what()));
-  } catch (const InvalidArgument& error) {
-    throw fail(fmt::format("is corrupt: {}", error.what()));
-  }
+  Manifest manifest;
+  io::parse_manifest_text(kind, text, file, [&](int version, const nlohmann::json& content) {
+    try {
+      manifest = parse_content(content);
+    } catch (const BadRecord& error) {
+      throw std::invalid_argument(fmt::format("it is not what Kith writes ({})", error.what()));
+    }
+    require(manifest.integers.has_value() == (version != 1), "its version is not that of its content");
+  });
+  return manifest;
 }
 
 bool is_folder_of_tiles(const std::filesystem::path& path) {
-  std::ifstream file(path / manifest_name, std::ios::binary);
-  std::string start(format_name.size() + 12, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return file && start == fmt::format("{{\"format\":\"{}\"", format_name);
+  return io::has_manifest(kind, path);
 }
 
 Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
@@ -249,9 +198,9 @@ Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
         "'{}' has no {}: it is no folder of point tiles; make one with kith build --index point_tiles",
         path_.string(), manifest_name));
   }
-  const std::string text = read_text(file);
+  const std::string text = io::read_text(file);
   manifest_ = parse_manifest(text, file.string());
-  fingerprint_ = hex(XXH3_64bits(text.data(), text.size()));
+  fingerprint_ = io::hash_text(XXH3_64bits(text.data(), text.size()));
   for (const Segment& segment : manifest_.segments) {
     InputFile& opened = segments_.emplace_back(path_ / segment.file);
     opened.expect_jumps(true);  // extents are read by large requests

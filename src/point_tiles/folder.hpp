@@ -21,6 +21,7 @@
 #include "core/piece_reader.hpp"
 #include "core/positioned_file.hpp"
 #include "io/integer_points.hpp"
+#include "io/manifest_text.hpp"
 #include "kith/dtype.hpp"
 #include "kith/execution.hpp"
 #include "kith/io.hpp"
@@ -29,7 +30,7 @@ namespace kith::point_tiles {
 
 /// 2 where the tiles keep the integers of their files, which older programs do not know.
 inline constexpr int folder_version = 2;
-inline constexpr std::string_view manifest_name = "manifest.json";
+using io::manifest_name;
 
 /// A piece of a tile: `rows` records from `offset` on.
 struct Extent {

@@ -839,6 +839,7 @@ CASES = [
 @pytest.mark.covers("outliers", "--device-memory-limit")
 @pytest.mark.covers("knn", "--device-memory-limit")
 @pytest.mark.covers("build", "--device-memory-limit")
+@pytest.mark.covers("shard", "--device-memory-limit")
 @pytest.mark.covers("search", "--device-memory-limit")
 @pytest.mark.parametrize(
     "command",
@@ -849,6 +850,7 @@ CASES = [
         ["outliers", "p.npy", "-o", "c.npy"],
         ["knn", "p.npy", "p.npy"],
         ["build", "p.npy", "-o", "i.kith"],
+        ["shard", "p.npy", "-n", "2", "-o", "s"],
         ["search", "t.kith", "p.npy"],
     ],
     ids=lambda command: command[0],

@@ -4,6 +4,7 @@
 
 #include "fuzz/seeds.hpp"
 #include "fuzz/tile_harness.hpp"
+#include "sharded/manifest.hpp"
 #include "support/graph_files.hpp"
 
 int main(int argc, char** argv) try {
@@ -32,6 +33,16 @@ int main(int argc, char** argv) try {
       std::ofstream(folder / format / seed.name, std::ios::binary) << seed.bytes;
     }
   }
+  // The content alone: the fuzzer puts the rest around it.
+  kith::sharded::Manifest shards = {.index = "kd_tree", .dim = 3, .rows = 5};
+  shards.shards = {{.file = "shard-0.kith", .base = 0, .rows = 2, .bytes = 4096, .hash = 7},
+                   {.file = "shard-1.kith", .base = 2, .rows = 3, .bytes = 8192, .hash = 8}};
+  const std::string text = kith::sharded::to_text(shards);
+  constexpr std::string_view mark = "\"content\":";
+  const std::size_t content = text.find(mark) + mark.size();
+  std::filesystem::create_directories(folder / "shards");
+  std::ofstream(folder / "shards" / "two.json", std::ios::binary)
+      << text.substr(content, text.size() - content - 2);
   std::filesystem::remove_all(scratch);
   return 0;
 } catch (const std::exception& error) {

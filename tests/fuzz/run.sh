@@ -22,7 +22,7 @@ nice cmake --build "$build" --target fuzzers make_seeds > "$log" 2>&1 || { cat "
 "$build"/bin/make_seeds "$build"/corpus
 
 all="fvecs bvecs ivecs fbin u8bin i8bin ibin npy hdf5 pcd ply las xyz json table index \
-diskann diskann-disk hnswlib faiss bang diskann-pq rotation tiles-manifest tiles-journal"
+diskann diskann-disk hnswlib faiss bang diskann-pq rotation shards tiles-manifest tiles-journal"
 [ $# -gt 0 ] || set -- $all
 export build seconds
 printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -I{} sh -c '

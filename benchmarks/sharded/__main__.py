@@ -1,0 +1,118 @@
+"""python -m benchmarks.sharded [-n ROWS] [--shards S] [--index TYPE ...]: shards against one index of the same rows.
+
+Random rows, shuffled by nature: every shard covers all of the space, which is the worst case for trees. Both are built, saved and
+opened; then searches of one and the other alternate, and medians and their ratio are printed and written to
+benchmarks/results/sharded.json. Exact answers must be the same bits. Needs the package (PYTHONPATH=build/python).
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import kith
+import numpy as np
+
+from benchmarks.run import commit
+
+ROOT = Path(__file__).resolve().parents[2]
+#: index: dimension, what a search is told, what it is built with.
+CASES = {
+    "brute_force": (96, {}, {}),
+    "kd_tree": (3, {}, {}),
+    "octree": (3, {}, {}),
+    "vamana": (96, {"recall": 0.95}, {"max_degree": 32, "build_list_size": 64}),
+}
+
+
+def cpu_name():
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def seconds(call):
+    start = time.perf_counter()
+    answer = call()
+    return time.perf_counter() - start, answer
+
+
+def measure(index, rows, queries, options, folder):
+    dim, how, built_with = CASES[index]
+    random = np.random.default_rng(1)
+    # As many directions as embeddings have: a graph over noise alone would show nothing.
+    spread = random.standard_normal((dim, dim)) * (0.8 ** np.arange(dim) if dim > 3 else 1)
+    make = lambda count: (random.standard_normal((count, dim)) @ spread.T).astype(np.float32)  # noqa: E731
+    base, asked = make(rows), make(queries)
+    build_shards, many = seconds(
+        lambda: kith.Sharded.build(
+            base, folder / index, options.shards, index=index, threads=options.threads, **built_with
+        )
+    )
+    classes = {"brute_force": kith.BruteForce, "kd_tree": kith.KdTree, "octree": kith.Octree, "vamana": kith.Vamana}
+    build_one, one = seconds(lambda: classes[index](base, threads=options.threads, **built_with))
+    one.save(folder / f"{index}.kith")
+    one = kith.load(folder / f"{index}.kith")
+    how = {**how, "threads": options.threads}
+    first, second = one.search(asked, options.k, **how), many.search(asked, options.k, **how)  # both open
+    if first.statistics.certified and not (
+        np.array_equal(first.indices, second.indices) and np.array_equal(first.distances, second.distances)
+    ):
+        raise SystemExit(f"{index}: shards answer otherwise than one index")
+    times = {"one": [], "shards": []}
+    for _ in range(options.repeat):
+        times["one"].append(seconds(lambda: one.search(asked, options.k, **how))[0])
+        times["shards"].append(seconds(lambda: many.search(asked, options.k, **how))[0])
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    truth = kith.knn(base, asked, options.k)
+    return {
+        "index": index,
+        "rows": rows,
+        "dim": dim,
+        "queries": queries,
+        "seconds": times,
+        "ratio": medians["shards"] / medians["one"],
+        "build_seconds": {"one": build_one, "shards": build_shards},
+        "recall": {"one": kith.evaluate(first, truth).recall, "shards": kith.evaluate(second, truth).recall},
+        "stated": {"one": first.statistics.recall, "shards": second.statistics.recall},
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-n", "--rows", type=int, default=200_000)
+    parser.add_argument("-q", "--queries", type=int, default=2_000)
+    parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--index", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "sharded.json")
+    options = parser.parse_args()
+    cases = []
+    with tempfile.TemporaryDirectory(prefix="kith-") as folder:
+        for index in options.index:
+            case = measure(index, options.rows, options.queries, options, Path(folder))
+            cases.append(case)
+            medians = {name: statistics.median(values) * 1e3 for name, values in case["seconds"].items()}
+            print(
+                f"{index:12} one {medians['one']:9.1f} ms, {options.shards} shards {medians['shards']:9.1f} ms, "
+                f"ratio {case['ratio']:.2f}, recall {case['recall']['one']:.4f} and {case['recall']['shards']:.4f}"
+            )
+    result = {
+        "benchmark": "sharded",
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "cpu": cpu_name(),
+        "shards": options.shards,
+        "k": options.k,
+        "cases": cases,
+    }
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#include "sharded/merge.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "core/search_checks.hpp"
+
+namespace kith::sharded {
+namespace {
+
+constexpr std::int64_t queries_a_task = 256;
+
+// Ascending pairs of a list; `rows` may end with -1, from where on it is padding.
+template <class R>
+struct List {
+  std::span<const std::int64_t> rows;
+  const R* distances;
+  std::int64_t base = 0;
+  std::size_t at = 0;
+
+  bool ended() const { return at == rows.size() || rows[at] < 0; }
+  std::int64_t row() const { return rows[at] + base; }
+  R distance() const { return distances[at]; }
+  bool before(const List& other) const {
+    return std::pair(distance(), row()) < std::pair(other.distance(), other.row());
+  }
+};
+
+// Calls take(distance, row) for the pairs of both in order, until it says no more.
+template <class R, class Take>
+void walk(List<R>& a, List<R>& b, const Take& take) {
+  while (!a.ended() || !b.ended()) {
+    List<R>& next = b.ended() || (!a.ended() && a.before(b)) ? a : b;
+    if (!take(next.distance(), next.row())) return;
+    ++next.at;
+  }
+}
+
+template <class R>
+void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base, const Execution& execution) {
+  auto& distances = std::get<std::vector<R>>(found.distances);
+  const auto& its = std::get<std::vector<R>>(more.distances);
+  const auto k = static_cast<std::size_t>(found.k);
+  const auto task = [&](std::int64_t first) {
+    std::vector<std::pair<R, std::int64_t>> list(k);
+    const std::int64_t last = std::min(first + queries_a_task, found.queries);
+    for (std::int64_t q = first; q < last; ++q) {
+      std::int64_t* rows = found.indices.data() + q * found.k;
+      R* to = distances.data() + q * found.k;
+      List<R> old{{rows, k}, to};
+      List<R> now{more.indices_of(q), its.data() + q * more.k, base};
+      if (now.ended()) continue;
+      std::size_t size = 0;
+      walk(old, now, [&](R distance, std::int64_t row) {
+        if (size == k) return false;
+        list[size++] = {distance, row};
+        return true;
+      });
+      for (std::size_t i = 0; i < size; ++i) {
+        to[i] = list[i].first;
+        rows[i] = list[i].second;
+      }
+    }
+  };
+  parallel_for(execution, (found.queries + queries_a_task - 1) / queries_a_task,
+               [&](std::int64_t t) { task(t * queries_a_task); });
+}
+
+template <class R>
+void merge_of(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t base, bool sorted,
+              std::int64_t most, const Execution& execution) {
+  const auto& before = std::get<std::vector<R>>(found.distances);
+  const auto& its = std::get<std::vector<R>>(more.distances);
+  const auto queries = static_cast<std::size_t>(found.queries);
+  std::vector<std::int64_t> offsets(queries + 1);
+  for (std::size_t q = 0; q < queries; ++q) {
+    std::int64_t size = found.offsets[q + 1] - found.offsets[q] + more.offsets[q + 1] - more.offsets[q];
+    if (most > 0) size = std::min(size, most);
+    offsets[q + 1] = offsets[q] + size;
+  }
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(offsets.back()));
+  std::vector<R> distances(rows.size());
+  const auto task = [&](std::int64_t first) {
+    const std::int64_t last = std::min(first + queries_a_task, found.queries);
+    for (std::int64_t q = first; q < last; ++q) {
+      const auto at = static_cast<std::size_t>(q);
+      List<R> old{found.indices_of(q), before.data() + found.offsets[at]};
+      List<R> now{more.indices_of(q), its.data() + more.offsets[at], base};
+      auto place = static_cast<std::size_t>(offsets[at]);
+      const auto end = static_cast<std::size_t>(offsets[at + 1]);
+      const auto take = [&](R distance, std::int64_t row) {
+        if (place == end) return false;
+        distances[place] = distance;
+        rows[place++] = row;
+        return true;
+      };
+      if (sorted) {
+        walk(old, now, take);
+      } else {
+        for (List<R>* list : {&old, &now}) {
+          for (; !list->ended() && take(list->distance(), list->row()); ++list->at) {
+          }
+        }
+      }
+    }
+  };
+  parallel_for(execution, (found.queries + queries_a_task - 1) / queries_a_task,
+               [&](std::int64_t t) { task(t * queries_a_task); });
+  found.offsets = std::move(offsets);
+  found.indices = std::move(rows);
+  found.distances = std::move(distances);
+}
+
+}  // namespace
+
+Neighbors no_neighbors(std::int64_t queries, std::int64_t k, Dtype distances) {
+  const auto places = static_cast<std::size_t>(queries) * static_cast<std::size_t>(k);
+  return or_out_of_memory(
+      [&] { return fmt::format("{} queries with k = {}", queries, k); },
+      [&] {
+        Neighbors found;
+        found.queries = queries;
+        found.k = k;
+        found.indices.assign(places, -1);
+        if (distances == Dtype::f64) {
+          found.distances.emplace<std::vector<double>>(places, std::numeric_limits<double>::infinity());
+        } else {
+          found.distances.emplace<std::vector<float>>(places, std::numeric_limits<float>::infinity());
+        }
+        return found;
+      });
+}
+
+void merge(Neighbors& found, const Neighbors& more, std::int64_t base, const Execution& execution) {
+  if (found.distance_dtype() == Dtype::f64) {
+    merge_of<double>(found, more, base, execution);
+  } else {
+    merge_of<float>(found, more, base, execution);
+  }
+}
+
+void merge(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t base, bool sorted,
+           std::int64_t most, const Execution& execution) {
+  or_out_of_memory([] { return std::string("the rows within the radius"); },
+                   [&] {
+                     if (found.distance_dtype() == Dtype::f64) {
+                       merge_of<double>(found, more, base, sorted, most, execution);
+                     } else {
+                       merge_of<float>(found, more, base, sorted, most, execution);
+                     }
+                     return 0;
+                   });
+}
+
+}  // namespace kith::sharded

@@ -1,0 +1,216 @@
+// Sharded's answers: every shard's, joined.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/parallel.hpp"
+#include "core/plural.hpp"
+#include "core/search_checks.hpp"
+#include "kith/sharded.hpp"
+#include "select_k/allowed_rows.hpp"
+#include "sharded/build.hpp"
+#include "sharded/folder.hpp"
+#include "sharded/merge.hpp"
+
+namespace kith {
+namespace {
+
+using sharded::Folder;
+using sharded::Manifest;
+using sharded::Shard;
+
+class Clock {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// A limit less what is taken of it; `what` is what takes it.
+void take_off(std::uint64_t& limit, std::uint64_t bytes, std::string_view what) {
+  if (limit == 0) return;
+  if (bytes >= limit) {
+    throw OutOfMemory(
+        fmt::format("{} takes {} bytes, the limit leaves {}; raise it, or search the queries in "
+                    "parts",
+                    what, bytes, limit));
+  }
+  limit -= bytes;
+}
+
+// The rows of a set that are in a shard, numbered as the shard does.
+RowSet rows_of_shard(const RowSet& all, const Shard& shard) {
+  RowSet its(shard.rows);
+  const auto words = all.words();
+  const std::int64_t end = shard.base + shard.rows;
+  for (std::int64_t first = shard.base / 64 * 64; first < end; first += 64) {
+    for (std::uint64_t word = words[static_cast<std::size_t>(first) / 64]; word != 0; word &= word - 1) {
+      const std::int64_t row = first + std::countr_zero(word);
+      if (row >= shard.base && row < end) its.insert(row - shard.base);
+    }
+  }
+  return its;
+}
+
+void join(std::string& all, const std::string& its) {
+  if (all != its) all = "mixed";
+}
+
+// What another shard did of the same queries.
+void add_shard(SearchStatistics& sum, const SearchStatistics& more) {
+  if (sum.index.empty()) {
+    sum = more;
+    return;
+  }
+  const std::int64_t nan_queries = std::max(sum.nan_queries, more.nan_queries);
+  add(sum, more);
+  sum.nan_queries = nan_queries;
+  join(sum.filter, more.filter);
+  join(sum.instruction_set, more.instruction_set);
+  sum.directions = std::max(sum.directions, more.directions);
+  sum.nan_rows += more.nan_rows;
+  sum.collapsed_rows += more.collapsed_rows;
+  sum.cached_hops += more.cached_hops;
+  sum.list_size = std::max(sum.list_size, more.list_size);
+  sum.recall = std::min(sum.recall, more.recall);
+}
+
+void check_queries(const Manifest& manifest, const DatasetView& queries) {
+  validate(queries, "queries");
+  check_queries_fit(queries, manifest.dim, manifest.dtype, "folder of shards");
+}
+
+// A tree's, for radius searches.
+const PointTree& tree_of(const AnyIndex& index) {
+  if (const PointTree* tree = index.point_tree()) return *tree;
+  throw InvalidArgument(fmt::format(
+      "shards of type {} have no radius search; build them with the index kd_tree or octree", index.type()));
+}
+
+// Before anything is opened.
+void check_radius_search(const Folder& folder, const DatasetView& queries) {
+  check_queries(folder.manifest(), queries);
+  if (folder.type().takes(SearchOption::radius)) return;
+  throw InvalidArgument(
+      fmt::format("shards of type {} have no radius search; build them with the index "
+                  "kd_tree or octree",
+                  folder.type().name));
+}
+
+// visit(shard, its index, how to search it) for one shard after the other.
+template <class Visit>
+void for_each_shard(const Folder& folder, const Execution& execution, const Visit& visit) {
+  const Manifest& manifest = folder.manifest();
+  StopRequest stop(execution);
+  for (std::int64_t i = 0; i < folder.shards(); ++i) {
+    stop.check();
+    const Shard& shard = manifest.shards[static_cast<std::size_t>(i)];
+    visit(i, shard, sharded::part_of(execution, "search", shard.base, shard.rows, manifest.rows));
+  }
+  if (execution.progress) execution.progress({"search", manifest.rows, manifest.rows});
+}
+
+std::uint64_t bytes_of(const RadiusNeighbors& found) {
+  return found.indices.size() * (sizeof(std::int64_t) + size_of(found.distance_dtype())) +
+         found.offsets.size() * sizeof(std::int64_t);
+}
+
+}  // namespace
+
+Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
+                          const SearchOptions& options) const {
+  const Clock clock;
+  const Manifest& manifest = folder_->manifest();
+  check_k(k);
+  check_queries(manifest, queries);
+  check_options(folder_->type(), options);
+  if (options.allowed != nullptr) check_allowed(*options.allowed, manifest.rows, "folder of shards");
+  const Dtype distances = distance_dtype(manifest.dtype);
+  const std::size_t cell = sizeof(std::int64_t) + size_of(distances);
+  check_answer_memory(static_cast<int128>(queries.rows) * k, cell,
+                      fmt::format("{} with k = {}", plural(queries.rows, "query", "queries"), k),
+                      "the answer", execution);
+  Execution rest = execution;
+  take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) * cell,
+           "the answer");
+  Neighbors found = sharded::no_neighbors(queries.rows, k, distances);
+  for_each_shard(*folder_, rest, [&](std::int64_t number, const Shard& shard, const Execution& how) {
+    SearchOptions its = options;
+    std::optional<RowSet> allowed;
+    if (options.allowed != nullptr) {
+      allowed.emplace(rows_of_shard(*options.allowed, shard));
+      its.allowed = &*allowed;
+      // The last is asked in any case where none was: its statistics are those of the search.
+      const bool needed = number + 1 == folder_->shards() && found.statistics.index.empty();
+      if (allowed->count() == 0 && !needed) return;
+    }
+    Execution left;
+    const AnyIndex index = folder_->open_shard(number, how, left);
+    const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
+    const Neighbors more = index.search(queries, most, left, its);
+    sharded::merge(found, more, shard.base, how);
+    add_shard(found.statistics, more.statistics);
+  });
+  found.statistics.seconds = clock.seconds();
+  return found;
+}
+
+SearchStatistics Sharded::search_into(const DatasetView& queries, const NeighborsView& out,
+                                      const Execution& execution, const SearchOptions& options) const {
+  check_k(out.k);
+  check_output(queries.rows, out);
+  const Neighbors found = search(queries, out.k, execution, options);
+  deliver(found, out);
+  return found.statistics;
+}
+
+RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius,
+                                       const RadiusOptions& options, const Execution& execution) const {
+  const Clock clock;
+  check_radius_search(*folder_, queries);
+  std::optional<RadiusNeighbors> found;
+  SearchStatistics sum;
+  for_each_shard(*folder_, execution, [&](std::int64_t number, const Shard& shard, const Execution& given) {
+    Execution how = given;
+    if (found) take_off(how.memory_limit, bytes_of(*found), "the answer so far");
+    Execution left;
+    const AnyIndex index = folder_->open_shard(number, how, left);
+    RadiusNeighbors more = tree_of(index).radius_search(queries, radius, options, left);
+    add_shard(sum, more.statistics);
+    if (!found) {  // the first shard, whose row numbers are those of all
+      found = std::move(more);
+      return;
+    }
+    // Both lists and what comes of them stand side by side.
+    take_off(how.memory_limit, bytes_of(*found) + 2 * bytes_of(more), "the answer");
+    sharded::merge(*found, more, shard.base, options.sorted || options.max_neighbors > 0,
+                   options.max_neighbors, how);
+  });
+  found->statistics = sum;  // NOLINT(bugprone-unchecked-optional-access): a folder has a shard
+  found->statistics.seconds = clock.seconds();
+  return *std::move(found);
+}
+
+std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, double radius,
+                                                const Execution& execution) const {
+  check_radius_search(*folder_, queries);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows));
+  for_each_shard(*folder_, execution, [&](std::int64_t number, const Shard& /*shard*/, const Execution& how) {
+    Execution left;
+    const AnyIndex index = folder_->open_shard(number, how, left);
+    const std::vector<std::int64_t> more = tree_of(index).count_within(queries, radius, left);
+    std::ranges::transform(counts, more, counts.begin(), std::plus<>());
+  });
+  return counts;
+}
+
+}  // namespace kith

@@ -1,0 +1,161 @@
+// Sharded: folders, what they are built from and what they hold. Answers are in search.cpp.
+#include "kith/sharded.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <nlohmann/json.hpp>
+
+#include "core/parallel.hpp"
+#include "io/point_stream.hpp"
+#include "kith/error.hpp"
+#include "sharded/build.hpp"
+#include "sharded/folder.hpp"
+
+namespace kith {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file as it is now: name, bytes, time of its last change. 0: what came through a pipe is no file that
+// another run finds again, nor is one whose time is 0, by which programs mark what they write for this call
+// alone.
+nlohmann::json source_of(const fs::path& file) {
+  struct stat status {};
+  const bool found =
+      ::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && !file.string().starts_with("/proc/");
+  const std::int64_t bytes = found ? status.st_size : 0;
+  const std::int64_t modified =
+      found ? std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec : 0;
+  return {file.string(), bytes, modified};
+}
+
+// The next rows of a stream, in host memory.
+Dataset read_rows(io::PointStream& stream, std::int64_t first, std::int64_t count,
+                  const Execution& execution) {
+  constexpr std::size_t block_bytes = std::size_t{16} << 20U;
+  StopRequest stop(execution);
+  Dataset rows = Dataset::allocate(stream.dtype(), count, stream.dim());
+  const std::size_t row_bytes = static_cast<std::size_t>(stream.dim()) * size_of(stream.dtype());
+  const auto block = static_cast<std::int64_t>(std::max<std::size_t>(block_bytes / row_bytes, 1));
+  auto* to = static_cast<std::byte*>(rows.mutable_data());
+  stream.seek(first);
+  for (std::int64_t at = 0; at < count; at += block) {
+    stop.check();
+    stream.read(to + static_cast<std::size_t>(at) * row_bytes, std::min(block, count - at));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Sharded Sharded::build(const fs::path& folder, std::span<const fs::path> files,
+                       const ShardedParameters& parameters, const Execution& execution) {
+  if (files.empty()) throw InvalidArgument("no file to build shards from; name one or more");
+  std::vector<std::unique_ptr<io::PointStream>> parts;
+  nlohmann::json sources = nlohmann::json::array();
+  bool resumable = true;
+  for (const fs::path& file : files) {
+    parts.push_back(io::open_point_stream(file, execution.memory_limit / 2, {}, execution.cancelled));
+    sources.push_back(source_of(file));
+    resumable = resumable && sources.back().back() != 0;
+  }
+  const auto stream = io::concatenate(std::move(parts), files);
+  const sharded::RowSource rows = {.rows = stream->rows(),
+                                   .dim = stream->dim(),
+                                   .dtype = stream->dtype(),
+                                   .in_memory = false,
+                                   .take = [&](std::int64_t first, std::int64_t count) {
+                                     return read_rows(*stream, first, count, execution);
+                                   }};
+  sharded::build(rows, sources, resumable, folder, parameters, execution);
+  return open(folder);
+}
+
+Sharded Sharded::build(const fs::path& folder, const DatasetView& rows, const ShardedParameters& parameters,
+                       const Execution& execution) {
+  validate(rows, "dataset");
+  if (rows.space != MemorySpace::host) {
+    throw InvalidArgument(
+        "the rows lie in the memory of a GPU, shards are saved from host memory; copy them to the host");
+  }
+  const sharded::RowSource source = {.rows = rows.rows,
+                                     .dim = rows.dim,
+                                     .dtype = rows.dtype,
+                                     .in_memory = true,
+                                     .take = [&](std::int64_t first, std::int64_t count) {
+                                       return Dataset::adopt(rows.slice(first, count), nullptr);
+                                     }};
+  // Another process does not find these rows.
+  sharded::build(source, nlohmann::json::array(), false, folder, parameters, execution);
+  return open(folder);
+}
+
+Sharded Sharded::open(const fs::path& folder) {
+  return Sharded(std::make_shared<const sharded::Folder>(folder));
+}
+
+bool Sharded::is_at(const fs::path& path) {
+  return io::has_manifest(sharded::manifest_kind, path);
+}
+
+void Sharded::verify(const Execution& execution) const {
+  ProgressCounter progress(execution, "verify", rows());
+  for (std::int64_t i = 0; i < shards(); ++i) {
+    folder_->check_shard(i, true, execution.cancelled);
+    progress.advance(folder_->manifest().shards[static_cast<std::size_t>(i)].rows);
+  }
+  progress.finish();
+}
+
+void Sharded::close() const {
+  folder_->close();
+}
+
+const IndexType& Sharded::index_type() const noexcept {
+  return folder_->type();
+}
+std::int64_t Sharded::rows() const noexcept {
+  return folder_->manifest().rows;
+}
+std::int64_t Sharded::dim() const noexcept {
+  return folder_->manifest().dim;
+}
+Dtype Sharded::dtype() const noexcept {
+  return folder_->manifest().dtype;
+}
+Metric Sharded::metric() const noexcept {
+  return folder_->manifest().metric;
+}
+std::int64_t Sharded::shards() const noexcept {
+  return folder_->shards();
+}
+std::vector<std::int64_t> Sharded::shard_rows() const {
+  std::vector<std::int64_t> rows;
+  for (const sharded::Shard& shard : folder_->manifest().shards) rows.push_back(shard.rows);
+  return rows;
+}
+std::int64_t Sharded::open_shards() const {
+  return folder_->open_shards();
+}
+std::uint64_t Sharded::memory_bytes() const {
+  return folder_->memory_bytes();
+}
+std::uint64_t Sharded::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const sharded::Shard& shard : folder_->manifest().shards) sum += shard.bytes;
+  return sum;
+}
+std::uint64_t Sharded::largest_shard_bytes() const noexcept {
+  std::uint64_t largest = 0;
+  for (const sharded::Shard& shard : folder_->manifest().shards) largest = std::max(largest, shard.bytes);
+  return largest;
+}
+const fs::path& Sharded::folder() const noexcept {
+  return folder_->path();
+}
+
+}  // namespace kith

@@ -1,0 +1,149 @@
+// Folders of shards: from files and arrays, killed meanwhile, refused.
+#include <filesystem>
+
+#include "kith/io.hpp"
+#include "kith/sharded.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+#include "support/threads.hpp"
+#include "unit/point_tiles/killed.hpp"
+#include "unit/sharded/rows.hpp"
+
+namespace kith {
+namespace {
+
+namespace fs = std::filesystem;
+using test::bell;
+using test::contains;
+using test::contents;
+using test::message_of;
+using test::read_file;
+using test::TemporaryFolder;
+using test::write_file;
+
+class ShardedBuild : public test::ResumeTest {
+ protected:
+  std::vector<float> numbers = bell(1000, 4, 1);
+  DatasetView cloud{numbers.data(), 1000, 4};
+};
+
+TEST_F(ShardedBuild, TheSameFilesFromAnArrayAndFromFiles) {
+  const Sharded whole = Sharded::build(folder / "array", cloud, {KdTreeParameters{}, 7});
+  EXPECT_EQ(whole.shards(), 7);
+  EXPECT_EQ(whole.rows(), 1000);
+  EXPECT_EQ(whole.shard_rows(), (std::vector<std::int64_t>{142, 143, 143, 143, 143, 143, 143}));
+  EXPECT_EQ(whole.index_type().name, "kd_tree");
+  // Files whose borders are not those of shards, one of them mapped and one in its own layout.
+  write_dataset(folder / "a.npy", cloud.slice(0, 333));
+  write_dataset(folder / "b.fvecs", cloud.slice(333, 1));
+  write_dataset(folder / "c.fbin", cloud.slice(334, 666));
+  const std::vector<fs::path> files = {folder / "a.npy", folder / "b.fvecs", folder / "c.fbin"};
+  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7});
+  EXPECT_EQ(contents(folder / "array"), contents(folder / "files"));
+  Sharded::open(folder / "files").verify();
+}
+
+TEST_F(ShardedBuild, OneShardsRowsInMemory) {
+  const std::vector<float> large = bell(200'000, 8, 3);  // 6.4 MB
+  write_dataset(folder / "a.fvecs", DatasetView(large.data(), 200'000, 8));
+  const std::vector<fs::path> files = {folder / "a.fvecs"};
+  const ShardedParameters many{BruteForceParameters{}, 16};
+  (void)Sharded::build(folder / "s", files, many, test::with_threads(2, 3'000'000));
+  EXPECT_TRUE(contains(message_of<OutOfMemory>([&] {
+                         (void)Sharded::build(folder / "t", files, {BruteForceParameters{}, 2},
+                                              test::with_threads(2, 3'000'000));
+                       }),
+                       "more shards than 2"));
+  EXPECT_FALSE(fs::exists(folder / "t"));
+  EXPECT_FALSE(fs::exists(folder / "t.kith-work"));
+}
+
+TEST_F(ShardedBuild, OfNoRowsAndOfOneEach) {
+  const Sharded none = Sharded::build(folder / "none", cloud.slice(0, 0), {BruteForceParameters{}, 1});
+  EXPECT_EQ(none.rows(), 0);
+  EXPECT_EQ(none.search(cloud.slice(0, 1), 2).indices, (std::vector<std::int64_t>{-1, -1}));
+  const Sharded each = Sharded::build(folder / "each", cloud.slice(0, 5), {KdTreeParameters{}, 5});
+  EXPECT_EQ(each.search(cloud.slice(3, 1), 1).indices, std::vector<std::int64_t>{3});
+}
+
+TEST_F(ShardedBuild, RefusesNumbersAndPlaces) {
+  const auto refusal = [&](std::int64_t shards) {
+    return message_of<InvalidArgument>([&] {
+      (void)Sharded::build(folder / "s", cloud, {BruteForceParameters{}, shards});
+    });
+  };
+  EXPECT_TRUE(contains(refusal(0), "use 1 to 1000"));
+  EXPECT_TRUE(contains(refusal(-1), "use 1 to 1000"));
+  EXPECT_TRUE(contains(refusal(1001), "1001 shards of 1000 rows"));
+  EXPECT_TRUE(
+      contains(message_of<InvalidArgument>([&] {
+                 (void)Sharded::build(folder / "s", cloud, {KdTreeParameters{.metric = Metric::cosine}, 2});
+               }),
+               "cosine"));
+  EXPECT_THROW((void)Sharded::build(folder / "s", std::span<const fs::path>(), {BruteForceParameters{}, 1}),
+               InvalidArgument);
+  EXPECT_EQ(folder.entries(), 0);
+
+  const auto blocked = [&](const char* name) {
+    return message_of<IoError>([&] {
+      (void)Sharded::build(folder / name, cloud, {BruteForceParameters{}, 2});
+    });
+  };
+  write_file(folder / "file", "x");
+  EXPECT_TRUE(contains(blocked("file"), "it is a file"));
+  fs::create_directory(folder / "mine");
+  write_file(folder / "mine/notes.txt", "x");
+  EXPECT_TRUE(contains(blocked("mine"), "holds no shards"));
+  (void)Sharded::build(folder / "old", cloud, {BruteForceParameters{}, 5});
+  const auto before = contents(folder / "old");
+  write_file(folder / "old/notes.txt", "x");
+  EXPECT_TRUE(contains(blocked("old"), "notes.txt"));
+  fs::remove(folder / "old/notes.txt");
+  EXPECT_EQ(contents(folder / "old"), before);
+  (void)Sharded::build(folder / "old", cloud, {BruteForceParameters{}, 2});
+  EXPECT_EQ(Sharded::open(folder / "old").shards(), 2);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "old"), fs::directory_iterator()), 3);
+}
+
+TEST_F(ShardedBuild, CancelledLeavesNothing) {
+  Execution execution;
+  int asked = 0;
+  execution.cancelled = [&] { return ++asked > 20; };
+  EXPECT_THROW((void)Sharded::build(folder / "s", cloud, {KdTreeParameters{}, 50}, execution), Cancelled);
+  EXPECT_EQ(folder.entries(), 0);
+}
+
+TEST_F(ShardedBuild, KilledItGoesOn) {
+  write_dataset(folder / "base.npy", view);
+  const std::vector<fs::path> files = {folder / "base.npy"};
+  disturb(folder / "a", folder / "b", 3, [&](const fs::path& where, const Execution& how) {
+    (void)Sharded::build(where / "s", files, {KdTreeParameters{}, 12}, how);
+  });
+  Sharded::open(folder / "b/s").verify();
+}
+
+TEST_F(ShardedBuild, AnotherCallRefusesWhatWasBegunAndDamageIsNamed) {
+  write_dataset(folder / "base.npy", view);
+  const std::vector<fs::path> files = {folder / "base.npy"};
+  const auto build = [&](std::int64_t shards) {
+    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, shards});
+  };
+  ASSERT_TRUE(killed_at(4, [&](const Execution& how) {
+    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, 12}, how);
+  }));
+  EXPECT_FALSE(fs::exists(folder / "s"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { build(11); }), "shards is 12 there, 11 here"));
+  const fs::path shard = folder / "s.kith-work/shards/shard-0.kith";
+  const std::string bytes = read_file(shard);
+  ASSERT_GT(bytes.size(), 1000U);
+  write_file(shard, bytes.substr(0, bytes.size() - 1));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { build(12); }), "is damaged"));
+  write_file(shard, bytes);
+  write_file(folder / "s.kith-work/shards/left.tmp", "of a write that was killed");
+  build(12);
+  EXPECT_FALSE(fs::exists(folder / "s.kith-work"));
+  EXPECT_FALSE(fs::exists(folder / "s/left.tmp"));
+}
+
+}  // namespace
+}  // namespace kith

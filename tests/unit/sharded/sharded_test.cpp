@@ -1,0 +1,287 @@
+// Answers of shards against those of one index.
+#include "kith/sharded.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include "kith/error.hpp"
+#include "kith/support.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+#include "support/threads.hpp"
+#include "unit/sharded/rows.hpp"
+
+namespace kith {
+namespace {
+
+using conformance::Random;
+using test::bell;
+using test::contains;
+using test::expect_same;
+using test::grid;
+using test::message_of;
+using test::TemporaryFolder;
+
+// Every exact type, element type and metric, on data that break searches; k beyond a shard and beyond all
+// rows.
+TEST(Sharded, ExactShardsGiveTheBitsOfOneIndex) {
+  const TemporaryFolder folder;
+  std::uint64_t seed = 77;
+  std::int64_t compared = 0;
+  const auto& kinds = conformance::kinds();
+  for (const Support& entry : supported) {
+    const IndexType& type = Indexes::get(entry.index);
+    if (entry.backend != Device::Kind::cpu || type.guarantee != Guarantee::exact) continue;
+    for (int i = 0; i < 3; ++i) {
+      const conformance::Kind& kind = kinds[++seed % kinds.size()];
+      Random random(seed);
+      const conformance::Values values = kind.make(130, 3, 7, random);
+      const conformance::Problem problem =
+          conformance::make_problem(kind.name, values, entry.dtype, entry.metric, 1);
+      const conformance::Rows data(problem.data, entry.dtype, i == 1 ? 2 : 0, i);
+      const conformance::Rows queries(problem.queries, entry.dtype);
+      const AnyIndex one = AnyIndex::build(entry.index, Dataset::copy(data.view()), entry.metric);
+      const Sharded many =
+          Sharded::build(folder / "shards", data.view(), {Indexes::parameters(entry.index, entry.metric), 4});
+      for (const std::int64_t k : {1, 10, 60, 140}) {
+        const std::string where = std::string(entry.index) + " " + std::string(name(entry.dtype)) + " " +
+                                  std::string(name(entry.metric)) + " " + kind.name +
+                                  " k=" + std::to_string(k);
+        const Neighbors found = many.search(queries.view(), k);
+        const Neighbors expected = one.search(queries.view(), k);
+        expect_same(found, expected, where);
+        EXPECT_EQ(found.statistics.nan_rows, expected.statistics.nan_rows) << where;
+        EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries) << where;
+        EXPECT_TRUE(found.statistics.certified);
+        EXPECT_EQ(found.statistics.recall, 1);
+        EXPECT_EQ(found.statistics.index, entry.index);
+        ++compared;
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+TEST(Sharded, TiesGoToTheLowerRowAcrossShards) {
+  const TemporaryFolder folder;
+  const std::vector<float> equal(24, 1.0F);
+  const DatasetView rows(equal.data(), 12, 2);
+  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 5});
+  EXPECT_EQ(shards.search(rows.slice(0, 1), 8).indices, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Sharded, InfiniteDistancesComeBeforePadding) {
+  const TemporaryFolder folder;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {infinity, 0, 1, infinity, std::numeric_limits<float>::quiet_NaN()};
+  const DatasetView rows(values.data(), 5, 1);
+  const Sharded shards = Sharded::build(folder / "s", rows, {BruteForceParameters{}, 5});
+  const Neighbors found = shards.search(rows.slice(1, 1), 5);
+  EXPECT_EQ(found.indices, (std::vector<std::int64_t>{1, 2, 0, 3, -1}));
+  EXPECT_EQ(found.statistics.nan_rows, 1);
+}
+
+TEST(Sharded, AllowedRowsAreCutByShard) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = grid(300, 3, 3);
+  const DatasetView rows(values.data(), 300, 3);
+  for (const std::string_view type : {"brute_force", "kd_tree", "octree"}) {
+    const IndexParameters parameters = Indexes::parameters(type, Metric::euclidean);
+    const AnyIndex one = AnyIndex::build(Dataset::copy(rows), parameters);
+    const Sharded many = Sharded::build(folder / "s", rows, {parameters, 7});
+    Random random(5);
+    for (const std::int64_t one_of : {1, 2, 30, 1000}) {
+      RowSet allowed(300);
+      for (std::int64_t row = 0; row < 300; ++row) {
+        if (random.below(one_of) == 0) allowed.insert(row);
+      }
+      expect_same(many.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}),
+                  one.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}), std::to_string(one_of));
+    }
+    // Only what is needed is opened.
+    many.close();
+    const RowSet last = RowSet::from_indices(300, std::vector<std::int64_t>{299, 280});
+    EXPECT_EQ(many.search(rows.slice(0, 1), 3, {}, {.allowed = &last}).indices[2], -1);
+    EXPECT_EQ(many.open_shards(), 1);
+    const RowSet other(299);
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { (void)many.search(rows.slice(0, 1), 1, {}, {.allowed = &other}); }),
+        "299"));
+  }
+}
+
+TEST(Sharded, RadiusOptionAndRadiusSearchOfTrees) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = grid(400, 2, 11);
+  const DatasetView rows(values.data(), 400, 2);
+  for (const std::string_view type : {"kd_tree", "octree"}) {
+    const IndexParameters parameters = Indexes::parameters(type, Metric::manhattan);
+    const AnyIndex one = AnyIndex::build(Dataset::copy(rows), parameters);
+    const Sharded many = Sharded::build(folder / "s", rows, {parameters, 6});
+    const DatasetView queries = rows.slice(0, 30);
+    for (const double radius : {0.0, 1.0, 3.0}) {
+      expect_same(many.search(queries, 20, {}, {.radius = radius}),
+                  one.search(queries, 20, {}, {.radius = radius}), "k nearest");
+      for (const std::int64_t most : {0, 5, 100}) {
+        expect_same(many.radius_search(queries, radius, {.max_neighbors = most}),
+                    one.point_tree()->radius_search(queries, radius, {.max_neighbors = most}), "radius");
+      }
+      RadiusNeighbors unsorted = many.radius_search(queries, radius, {.sorted = false});
+      const RadiusNeighbors sorted = one.point_tree()->radius_search(queries, radius);
+      EXPECT_EQ(unsorted.offsets, sorted.offsets);
+      for (std::int64_t q = 0; q < unsorted.queries; ++q) {
+        std::vector<std::int64_t> a(unsorted.indices_of(q).begin(), unsorted.indices_of(q).end());
+        std::vector<std::int64_t> b(sorted.indices_of(q).begin(), sorted.indices_of(q).end());
+        std::ranges::sort(a);
+        std::ranges::sort(b);
+        EXPECT_EQ(a, b);
+      }
+      EXPECT_EQ(many.count_within(queries, radius), one.point_tree()->count_within(queries, radius));
+    }
+    EXPECT_THROW((void)many.radius_search(queries, -1), InvalidArgument);
+  }
+}
+
+TEST(Sharded, RefusesWhatItsTypeCannot) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = grid(40, 3, 1);
+  const DatasetView rows(values.data(), 40, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {BruteForceParameters{}, 3});
+  const auto refusal = [](auto call) { return message_of<InvalidArgument>(call); };
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.radius_search(rows, 1); }), "kd_tree or octree"));
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.count_within(rows, 1); }), "kd_tree or octree"));
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.search(rows, 1, {}, {.recall = 0.9}); }), "no recall"));
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.search(rows, 1, {}, {.radius = 1}); }), "no radius"));
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.search(rows, 0); }), "k is 0"));
+  const DatasetView narrow(values.data(), 60, 2);
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.search(narrow, 1); }), "dimension 2"));
+  const std::vector<double> wide(6);
+  EXPECT_TRUE(contains(refusal([&] { (void)shards.search(DatasetView(wide.data(), 2, 3), 1); }), "f64"));
+  EXPECT_EQ(shards.open_shards(), 0);
+}
+
+TEST(Sharded, OpensLazilyAndKeepsWhatFits) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(8000, 16, 2);
+  const DatasetView rows(values.data(), 8000, 16);
+  const Sharded shards = Sharded::build(folder / "s", rows, {BruteForceParameters{}, 8});
+  EXPECT_EQ(shards.open_shards(), 0);
+  EXPECT_EQ(shards.memory_bytes(), 0U);
+  const Neighbors all = shards.search(rows.slice(0, 50), 10);
+  EXPECT_EQ(shards.open_shards(), 8);
+  EXPECT_GT(shards.memory_bytes(), 0U);
+  shards.close();
+  EXPECT_EQ(shards.open_shards(), 0);
+  // One shard's file is 64 kB and its codes 16 to 64 kB: there is room for some, and never for all.
+  const Execution little = test::with_threads(2, 450'000);
+  for (int again = 0; again < 3; ++again) {
+    expect_same(shards.search(rows.slice(0, 50), 10, little), all, "little memory");
+    EXPECT_GT(shards.open_shards(), 0);
+    EXPECT_LT(shards.open_shards(), 6);
+  }
+  // What is open closes for a call that has no room for it.
+  (void)shards.search(rows.slice(0, 50), 10);
+  EXPECT_EQ(shards.open_shards(), 8);
+  expect_same(shards.search(rows.slice(0, 50), 10, test::with_threads(2, 200'000)), all, "less memory");
+  EXPECT_LT(shards.open_shards(), 2);
+  // The answer alone does not fit.
+  EXPECT_TRUE(contains(message_of<OutOfMemory>([&] {
+                         (void)shards.search(rows.slice(0, 50), 1000, test::with_threads(1, 1000));
+                       }),
+                       "1000"));
+}
+
+TEST(Sharded, IntoTheCallersMemory) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = grid(90, 3, 8);
+  const DatasetView rows(values.data(), 90, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {OctreeParameters{}, 4});
+  const Neighbors expected = shards.search(rows, 5);
+  std::vector<std::int64_t> indices(450);
+  std::vector<float> distances(450);
+  const SearchStatistics statistics = shards.search_into(
+      rows, {.indices = indices.data(), .distances = distances.data(), .queries = 90, .k = 5});
+  EXPECT_EQ(indices, expected.indices);
+  EXPECT_EQ(distances, std::get<std::vector<float>>(expected.distances));
+  EXPECT_EQ(statistics.index, "octree");
+  EXPECT_THROW((void)shards.search_into(
+                   rows, {.indices = indices.data(), .distances = distances.data(), .queries = 9, .k = 5}),
+               InvalidArgument);
+}
+
+TEST(Sharded, ManyThreadsSearchOneFolder) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(3000, 8, 4);
+  const DatasetView rows(values.data(), 3000, 8);
+  const Sharded shards = Sharded::build(folder / "s", rows, {BruteForceParameters{}, 5});
+  const Neighbors expected = shards.search(rows.slice(0, 20), 7);
+  shards.close();
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 5; ++i) {
+        const Execution how = test::with_threads(1, t % 2 == 0 ? 0 : 120'000);
+        wrong += shards.search(rows.slice(0, 20), 7, how).indices == expected.indices ? 0 : 1;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Sharded, StopsWhenAskedAndReportsProgress) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(4000, 8, 4);
+  const DatasetView rows(values.data(), 4000, 8);
+  const Sharded shards = Sharded::build(folder / "s", rows, {BruteForceParameters{}, 4});
+  Execution execution;
+  std::int64_t last = 0;
+  bool ascends = true;
+  execution.progress = [&](const Progress& at) {
+    ascends = ascends && at.done >= last && at.total == 4000;
+    last = at.done;
+  };
+  (void)shards.search(rows, 5, execution);
+  EXPECT_TRUE(ascends);
+  EXPECT_EQ(last, 4000);
+  int asked = 0;
+  execution.cancelled = [&] { return ++asked > 3; };
+  EXPECT_THROW((void)shards.search(rows, 5, execution), Cancelled);
+  EXPECT_THROW((void)shards.radius_search(rows, 5, {}, execution), InvalidArgument);
+}
+
+// Each graph goes by its own curve; what is stated of all is the least of theirs, and is true.
+TEST(Sharded, GraphsReachTheRecallThatTheyState) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(6000, 24, 9);
+  const std::vector<float> asked = bell(300, 24, 10);
+  const DatasetView rows(values.data(), 6000, 24);
+  const DatasetView queries(asked.data(), 300, 24);
+  const Sharded shards =
+      Sharded::build(folder / "s", rows, {VamanaParameters{.max_degree = 16, .build_list_size = 32}, 3});
+  const Neighbors truth = knn(rows, queries, 10);
+  const Neighbors found = shards.search(queries, 10, {}, {.recall = 0.9});
+  EXPECT_FALSE(found.statistics.certified);
+  EXPECT_GE(found.statistics.recall, 0.9);
+  EXPECT_LT(found.statistics.recall, 1);
+  EXPECT_GT(found.statistics.list_size, 0);
+  std::int64_t right = 0;
+  for (std::int64_t q = 0; q < 300; ++q) {
+    for (const std::int64_t row : truth.indices_of(q)) {
+      right += std::ranges::count(found.indices_of(q), row);
+    }
+  }
+  EXPECT_GE(static_cast<double>(right) / 3000, 0.9);
+  const Neighbors exact = shards.search(queries, 10, {}, {.recall = 1});
+  expect_same(exact, truth, "recall 1");
+  EXPECT_TRUE(exact.statistics.certified);
+  const Neighbors walked = shards.search(queries, 10, {}, {.list_size = 40, .beam_width = 2, .rerank = 20});
+  EXPECT_EQ(walked.statistics.list_size, 40);
+}
+
+}  // namespace
+}  // namespace kith
