@@ -40,6 +40,9 @@ struct ShardedParameters {
 /// least the share that each of them would: a row that is among the k nearest of all rows is among those of
 /// its shard, and once found is never displaced (docs/shards.md).
 ///
+/// In up to 16 dimensions, by sqeuclidean, euclidean and manhattan, a query asks only those shards whose box
+/// of rows its list does not rule out.
+///
 /// Shards are opened when they are first asked, memory-mapped, and stay open while there is room: for
 /// the limit on memory of the call that opened them (without one, half of the machine's memory; on GPUs half
 /// of theirs) an open shard counts with its file and with what was made anew for it. The others are opened

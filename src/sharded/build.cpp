@@ -17,6 +17,7 @@
 #include "point_tiles/work_folder.hpp"
 #include "sharded/folder.hpp"
 #include "sharded/manifest.hpp"
+#include "sharded/visits.hpp"
 
 namespace kith::sharded {
 namespace {
@@ -116,17 +117,25 @@ class Build {
     return static_cast<std::int64_t>(static_cast<int128>(rows_.rows) * shard / parameters_.shards);
   }
 
+  // But for what is known once it is built.
+  Shard shard_of(std::int64_t number) const {
+    Shard shard{.file = shard_file(number), .base = base_of(number)};
+    shard.rows = base_of(number + 1) - shard.base;
+    return shard;
+  }
+
   // What a run before has done; what it was at when it was killed goes.
   void take_up() {
     std::set<std::string> files;
     for (const nlohmann::json& record : work_.records()) {
       if (!record.contains("shard")) continue;
       const auto number = std::ssize(manifest_.shards);
-      const Shard shard{.file = shard_file(number),
-                        .base = base_of(number),
-                        .rows = base_of(number + 1) - base_of(number),
-                        .bytes = record.at("bytes").get<std::uint64_t>(),
-                        .hash = io::parse_hash(record.at("xxh3").get<std::string>())};
+      Shard shard = shard_of(number);
+      shard.bytes = record.at("bytes").get<std::uint64_t>();
+      shard.hash = io::parse_hash(record.at("xxh3").get<std::string>());
+      shard.nan_rows = record.at("nan_rows").get<std::int64_t>();
+      shard.lower = record.at("lower").get<std::vector<double>>();
+      shard.upper = record.at("upper").get<std::vector<double>>();
       const std::string file = fmt::format("{}/{}", folder_name, shard.file);
       work_.check_file(file, shard.bytes);
       if (header_hash(folder_ / shard.file) != shard.hash) {
@@ -143,15 +152,23 @@ class Build {
 
   void add_shard() {
     const auto number = std::ssize(manifest_.shards);
-    Shard shard{.file = shard_file(number), .base = base_of(number)};
-    shard.rows = base_of(number + 1) - shard.base;
+    Shard shard = shard_of(number);
     Execution execution = part_of(execution_, "build", shard.base, shard.rows, rows_.rows);
     if (!rows_.in_memory) take_off_limit(shard.rows, execution);
     const fs::path path = folder_ / shard.file;
-    AnyIndex::build(rows_.take(shard.base, shard.rows), parameters_.index, execution).save(path, execution);
+    {
+      const Dataset rows = rows_.take(shard.base, shard.rows);
+      survey(rows, manifest_.metric, shard);
+      AnyIndex::build(rows, parameters_.index, execution).save(path, execution);
+    }
     shard.bytes = fs::file_size(path);
     shard.hash = header_hash(path);
-    work_.note({{"shard", number}, {"bytes", shard.bytes}, {"xxh3", io::hash_text(shard.hash)}});
+    work_.note({{"shard", number},
+                {"bytes", shard.bytes},
+                {"xxh3", io::hash_text(shard.hash)},
+                {"nan_rows", shard.nan_rows},
+                {"lower", shard.lower},
+                {"upper", shard.upper}});
     manifest_.shards.push_back(shard);
   }
 

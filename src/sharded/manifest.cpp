@@ -1,6 +1,7 @@
 #include "sharded/manifest.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 
@@ -51,6 +52,7 @@ Manifest parse_content(const nlohmann::json& content) {
     shard.file = object.at("file").get<std::string>();
     shard.base = integer(object.at("base"));
     shard.rows = integer(object.at("rows"));
+    shard.nan_rows = integer(object.at("nan_rows"));
     const std::int64_t bytes = integer(object.at("bytes"));
     shard.hash = io::parse_hash(object.at("xxh3").get<std::string>());
     require(is_plain_name(shard.file) && shard.file != io::manifest_name,
@@ -58,8 +60,21 @@ Manifest parse_content(const nlohmann::json& content) {
     require(files.insert(shard.file).second, "two shards have one file");
     require(shard.base == base, "a shard does not begin where the one before ends");
     require(shard.rows >= 0 && shard.rows <= manifest.rows - base, "the shards do not add up to all rows");
+    require(shard.nan_rows >= 0 && shard.nan_rows <= shard.rows, "the rows of a shard with a NaN are none");
     require(bytes > 0 && bytes < (std::int64_t{1} << 56), "the bytes of a shard are none");
     shard.bytes = static_cast<std::uint64_t>(bytes);
+    if (object.contains("lower")) {
+      shard.lower = object.at("lower").get<std::vector<double>>();
+      shard.upper = object.at("upper").get<std::vector<double>>();
+      const auto dim = static_cast<std::size_t>(manifest.dim);
+      require(shard.lower.size() == dim && shard.upper.size() == dim,
+              "the box of a shard is not of the rows' dimension");
+      for (std::size_t j = 0; j < dim; ++j) {
+        require(std::isfinite(shard.lower[j]) && std::isfinite(shard.upper[j]) &&
+                    shard.lower[j] <= shard.upper[j],
+                "the box of a shard is none");
+      }
+    }
     base += shard.rows;
     manifest.shards.push_back(std::move(shard));
   }
@@ -83,8 +98,12 @@ std::string to_text(const Manifest& manifest) {
     content["shards"].push_back({{"file", shard.file},
                                  {"base", shard.base},
                                  {"rows", shard.rows},
+                                 {"nan_rows", shard.nan_rows},
                                  {"bytes", shard.bytes},
                                  {"xxh3", io::hash_text(shard.hash)}});
+    if (shard.lower.empty()) continue;
+    content["shards"].back()["lower"] = shard.lower;
+    content["shards"].back()["upper"] = shard.upper;
   }
   return io::manifest_text(manifest_kind, manifest_kind.newest, content.dump());
 }

@@ -3,7 +3,8 @@
 //   manifest.json   {"format":"kith shards","version":1,"xxh3":...,"content":{...}} (io/manifest_text.hpp):
 //   the
 //                   type of the indexes, element type, dimension, metric, rows; of each shard its file, the
-//                   row that its row 0 is, its rows, its bytes and a checksum
+//                   row that its row 0 is, its rows, its bytes, its rows with a NaN, a checksum and, in few
+//                   dimensions, a box
 //   shard-N.kith    an index file (io/index_file.hpp)
 //
 // The checksum is the XXH3-64 of the index file up to the end of its header, which holds the checksums of all
@@ -29,8 +30,11 @@ struct Shard {
   std::string file;       ///< in the folder: a plain name
   std::int64_t base = 0;  ///< its row 0 is this row of all
   std::int64_t rows = 0;
+  std::int64_t nan_rows = 0;
   std::uint64_t bytes = 0;  ///< of the file
   std::uint64_t hash = 0;
+  /// The box of its finite rows, exactly; empty: it has none (visits.hpp).
+  std::vector<double> lower{}, upper{};
 
   friend bool operator==(const Shard&, const Shard&) = default;
 };

@@ -43,16 +43,18 @@ void walk(List<R>& a, List<R>& b, const Take& take) {
 }
 
 template <class R>
-void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base, const Execution& execution) {
+void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base,
+              const std::optional<std::vector<std::int64_t>>& queries, const Execution& execution) {
   auto& distances = std::get<std::vector<R>>(found.distances);
   const auto& its = std::get<std::vector<R>>(more.distances);
   const auto k = static_cast<std::size_t>(found.k);
   const auto task = [&](std::int64_t first) {
     std::vector<std::pair<R, std::int64_t>> list(k);
-    const std::int64_t last = std::min(first + queries_a_task, found.queries);
+    const std::int64_t last = std::min(first + queries_a_task, more.queries);
     for (std::int64_t q = first; q < last; ++q) {
-      std::int64_t* rows = found.indices.data() + q * found.k;
-      R* to = distances.data() + q * found.k;
+      const std::int64_t place = (queries ? (*queries)[static_cast<std::size_t>(q)] : q) * found.k;
+      std::int64_t* rows = found.indices.data() + place;
+      R* to = distances.data() + place;
       List<R> old{{rows, k}, to};
       List<R> now{more.indices_of(q), its.data() + q * more.k, base};
       if (now.ended()) continue;
@@ -68,7 +70,7 @@ void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base, const 
       }
     }
   };
-  parallel_for(execution, (found.queries + queries_a_task - 1) / queries_a_task,
+  parallel_for(execution, (more.queries + queries_a_task - 1) / queries_a_task,
                [&](std::int64_t t) { task(t * queries_a_task); });
 }
 
@@ -137,11 +139,12 @@ Neighbors no_neighbors(std::int64_t queries, std::int64_t k, Dtype distances) {
       });
 }
 
-void merge(Neighbors& found, const Neighbors& more, std::int64_t base, const Execution& execution) {
+void merge(Neighbors& found, const Neighbors& more, std::int64_t base,
+           const std::optional<std::vector<std::int64_t>>& queries, const Execution& execution) {
   if (found.distance_dtype() == Dtype::f64) {
-    merge_of<double>(found, more, base, execution);
+    merge_of<double>(found, more, base, queries, execution);
   } else {
-    merge_of<float>(found, more, base, execution);
+    merge_of<float>(found, more, base, queries, execution);
   }
 }
 

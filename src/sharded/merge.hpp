@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "kith/execution.hpp"
 #include "kith/neighbors.hpp"
@@ -13,8 +15,10 @@ Neighbors no_neighbors(std::int64_t queries, std::int64_t k, Dtype distances);
 
 /// Each query's k smallest pairs (distance, row) of both; O(k) a query. In `more` rows are numbered from
 /// `base` on, and there may be fewer places a query.
+/// @param queries which queries of `found` those of `more` are; nothing: all of them
 /// @throws Cancelled
-void merge(Neighbors& found, const Neighbors& more, std::int64_t base, const Execution& execution);
+void merge(Neighbors& found, const Neighbors& more, std::int64_t base,
+           const std::optional<std::vector<std::int64_t>>& queries, const Execution& execution);
 
 /// The same of lists of any length, cut to `most` where that is not 0. `sorted`: both ascend, and so does
 /// what comes out; else one list follows the other.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "sharded/build.hpp"
 #include "sharded/folder.hpp"
 #include "sharded/merge.hpp"
+#include "sharded/visits.hpp"
 
 namespace kith {
 namespace {
@@ -65,8 +67,8 @@ void join(std::string& all, const std::string& its) {
   if (all != its) all = "mixed";
 }
 
-// What another shard did of the same queries.
-void add_shard(SearchStatistics& sum, const SearchStatistics& more) {
+// What another shard did, or one in another round, of the same queries or some of them.
+void add_shard(SearchStatistics& sum, const SearchStatistics& more, bool again) {
   if (sum.index.empty()) {
     sum = more;
     return;
@@ -77,11 +79,16 @@ void add_shard(SearchStatistics& sum, const SearchStatistics& more) {
   join(sum.filter, more.filter);
   join(sum.instruction_set, more.instruction_set);
   sum.directions = std::max(sum.directions, more.directions);
-  sum.nan_rows += more.nan_rows;
-  sum.collapsed_rows += more.collapsed_rows;
+  if (!again) sum.collapsed_rows += more.collapsed_rows;
   sum.cached_hops += more.cached_hops;
   sum.list_size = std::max(sum.list_size, more.list_size);
   sum.recall = std::min(sum.recall, more.recall);
+}
+
+std::int64_t nan_rows(const Manifest& manifest) {
+  std::int64_t sum = 0;
+  for (const Shard& shard : manifest.shards) sum += shard.nan_rows;
+  return sum;
 }
 
 void check_queries(const Manifest& manifest, const DatasetView& queries) {
@@ -106,15 +113,18 @@ void check_radius_search(const Folder& folder, const DatasetView& queries) {
                   folder.type().name));
 }
 
-// visit(shard, its index, how to search it) for one shard after the other.
+// visit(round, its number, shard, how to search it) for one shard after the other, in each of some rounds.
 template <class Visit>
-void for_each_shard(const Folder& folder, const Execution& execution, const Visit& visit) {
+void for_each_shard(const Folder& folder, int rounds, const Execution& execution, const Visit& visit) {
   const Manifest& manifest = folder.manifest();
   StopRequest stop(execution);
-  for (std::int64_t i = 0; i < folder.shards(); ++i) {
-    stop.check();
-    const Shard& shard = manifest.shards[static_cast<std::size_t>(i)];
-    visit(i, shard, sharded::part_of(execution, "search", shard.base, shard.rows, manifest.rows));
+  for (int round = 0; round < rounds; ++round) {
+    for (std::int64_t i = 0; i < folder.shards(); ++i) {
+      stop.check();
+      const Shard& shard = manifest.shards[static_cast<std::size_t>(i)];
+      const std::int64_t done = round * (manifest.rows / rounds) + shard.base / rounds;
+      visit(round, i, shard, sharded::part_of(execution, "search", done, shard.rows / rounds, manifest.rows));
+    }
   }
   if (execution.progress) execution.progress({"search", manifest.rows, manifest.rows});
 }
@@ -142,24 +152,42 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   Execution rest = execution;
   take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) * cell,
            "the answer");
+  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
   Neighbors found = sharded::no_neighbors(queries.rows, k, distances);
-  for_each_shard(*folder_, rest, [&](std::int64_t number, const Shard& shard, const Execution& how) {
-    SearchOptions its = options;
-    std::optional<RowSet> allowed;
-    if (options.allowed != nullptr) {
-      allowed.emplace(rows_of_shard(*options.allowed, shard));
-      its.allowed = &*allowed;
-      // The last is asked in any case where none was: its statistics are those of the search.
-      const bool needed = number + 1 == folder_->shards() && found.statistics.index.empty();
-      if (allowed->count() == 0 && !needed) return;
-    }
+  std::set<std::int64_t> asked;
+  // Of some queries, or of all where `which` says nothing.
+  const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
+                       const SearchOptions& its, const Execution& how) {
+    const Shard& shard = manifest.shards[static_cast<std::size_t>(number)];
     Execution left;
     const AnyIndex index = folder_->open_shard(number, how, left);
     const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
-    const Neighbors more = index.search(queries, most, left, its);
-    sharded::merge(found, more, shard.base, how);
-    add_shard(found.statistics, more.statistics);
-  });
+    const Dataset some = which ? pick_rows(queries, *which) : Dataset();
+    const Neighbors more = index.search(which ? some.view() : queries, most, left, its);
+    sharded::merge(found, more, shard.base, which, how);
+    add_shard(found.statistics, more.statistics, !asked.insert(number).second);
+  };
+  const sharded::Visits visits(manifest, queries, options.radius, rest);
+  for_each_shard(*folder_, visits.rounds(), rest,
+                 [&](int round, std::int64_t number, const Shard& shard, const Execution& how) {
+                   SearchOptions its = options;
+                   std::optional<RowSet> allowed;
+                   if (options.allowed != nullptr) {
+                     allowed.emplace(rows_of_shard(*options.allowed, shard));
+                     if (allowed->count() == 0) return;
+                     its.allowed = &*allowed;
+                   }
+                   const auto which = visits.of(round, number, found, how);
+                   if (!which || !which->empty()) ask(number, which, its, how);
+                 });
+  if (found.statistics.index.empty()) {
+    // None was needed: the last one says what a search for nothing is.
+    const RowSet none(manifest.shards.back().rows);
+    SearchOptions its = options;
+    if (options.allowed != nullptr) its.allowed = &none;
+    ask(folder_->shards() - 1, {}, its, rest);
+  }
+  found.statistics.nan_rows = nan_rows(manifest);
   found.statistics.seconds = clock.seconds();
   return found;
 }
@@ -179,23 +207,25 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
   check_radius_search(*folder_, queries);
   std::optional<RadiusNeighbors> found;
   SearchStatistics sum;
-  for_each_shard(*folder_, execution, [&](std::int64_t number, const Shard& shard, const Execution& given) {
-    Execution how = given;
-    if (found) take_off(how.memory_limit, bytes_of(*found), "the answer so far");
-    Execution left;
-    const AnyIndex index = folder_->open_shard(number, how, left);
-    RadiusNeighbors more = tree_of(index).radius_search(queries, radius, options, left);
-    add_shard(sum, more.statistics);
-    if (!found) {  // the first shard, whose row numbers are those of all
-      found = std::move(more);
-      return;
-    }
-    // Both lists and what comes of them stand side by side.
-    take_off(how.memory_limit, bytes_of(*found) + 2 * bytes_of(more), "the answer");
-    sharded::merge(*found, more, shard.base, options.sorted || options.max_neighbors > 0,
-                   options.max_neighbors, how);
-  });
+  for_each_shard(*folder_, 1, execution,
+                 [&](int /*round*/, std::int64_t number, const Shard& shard, const Execution& given) {
+                   Execution how = given;
+                   if (found) take_off(how.memory_limit, bytes_of(*found), "the answer so far");
+                   Execution left;
+                   const AnyIndex index = folder_->open_shard(number, how, left);
+                   RadiusNeighbors more = tree_of(index).radius_search(queries, radius, options, left);
+                   add_shard(sum, more.statistics, false);
+                   if (!found) {  // the first shard, whose row numbers are those of all
+                     found = std::move(more);
+                     return;
+                   }
+                   // Both lists and what comes of them stand side by side.
+                   take_off(how.memory_limit, bytes_of(*found) + 2 * bytes_of(more), "the answer");
+                   sharded::merge(*found, more, shard.base, options.sorted || options.max_neighbors > 0,
+                                  options.max_neighbors, how);
+                 });
   found->statistics = sum;  // NOLINT(bugprone-unchecked-optional-access): a folder has a shard
+  found->statistics.nan_rows = nan_rows(folder_->manifest());
   found->statistics.seconds = clock.seconds();
   return *std::move(found);
 }
@@ -204,12 +234,13 @@ std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, doub
                                                 const Execution& execution) const {
   check_radius_search(*folder_, queries);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows));
-  for_each_shard(*folder_, execution, [&](std::int64_t number, const Shard& /*shard*/, const Execution& how) {
-    Execution left;
-    const AnyIndex index = folder_->open_shard(number, how, left);
-    const std::vector<std::int64_t> more = tree_of(index).count_within(queries, radius, left);
-    std::ranges::transform(counts, more, counts.begin(), std::plus<>());
-  });
+  for_each_shard(*folder_, 1, execution,
+                 [&](int /*round*/, std::int64_t number, const Shard& /*shard*/, const Execution& how) {
+                   Execution left;
+                   const AnyIndex index = folder_->open_shard(number, how, left);
+                   const std::vector<std::int64_t> more = tree_of(index).count_within(queries, radius, left);
+                   std::ranges::transform(counts, more, counts.begin(), std::plus<>());
+                 });
   return counts;
 }
 

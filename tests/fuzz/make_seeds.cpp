@@ -37,6 +37,8 @@ int main(int argc, char** argv) try {
   kith::sharded::Manifest shards = {.index = "kd_tree", .dim = 3, .rows = 5};
   shards.shards = {{.file = "shard-0.kith", .base = 0, .rows = 2, .bytes = 4096, .hash = 7},
                    {.file = "shard-1.kith", .base = 2, .rows = 3, .bytes = 8192, .hash = 8}};
+  shards.shards[1].lower = {0, 0.5, -1};
+  shards.shards[1].upper = {1, 0.5, 4e9};
   const std::string text = kith::sharded::to_text(shards);
   constexpr std::string_view mark = "\"content\":";
   const std::size_t content = text.find(mark) + mark.size();

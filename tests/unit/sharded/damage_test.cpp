@@ -80,6 +80,14 @@ TEST_F(ShardedDamage, ContentThatIsNone) {
       {"metric", [](json& c) { c["metric"] = "l2"; }},
       {"bytes", [](json& c) { c["shards"][0]["bytes"] = 0; }},
       {"no checksum", [](json& c) { c["shards"][0]["xxh3"] = "0123"; }},
+      {"NaN", [](json& c) { c["shards"][0]["nan_rows"] = 21; }},
+      {"NaN", [](json& c) { c["shards"][0]["nan_rows"] = -1; }},
+      {"box of a shard is none", [](json& c) { c["shards"][0]["lower"][1] = 1e9; }},
+      {"rows' dimension",
+       [](json& c) {
+         c["shards"][0]["lower"] = {1, 2};
+       }},
+      {"not what Kith writes", [](json& c) { c["shards"][0].erase("upper"); }},
       {"number of shards", [](json& c) { c["shards"] = json::array(); }},
       {"number of shards", [](json& c) { c["shards"] = json::object(); }},
       {"not what Kith writes", [](json& c) { c.erase("index"); }},
@@ -158,8 +166,15 @@ TEST_F(ShardedDamage, ShardsOfOtherRowsAndDamagedOnes) {
   shards.verify();
   // A manifest that names a shard's row count, dimension or type wrongly, all else in order.
   for (const auto& change : std::vector<std::function<void(json&)>>{
-           [](json& c) { c["dim"] = 4; }, [](json& c) { c["metric"] = "euclidean"; },
-           [](json& c) { c["index"] = "octree"; }, [](json& c) { c["dtype"] = "f64"; },
+           [](json& c) {
+             c["dim"] = 4;
+             for (json& shard : c["shards"]) {
+               shard.erase("lower");
+               shard.erase("upper");
+             }
+           },
+           [](json& c) { c["metric"] = "euclidean"; }, [](json& c) { c["index"] = "octree"; },
+           [](json& c) { c["dtype"] = "f64"; },
            [](json& c) {
              c["shards"][0]["rows"] = 19;
              c["shards"][1]["base"] = 19;

@@ -65,6 +65,46 @@ TEST(Sharded, ExactShardsGiveTheBitsOfOneIndex) {
   EXPECT_GT(compared, 500);
 }
 
+// Rows in an order of space: each query asks few shards, and what they are asked is what it takes.
+TEST(Sharded, RowsInAnOrderOfSpaceAskFewShards) {
+  const TemporaryFolder folder;
+  Random random(21);
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8}) {
+    conformance::Values values{{1200, 3, std::vector<double>(3600)}, {80, 3, std::vector<double>(240)}, 1};
+    for (std::int64_t i = 0; i < 1200; ++i) {
+      // Whole numbers, so that many rows are at just the distance of a border, or of each other.
+      values.data.row(i)[0] = static_cast<double>(i / 10 - 60);
+      for (int j = 1; j < 3; ++j) values.data.row(i)[j] = static_cast<double>(random.below(4));
+    }
+    for (std::int64_t i = 0; i < 80; ++i) {
+      for (int j = 0; j < 3; ++j) values.queries.row(i)[j] = values.data.row(random.below(1200))[j];
+    }
+    for (const Metric metric : tree_metrics) {
+      const conformance::Problem problem = conformance::make_problem("sorted", values, dtype, metric, 1);
+      const conformance::Rows data(problem.data, dtype);
+      const conformance::Rows queries(problem.queries, dtype);
+      for (const std::string_view type : {"kd_tree", "brute_force"}) {
+        const IndexParameters parameters = Indexes::parameters(type, metric);
+        const AnyIndex one = AnyIndex::build(Dataset::copy(data.view()), parameters);
+        const Sharded many = Sharded::build(folder / "s", data.view(), {parameters, 12});
+        for (const std::int64_t k : {1, 7, 110, 1300}) {
+          const std::string where = std::string(type) + " " + std::string(name(metric)) + std::to_string(k);
+          expect_same(many.search(queries.view(), k), one.search(queries.view(), k), where);
+          if (one.point_tree() == nullptr) continue;
+          for (const double radius : {0.0, 1.0, 2.5}) {
+            expect_same(many.search(queries.view(), k, {}, {.radius = radius}),
+                        one.search(queries.view(), k, {}, {.radius = radius}), where + " within");
+          }
+        }
+        // One query in the first shard's middle opens that one alone.
+        many.close();
+        (void)many.search(data.view().slice(50, 1), 3);
+        EXPECT_EQ(many.open_shards(), 1);
+      }
+    }
+  }
+}
+
 TEST(Sharded, TiesGoToTheLowerRowAcrossShards) {
   const TemporaryFolder folder;
   const std::vector<float> equal(24, 1.0F);
