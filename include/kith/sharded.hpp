@@ -78,10 +78,9 @@ class Sharded {
   /// @param queries [q, dim] of the rows' dtype
   /// @param k at least 1; where there are fewer rows, -1 and +inf
   /// @param options as the shards' type takes them, for each shard. `allowed` is a set over all rows; shards
-  ///     without an allowed row are not opened.
-  /// @return the statistics are the sum over the shards; `list_size` is the longest, `recall` the least of
-  /// theirs,
-  ///     `filter` and `instruction_set` "mixed" where they differ
+  /// without an allowed row are not opened.
+  /// @return the statistics are sums over the shards; `list_size` is the longest, `recall` the least of them,
+  /// `filter` and `instruction_set` "mixed" where they differ
   /// @throws InvalidArgument, IoError, OutOfMemory, DeviceError, Cancelled
   Neighbors search(const DatasetView& queries, std::int64_t k, const Execution& execution = {},
                    const SearchOptions& options = {}) const;

@@ -32,9 +32,7 @@ class Folder {
   std::int64_t shards() const noexcept { return static_cast<std::int64_t>(manifest_.shards.size()); }
 
   /// The shard, opened if it is not, and kept open where there is room under the limits of `execution`.
-  /// @param left becomes `execution` with the limits that are left for the search: what open shards hold
-  /// beyond
-  ///     their files is taken off
+  /// @param left becomes `execution` with what is left of its limits for the search
   /// @throws IoError for a file that is not what the manifest says; what AnyIndex::load throws
   AnyIndex open_shard(std::int64_t number, const Execution& execution, Execution& left) const;
 

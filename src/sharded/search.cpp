@@ -96,14 +96,7 @@ void check_queries(const Manifest& manifest, const DatasetView& queries) {
   check_queries_fit(queries, manifest.dim, manifest.dtype, "folder of shards");
 }
 
-// A tree's, for radius searches.
-const PointTree& tree_of(const AnyIndex& index) {
-  if (const PointTree* tree = index.point_tree()) return *tree;
-  throw InvalidArgument(fmt::format(
-      "shards of type {} have no radius search; build them with the index kd_tree or octree", index.type()));
-}
-
-// Before anything is opened.
+// Before anything is opened. What takes a radius is a tree.
 void check_radius_search(const Folder& folder, const DatasetView& queries) {
   check_queries(folder.manifest(), queries);
   if (folder.type().takes(SearchOption::radius)) return;
@@ -188,6 +181,7 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     ask(folder_->shards() - 1, {}, its, rest);
   }
   found.statistics.nan_rows = nan_rows(manifest);
+  if (visits.rounds() > 1) found.statistics.nan_queries = visits.nan_queries();
   found.statistics.seconds = clock.seconds();
   return found;
 }
@@ -213,7 +207,7 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
                    if (found) take_off(how.memory_limit, bytes_of(*found), "the answer so far");
                    Execution left;
                    const AnyIndex index = folder_->open_shard(number, how, left);
-                   RadiusNeighbors more = tree_of(index).radius_search(queries, radius, options, left);
+                   RadiusNeighbors more = index.point_tree()->radius_search(queries, radius, options, left);
                    add_shard(sum, more.statistics, false);
                    if (!found) {  // the first shard, whose row numbers are those of all
                      found = std::move(more);
@@ -238,7 +232,8 @@ std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, doub
                  [&](int /*round*/, std::int64_t number, const Shard& /*shard*/, const Execution& how) {
                    Execution left;
                    const AnyIndex index = folder_->open_shard(number, how, left);
-                   const std::vector<std::int64_t> more = tree_of(index).count_within(queries, radius, left);
+                   const std::vector<std::int64_t> more =
+                       index.point_tree()->count_within(queries, radius, left);
                    std::ranges::transform(counts, more, counts.begin(), std::plus<>());
                  });
   return counts;

@@ -94,6 +94,10 @@ Visits::Visits(const Manifest& manifest, const DatasetView& queries, std::option
   home_.resize(static_cast<std::size_t>(queries.rows));
   in_parts(queries.rows, execution, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t q = first; q < last; ++q) {
+      if (has_nan(q)) {
+        home_[static_cast<std::size_t>(q)] = nobodys;
+        continue;
+      }
       double nearest = std::numeric_limits<double>::infinity();
       for (std::size_t s = 0; s < manifest.shards.size(); ++s) {
         const double its = distance<double>(q, manifest.shards[s]);
@@ -105,11 +109,20 @@ Visits::Visits(const Manifest& manifest, const DatasetView& queries, std::option
   });
 }
 
+bool Visits::has_nan(std::int64_t query) const {
+  bool nan = false;
+  visit_dtype(queries_.dtype, [&]<class T>(T) {
+    const T* values = static_cast<const T*>(queries_.row(query));
+    for (std::int64_t j = 0; j < queries_.dim; ++j) nan = nan || std::isnan(to_double(values[j]));
+  });
+  return nan;
+}
+
 // Smaller, not equal: a row at just the k-th distance may have the lower number.
 template <class R>
 bool Visits::asks(int round, std::int64_t shard, std::int64_t query, R kth) const {
-  const bool at_home = home_[static_cast<std::size_t>(query)] == shard;
-  if (at_home != (round == 0)) return false;
+  const std::int32_t home = home_[static_cast<std::size_t>(query)];
+  if (home == nobodys || (home == shard) != (round == 0)) return false;
   const R its = distance<R>(query, manifest_.shards[static_cast<std::size_t>(shard)]);
   return !(kth < its) && !(radius_ && static_cast<double>(its) > *radius_);
 }

@@ -3,6 +3,7 @@
 // scans of one place after the other do, then need few shards a query; of rows in no order all are asked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -27,6 +28,8 @@ class Visits {
 
   /// Times that the shards are gone through.
   int rounds() const noexcept { return home_.empty() ? 1 : 2; }
+  /// Queries with a NaN, which no shard is asked: of two rounds alone.
+  std::int64_t nan_queries() const { return std::ranges::count(home_, nobodys); }
   /// Bytes of host memory that a search takes for them.
   static std::uint64_t bytes(const Manifest& manifest, const DatasetView& queries);
 
@@ -36,8 +39,11 @@ class Visits {
                                               const Execution& execution) const;
 
  private:
+  static constexpr std::int32_t nobodys = -1;
+
   template <class R>
   R distance(std::int64_t query, const Shard& shard) const;
+  bool has_nan(std::int64_t query) const;
   template <class R>
   bool asks(int round, std::int64_t shard, std::int64_t query, R kth) const;
 
