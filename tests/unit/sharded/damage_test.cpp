@@ -76,7 +76,7 @@ TEST_F(ShardedDamage, ContentThatIsNone) {
       {"no integer", [](json& c) { c["rows"] = 60.5; }},
       {"no integer", [](json& c) { c["dim"] = true; }},
       {"dimension", [](json& c) { c["dim"] = 0; }},
-      {"dtype", [](json& c) { c["dtype"] = "f31"; }},
+      {"element type", [](json& c) { c["dtype"] = "f31"; }},
       {"metric", [](json& c) { c["metric"] = "l2"; }},
       {"bytes", [](json& c) { c["shards"][0]["bytes"] = 0; }},
       {"no checksum", [](json& c) { c["shards"][0]["xxh3"] = "0123"; }},
@@ -161,7 +161,7 @@ TEST_F(ShardedDamage, ShardsOfOtherRowsAndDamagedOnes) {
   std::string damaged = bytes;
   damaged[bytes.size() - 5] = static_cast<char>(damaged[bytes.size() - 5] ^ 1);
   write_file(shard, damaged);
-  both("checksum");
+  both("is corrupt");
   write_file(shard, bytes);
   shards.verify();
   // A manifest that names a shard's row count, dimension or type wrongly, all else in order.
