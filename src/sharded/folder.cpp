@@ -160,9 +160,10 @@ Folder::Held Folder::open_but(std::int64_t number) const {
   Held sum;
   for (std::int64_t i = 0; i < shards(); ++i) {
     if (i == number || !slot(i).index) continue;
-    sum.file += slot(i).held->file;
-    sum.made += slot(i).held->made;
-    sum.device += slot(i).held->device;
+    const Held its = expected(i);  // which is known once it has been open
+    sum.file += its.file;
+    sum.made += its.made;
+    sum.device += its.device;
   }
   return sum;
 }
@@ -215,11 +216,12 @@ AnyIndex Folder::open_shard(std::int64_t number, const Execution& execution, Exe
     rest.device_memory_limit = taken_off(execution.device_memory_limit, others.device / gpus);
     index = load(number, rest);
     const std::scoped_lock lock(mutex_);
-    its.held = held_by(number, *index, execution);
+    const Held own = held_by(number, *index, execution);
+    its.held = own;
     Held all = open_but(number);
-    all.file += its.held->file;
-    all.made += its.held->made;
-    all.device += its.held->device;
+    all.file += own.file;
+    all.made += own.made;
+    all.device += own.device;
     // One that stays leaves room for the largest of those to come.
     if (room.holds(all, largest_closed_but(number))) {
       its.index = index;

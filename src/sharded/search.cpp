@@ -218,10 +218,12 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
                    sharded::merge(*found, more, shard.base, options.sorted || options.max_neighbors > 0,
                                   options.max_neighbors, how);
                  });
-  found->statistics = sum;  // NOLINT(bugprone-unchecked-optional-access): a folder has a shard
-  found->statistics.nan_rows = nan_rows(folder_->manifest());
-  found->statistics.seconds = clock.seconds();
-  return *std::move(found);
+  sum.nan_rows = nan_rows(folder_->manifest());
+  sum.seconds = clock.seconds();
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a folder has a shard
+  RadiusNeighbors answer = *std::move(found);
+  answer.statistics = std::move(sum);
+  return answer;
 }
 
 std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, double radius,
