@@ -199,31 +199,29 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
                                        const RadiusOptions& options, const Execution& execution) const {
   const Clock clock;
   check_radius_search(*folder_, queries);
-  std::optional<RadiusNeighbors> found;
+  RadiusNeighbors found;
   SearchStatistics sum;
   for_each_shard(*folder_, 1, execution,
                  [&](int /*round*/, std::int64_t number, const Shard& shard, const Execution& given) {
                    Execution how = given;
-                   if (found) take_off(how.memory_limit, bytes_of(*found), "the answer so far");
+                   if (number > 0) take_off(how.memory_limit, bytes_of(found), "the answer so far");
                    Execution left;
                    const AnyIndex index = folder_->open_shard(number, how, left);
                    RadiusNeighbors more = index.point_tree()->radius_search(queries, radius, options, left);
                    add_shard(sum, more.statistics, false);
-                   if (!found) {  // the first shard, whose row numbers are those of all
+                   if (number == 0) {  // whose row numbers are those of all
                      found = std::move(more);
                      return;
                    }
                    // Both lists and what comes of them stand side by side.
-                   take_off(how.memory_limit, bytes_of(*found) + 2 * bytes_of(more), "the answer");
-                   sharded::merge(*found, more, shard.base, options.sorted || options.max_neighbors > 0,
+                   take_off(how.memory_limit, bytes_of(found) + 2 * bytes_of(more), "the answer");
+                   sharded::merge(found, more, shard.base, options.sorted || options.max_neighbors > 0,
                                   options.max_neighbors, how);
                  });
   sum.nan_rows = nan_rows(folder_->manifest());
   sum.seconds = clock.seconds();
-  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a folder has a shard
-  RadiusNeighbors answer = *std::move(found);
-  answer.statistics = std::move(sum);
-  return answer;
+  found.statistics = std::move(sum);
+  return found;
 }
 
 std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, double radius,
