@@ -210,12 +210,12 @@ void build(const RowSource& rows, const nlohmann::json& sources, bool resumable,
                                {"index", to_json(parameters.index)}};
   WorkFolder work(folder, task, resumable);
   point_tiles::resumably(work, [&] {
+    const fs::path place = folder.has_filename() ? folder : folder.parent_path();
+    const WorkFolder::Moves moves = {{folder_name, place}};
     nlohmann::json nothing;
-    if (work.was_finished(nothing)) return;
+    if (work.was_finished(moves, nothing)) return;
     Build(rows, parameters, work, execution).run();
-    fs::path place = folder;
-    if (!place.has_filename()) place = place.parent_path();
-    work.finish({{folder_name, place}});
+    work.finish(moves);
   });
 }
 
