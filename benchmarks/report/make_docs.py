@@ -7,8 +7,8 @@ from benchmarks.cases import CASES
 from benchmarks.run import PEERS_SETS
 
 from . import graphs
-from .directions import render_directions
 from .crossover import render_crossover
+from .directions import render_directions
 from .filters import render_filters
 from .gpu import render_gpu
 from .gpu_graphs import render_gpu_graphs

@@ -83,7 +83,6 @@ def measure(base, queries, options):
     result["exact_one_query_seconds"], _ = timed(lambda: scan.search(queries[:1], k, **where), options)
     if not np.array_equal(exact.indices, again.indices):
         sys.exit(f"{len(base)} rows: two exact answers differ")
-    del scan
     started = time.perf_counter()
     graph = kith.Vamana(base, **where)
     result["graph_build_seconds"] = time.perf_counter() - started
