@@ -17,7 +17,7 @@ _INSIDE = {
     "leaf-tree-": ("a k-d tree in the leaves", "rung", "o"),
 }
 # Searches without leaves of that kind, as lines across, by id.
-_BESIDE = {
+_BESIDE: dict[str, tuple[str, str, Any]] = {
     "best-first": ("best-first, leaves of 16", "muted", (0, (1, 2))),
     "engine-kd-tree-cpu": ("Kith: k-d tree in memory", "engine", "-"),
     "engine-tiles": ("Kith: point tiles on disk", "engine", (0, (5, 3))),
