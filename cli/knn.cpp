@@ -196,9 +196,6 @@ void add_knn(CLI::App& app, Common& common) {
       "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
       "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
-      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
-      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
-      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.",
       "--index auto builds a tree where that should be faster: for many queries in low dimension. With "
       "--recall below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that "
       "only one kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
@@ -207,6 +204,11 @@ void add_knn(CLI::App& app, Common& common) {
       "build.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
       "holds them exactly (f32 or f64), and a note says so."};
+  about.details.emplace(
+      about.details.begin() + 1,
+      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
+      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
+      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.");
   about.details.emplace_back(
       "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
       "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
