@@ -12,6 +12,7 @@ from program import KITH, ROOT
 COMMANDS = [
     "knn",
     "build",
+    "shard",
     "search",
     "insert",
     "tune",

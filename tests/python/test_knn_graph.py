@@ -222,7 +222,7 @@ def test_refusals():
         ({"recall": 0, "index": "vamana"}, "recall of 0"),
         ({"metric": "l2"}, "l2"),
         ({"metric": "cosine", "index": "kd_tree"}, "cosine"),
-        ({"metric": "manhattan", "recall": 0.9}, "manhattan"),
+        ({"metric": "manhattan", "index": "vamana", "recall": 0.9}, "manhattan"),
     ]:
         with pytest.raises(kith.InvalidArgument, match=words):
             kith.all_knn(X, **given)
