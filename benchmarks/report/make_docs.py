@@ -44,7 +44,7 @@ make bench-trees                                  # the trees
 make bench-tiles                                  # clouds larger than memory, beside Open3D
 build/venv/bin/python -m benchmarks.vamana --dataset sift-photos-u8                # graphs; --help says what peers need
 python3 benchmarks/vamana/gpu.py CASE... -o FILE                                   # graphs on a GPU; wants torch, and cuVS
-python3 benchmarks/vamana/crossover.py -o FILE                                     # graphs or exact search; wants the package
+build/venv-peers/bin/python -m benchmarks.vamana.crossover -o FILE                 # graphs or exact search; wants the package
 build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                   # graphs, some of the rows; wants hnswlib
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case

@@ -1,9 +1,9 @@
 """From how many rows and queries on a graph answers sooner than exact search: what choose_index knows of graphs.
 
-    PYTHONPATH=... python3 crossover.py [--device cpu|cuda] [--rows N,...] [--dim D] [--dtype u8|f32] [-k K] [-o OUT.json]
+    python -m benchmarks.vamana.crossover [--device cpu|cuda] [--rows N,...] [--dim D] [--dtype u8|f32] [-k K] [-o OUT.json]
 
-Rows and queries are from one gaussian mixture (generated.py; on a GPU the same kind, drawn there), clipped to bytes
-for u8. For each number of rows: seconds of a one-shot exact search of 10,000 queries (1,000 on the CPU), of an exact
+Needs the package kith (PYTHONPATH). Rows and queries are from one gaussian mixture (benchmarks/datasets/generated.py),
+rounded and clipped to bytes for u8. For each number of rows: seconds of a one-shot exact search of 10,000 queries (1,000 on the CPU), of an exact
 search with its codes there, of building a graph, and of searches of it by the stated recalls 0.90, 0.95 and 0.99,
 medians of whole calls with warm-up. The measured recall stands beside, and a recall below the stated one less the
 sampling error of these queries ends the run with an error.
@@ -21,36 +21,15 @@ from pathlib import Path
 import kith
 import numpy as np
 
+from benchmarks.datasets.generated import gaussian_mixture
+
 RECALLS = (0.90, 0.95, 0.99)
 
 
-def decay_for(ratio, dim):
-    low, high = 1e-3, 1e6
-    for _ in range(200):
-        tau = (low * high) ** 0.5
-        variances = np.exp(-np.arange(dim) / tau)
-        low, high = (tau, high) if variances.sum() ** 2 / (variances**2).sum() < ratio else (low, tau)
-    return tau
-
-
-def draw(rows, dim, dtype, seed=7, gaussians=2000):
-    """[rows, dim] of one mixture, see benchmarks/datasets/generated.py."""
-    random = np.random.default_rng(seed)
-    ratio = min(6 if dtype == "u8" else 25, dim)
-    variances = np.exp(-np.arange(dim) / decay_for(ratio, dim))
-    spread = np.sqrt(variances * dim / variances.sum()).astype(np.float32)
-    basis, _ = np.linalg.qr(random.standard_normal((dim, dim), np.float32))
-    centres = random.standard_normal((gaussians, dim), np.float32) * (spread * np.float32(0.6))
-    scale = random.uniform(0.7, 1.3, gaussians).astype(np.float32)
-    weight = np.exp(0.5 * random.standard_normal(gaussians))
-    member = random.choice(gaussians, rows, p=weight / weight.sum())
-    out = np.empty((rows, dim), np.uint8 if dtype == "u8" else np.float32)
-    for first in range(0, rows, 65536):
-        own = member[first : first + 65536]
-        noise = random.standard_normal((len(own), dim), np.float32) * spread
-        block = (centres[own] + scale[own, None] * noise) @ basis
-        out[first : first + len(own)] = np.clip(np.round(36 * block + 20), 0, 255) if dtype == "u8" else block
-    return out
+def draw(rows, dim, dtype, seed=7):
+    """[rows, dim] of one mixture."""
+    values = gaussian_mixture(rows, dim, min(6 if dtype == "u8" else 25, dim), seed)
+    return np.clip(np.round(36 * values + 20), 0, 255).astype(np.uint8) if dtype == "u8" else values
 
 
 def timed(call, options):
