@@ -79,7 +79,7 @@ class Cluster:
         """``free``: it takes no CPU of those that are counted, since actors have them all."""
         resources = {"num_cpus": 0} if free else self._resources
         return self._ray.remote(function).options(
-            **resources, max_retries=self._retries, scheduling_strategy="SPREAD", max_calls=0
+            **resources, max_retries=self._retries, scheduling_strategy="SPREAD"
         )
 
     def run(self, tasks: list[Task], work: Work, report: Report) -> Counts:
