@@ -6,5 +6,19 @@
 from ._answers import Answer, RunStatistics
 from ._batch import all_knn, build, knn
 from ._require import WorkLost
+from ._requests import Limits
+from ._router import Served
+from ._serving import Service, deploy
 
-__all__ = ["Answer", "RunStatistics", "WorkLost", "all_knn", "build", "knn"]
+__all__ = [
+    "Answer",
+    "Limits",
+    "RunStatistics",
+    "Served",
+    "Service",
+    "WorkLost",
+    "all_knn",
+    "build",
+    "deploy",
+    "knn",
+]

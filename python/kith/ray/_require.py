@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NoReturn
 
@@ -26,8 +27,23 @@ def require() -> Any:
     except ImportError:
         raise ImportError(f"kith.ray needs Ray, which '{sys.executable}' does not have; {_REMEDY}") from None
     if not ray.is_initialized():
-        ray.init()
+        try:
+            ray.init(address="auto")
+        except ConnectionError:
+            _start_here(ray)
     return ray
+
+
+def _start_here(ray: Any) -> None:
+    """A cluster for this process alone, nothing of which listens beyond the loopback.
+
+    Ray knows that only of systems where it makes no clusters of several machines; this is how it is told so.
+    """
+    from ray._private import ray_constants
+
+    os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"  # for the processes it starts
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    ray.init(address="local", include_dashboard=False)
 
 
 def require_serve() -> Any:
