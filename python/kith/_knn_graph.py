@@ -209,9 +209,7 @@ def search_others(graph: Vamana, X: Any, k: int, recall: float, **how: Any) -> N
     return answer
 
 
-def arranged(
-    answer: Neighbors, include_self: bool, metric: str, rows: NDArray[np.int64] | None = None
-) -> Neighbors:
+def arranged(answer: Neighbors, include_self: bool, metric: str, rows: NDArray[np.int64] | None = None) -> Neighbors:
     """Of a search for the rows themselves, or for those that are named: each first, or not at all."""
     if include_self:
         return answer if metric == "inner_product" else _self_first(answer, rows)

@@ -110,8 +110,8 @@ std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
   point_tiles::check_execution(execution);
   point_tiles::check_options(options);
   if (first < 0 || last < first || last > tiles()) {
-    throw InvalidArgument(
-        fmt::format("tiles {} to {} of {}; use 0 to {}, the last one excluded", first, last, tiles(), tiles()));
+    throw InvalidArgument(fmt::format("tiles {} to {} of {}; use 0 to {}, the last one excluded", first, last,
+                                      tiles(), tiles()));
   }
   const Question question = point_tiles::nearest_of(k, options);
   const Manifest& manifest = folder_->manifest();

@@ -36,8 +36,8 @@ void check_alike(const Folder& first, const Folder& other) {
                                     first.path().string(), expected, other.path().string(), found));
 }
 
-// A second name for the same bytes, which nobody changes; a copy on another file system, or where there are no
-// links.
+// A second name for the same bytes, which nobody changes; a copy on another file system, or where there are
+// no links.
 void take(const fs::path& from, const fs::path& to) {
   std::error_code failed;
   fs::create_hard_link(from, to, failed);

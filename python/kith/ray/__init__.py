@@ -5,8 +5,8 @@
 
 from ._answers import Answer, RunStatistics
 from ._batch import all_knn, build, knn
-from ._require import WorkLost
 from ._requests import Limits
+from ._require import WorkLost
 from ._router import Served
 from ._serving import Service, deploy
 

@@ -113,7 +113,7 @@ def put_in_place(output: str, lists: Iterator[Lists], shape: tuple[int, int], dt
         files = write_neighbors(output, Neighbors(arrays[1], arrays[0]))
     else:
         files = [f"{whole}.{name}" for name in names]
-        for file, target in zip(made, files, strict=True):
-            os.replace(file, target)
+        for name, target in zip(made, files, strict=True):
+            os.replace(name, target)
         sync_folder(os.path.dirname(os.path.abspath(files[0])))
     return Answer(arrays[1], arrays[0], tuple(map(Path, files)), RunStatistics())

@@ -2,163 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from .._errors import InvalidArgument, IoError
+from .._errors import InvalidArgument
 from .._index import METRICS, _integer, name_of
-from .._progress import Progress, reporting
+from .._progress import Progress
 from .._sharded import Sharded
 from .._tiles import PointTiles
-from ._answers import Answer, RunStatistics, blocks_of_units, in_order, put_in_place
-from ._cluster import Cluster, Counts, Task
-from ._require import require
+from ._answers import Answer, blocks_of_units, in_order
+from ._call import MOST_TASKS, Call, blocks_of, count_of, cuts_of, digest_of, folder_of, number_of_parts
+from ._cluster import Task
 from ._rows import Rows, rows_of
-from ._tasks import Machine, Part, Question, build_shard, build_tiles, of_tiles, search_tiles
-from ._work import Work
+from ._tasks import Part, Question, build_shard, build_tiles, of_tiles, search_tiles
 
 __all__ = ["all_knn", "build", "knn"]
 
-_MOST_SHARDS = 65536
-_MOST_TASKS = 1 << 24
-_BLOCK_BYTES = 64 << 20  # of the lists of a block of queries
-_MOST_BLOCK = 16384
 _TILES_BYTES = 512 << 20  # of the lists of a task's tiles
 _INDEXES = "'brute_force', 'kd_tree' or 'octree'"
 _BOXED = ("sqeuclidean", "euclidean", "manhattan")
 
 
-class _Call:
-    """What the calls share: the cluster, the work folder, the count of what is done, the answer."""
-
-    def __init__(
-        self, output: Any, num_cpus: Any, num_gpus: Any, device: Any, limits: tuple[Any, Any], retries: Any, progress: Progress
-    ) -> None:
-        self.start = time.monotonic()
-        cpus, gpus, again = _integer(num_cpus, "num_cpus"), float(num_gpus), _integer(retries, "retries")
-        if cpus < 1:
-            raise InvalidArgument(f"num_cpus is {cpus}; use 1 or more")
-        if gpus < 0:
-            raise InvalidArgument(f"num_gpus is {gpus:g}; use 0 or more")
-        if again < 0:
-            raise InvalidArgument(f"retries is {again}; use 0 or more")
-        place = ("cuda" if gpus else "cpu") if device is None else name_of(device, "device", "'cpu' or 'cuda'")
-        if (place == "cuda") != (gpus > 0):
-            raise InvalidArgument(f"device {place!r} and num_gpus {gpus:g}: a search on GPUs takes one or more, any other none")
-        self.machine = Machine(
-            cpus, _integer(limits[0], "memory_limit"), place, _integer(limits[1], "device_memory_limit")
-        )
-        self.work = Work(output)
-        try:
-            self.cluster = Cluster(require(), cpus, gpus, again)
-        except BaseException:
-            self.work.close()
-            raise
-        self.progress = progress
-        self.counts = Counts()
-
-    def count(self, counts: Counts) -> None:
-        self.counts.done += counts.done
-        self.counts.found += counts.found
-
-    def reported(self, stage: str, total: int, run: Callable[[Callable[[int], None]], Counts]) -> None:
-        """Runs with a report of rows, counted."""
-        with reporting(self.progress) as report:
-            done = 0
-
-            def advance(rows: int) -> None:
-                nonlocal done
-                done += rows
-                if report is not None:
-                    report(stage, done, total)
-
-            self.count(run(advance))
-
-    def answer(self, output: str, lists: Any, shape: tuple[int, int], dtype: str, notes: list[dict[str, Any]]) -> Answer:
-        """The answer in place of the work."""
-        answer = put_in_place(output, lists, shape, "<f8" if dtype == "float64" else "<f4", self.work)
-        self.work.remove()
-        statistics = RunStatistics(
-            queries=shape[0],
-            tasks=self.counts.done,
-            resumed=self.counts.found,
-            certified=all(bool(its["certified"]) for its in notes),
-            recall=min((float(its["recall"]) for its in notes), default=1.0),
-            seconds=time.monotonic() - self.start,
-        )
-        return replace(answer, statistics=statistics)
-
-    def __enter__(self) -> _Call:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.work.close()
-
-
-def _folder_of(base: Any) -> tuple[str, str]:
-    """The kind of folder that a base is, "shards" or "tiles", and its path; "" and "" for rows."""
-    if isinstance(base, Sharded):
-        return "shards", os.path.abspath(base.folder)
-    if isinstance(base, PointTiles):
-        return "tiles", os.path.abspath(base.folder)
-    if isinstance(base, (str, os.PathLike)) and os.path.isdir(base):
-        path = os.path.abspath(os.fspath(base))
-        try:
-            with open(os.path.join(path, "manifest.json"), "rb") as manifest:
-                start = manifest.read(64)
-        except OSError:
-            raise IoError(f"'{path}' is a folder, and neither shards nor point tiles; name files of rows") from None
-        return ("tiles" if b"kith point tiles" in start else "shards"), path
-    return "", ""
-
-
-def _named(folder: str) -> str:
-    """What tells one folder from another: the digest of its manifest, which has the checksums of all it holds."""
-    with open(os.path.join(folder, "manifest.json"), "rb") as manifest:
-        return hashlib.blake2b(manifest.read(), digest_size=16).hexdigest()
-
-
-def _k_of(k: Any) -> int:
-    count = _integer(k, "k")
-    if count < 1:
-        raise InvalidArgument(f"k is {count}; use at least 1")
-    return count
-
-
-def _cuts(rows: int, parts: int) -> list[tuple[int, int]]:
-    """Rows dealt out as shards are."""
-    return [(rows * part // parts, rows * (part + 1) // parts) for part in range(parts)]
-
-
-def _blocks(queries: int, k: int, block: Any) -> list[tuple[int, int]]:
-    size = _integer(block, "block")
-    if size < 0:
-        raise InvalidArgument(f"block is {size}; use 1 or more queries, or 0 for the default")
-    size = size or max(1, min(_MOST_BLOCK, _BLOCK_BYTES // (12 * k)))
-    if queries // size > _MOST_TASKS:
-        raise InvalidArgument(f"{queries} queries in blocks of {size}: more than {_MOST_TASKS} tasks; take larger blocks")
-    return [(first, min(first + size, queries)) for first in range(0, queries, size)]
-
-
-def _number_of_parts(call: _Call, given: Any, rows: int, key: str) -> int:
-    """How many parts: as given, as a call before has chosen, or one for each task that runs at once."""
-    most = max(1, min(rows, _MOST_SHARDS))
-    if given is None:
-        return call.work.before(key, 1, most) or min(call.cluster.slots, most)
-    number = _integer(given, key)
-    if not 1 <= number <= most:
-        raise InvalidArgument(f"{key} is {number}, of {rows} rows; use 1 to {most}")
-    return number
-
-
-def _search(
-    call: _Call, output: str, parts: list[Part], question: Question, block: Any, dtype: str
-) -> Answer:
-    blocks = _blocks(question.rows.rows, question.wide, block)
+def _search(call: Call, output: str, parts: list[Part], question: Question, block: Any, dtype: str) -> Answer:
+    blocks = blocks_of(question.rows.rows, question.wide, block)
     total = question.rows.rows * len(parts)
     call.reported(
         "search",
@@ -174,7 +41,7 @@ def _search(
 def _slabs(rows: Rows, shards: int, index: str, metric: str, parameters: dict[str, Any]) -> list[Part]:
     return [
         Part(first, last, rows=rows, index=index, metric=metric, parameters=parameters)
-        for first, last in _cuts(rows.rows, shards)
+        for first, last in cuts_of(rows.rows, shards)
     ]
 
 
@@ -244,37 +111,42 @@ def knn(
         WorkLost: a task was lost more often than ``retries``.
         ImportError: Ray is not installed (``pip install 'kith[ray]'``).
     """
-    target, count = os.fspath(output), _k_of(k)
+    target, count = os.fspath(output), count_of(k)
     options = {
         name: value
-        for name, value in [("recall", recall), ("list_size", list_size), ("beam_width", beam_width), ("rerank", rerank)]
+        for name, value in [
+            ("recall", recall),
+            ("list_size", list_size),
+            ("beam_width", beam_width),
+            ("rerank", rerank),
+        ]
         if value is not None
     }
-    kind, folder = _folder_of(base)
+    kind, folder = folder_of(base)
     if kind and (shards is not None or parameters):
         given = ", ".join(["shards"] * (shards is not None) + list(parameters))
         raise InvalidArgument(f"'{folder}' is built already; leave out {given}")
     if kind != "shards" and options:
         raise InvalidArgument(f"{', '.join(options)}: of shards that are graphs; leave it out")
     limits = memory_limit, device_memory_limit
-    with _Call(target, num_cpus, num_gpus, device, limits, retries, progress) as call:
+    with Call(target, num_cpus, num_gpus, device, limits, retries, progress) as call:
         asked = rows_of(queries, "queries", call.work)
         task: dict[str, Any] = {"call": "knn", "queries": asked.named(), "k": count, "block": _integer(block, "block")}
         if kind == "shards":
             saved = Sharded.open(folder)
             if metric is not None and metric != saved.metric:
                 raise InvalidArgument(f"metric {metric!r} is not that of the shards, {saved.metric!r}; leave it out")
-            call.work.begin({**task, "shards": _named(folder), "options": options})
-            cuts = _cuts_of(saved.shard_rows)
+            call.work.begin({**task, "shards": digest_of(folder), "options": options})
+            cuts = _cuts_by(saved.shard_rows)
             parts = [Part(*cut, folder=folder, number=number) for number, cut in enumerate(cuts)]
             question = Question(asked, count, saved.metric, options)
             return _search(call, target, parts, question, block, saved.dtype)
         name = name_of("sqeuclidean" if metric is None else metric, "metric", METRICS)
         if kind == "tiles":
-            call.work.begin({**task, "tiles": _named(folder), "metric": name})
+            call.work.begin({**task, "tiles": digest_of(folder), "metric": name})
             return _search_tiles(call, target, folder, Question(asked, count, name), block)
         rows, its = rows_of(base, "base", call.work), _check_index(index)
-        number = _number_of_parts(call, shards, rows.rows, "shards")
+        number = number_of_parts(call, shards, rows.rows, "shards")
         call.work.begin(
             {**task, "base": rows.named(), "metric": name, "index": its, "shards": number, "parameters": parameters}
         )
@@ -282,7 +154,7 @@ def knn(
         return _search(call, target, slabs, Question(asked, count, name), block, rows.dtype)
 
 
-def _cuts_of(sizes: list[int]) -> list[tuple[int, int]]:
+def _cuts_by(sizes: list[int]) -> list[tuple[int, int]]:
     cuts, first = [], 0
     for rows in sizes:
         cuts.append((first, first + rows))
@@ -290,15 +162,15 @@ def _cuts_of(sizes: list[int]) -> list[tuple[int, int]]:
     return cuts
 
 
-def _no_gpu(call: _Call) -> None:
+def _no_gpu(call: Call) -> None:
     if call.machine.device != "cpu":
         raise InvalidArgument("num_gpus: point tiles are searched on CPUs; leave it out")
 
 
-def _search_tiles(call: _Call, output: str, folder: str, question: Question, block: Any) -> Answer:
+def _search_tiles(call: Call, output: str, folder: str, question: Question, block: Any) -> Answer:
     _no_gpu(call)
     tiles = PointTiles.open(folder)
-    blocks = _blocks(question.rows.rows, question.k, block)
+    blocks = blocks_of(question.rows.rows, question.k, block)
     files = [call.work.file(f"answer-{number}.unit") for number in range(len(blocks))]
     tasks = [
         Task(f"block {number}", search_tiles, (folder, question, *cut, file, call.machine), file, cut[1] - cut[0])
@@ -349,18 +221,18 @@ def all_knn(
     Raises:
         As :func:`knn`.
     """
-    target, count = os.fspath(output), _k_of(k)
-    kind, folder = _folder_of(base)
+    target, count = os.fspath(output), count_of(k)
+    kind, folder = folder_of(base)
     if kind == "shards":
         raise InvalidArgument(f"'{folder}' holds shards, which do not give their rows back; name the rows")
     name = name_of("euclidean" if metric is None else metric, "metric", METRICS)
     limits = memory_limit, device_memory_limit
     itself = "first" if include_self else "dropped"
-    with _Call(target, num_cpus, num_gpus, device, limits, retries, progress) as call:
+    with Call(target, num_cpus, num_gpus, device, limits, retries, progress) as call:
         task: dict[str, Any] = {"call": "all_knn", "k": count, "metric": name, "include_self": bool(include_self)}
         if kind == "tiles":
             _check_of_tiles(parameters, block, index if index != "auto" else "point_tiles", tile_points)
-            return _all_of_tiles(call, target, folder, {**task, "tiles": _named(folder)}, itself, shards)
+            return _all_of_tiles(call, target, folder, {**task, "tiles": digest_of(folder)}, itself, shards)
         rows = rows_of(base, "base", call.work)
         its = name_of(index, "index", f"'auto', 'point_tiles', {_INDEXES}")
         if its == "auto":
@@ -380,7 +252,7 @@ def all_knn(
         if tile_points:
             raise InvalidArgument(f"tile_points is {tile_points}, and the index {its!r}; leave it out")
         its = _check_index(its)
-        number = _number_of_parts(call, shards, rows.rows, "shards")
+        number = number_of_parts(call, shards, rows.rows, "shards")
         call.work.begin(
             {
                 **task,
@@ -404,7 +276,7 @@ def _check_of_tiles(parameters: dict[str, Any], block: Any, index: Any, tile_poi
 
 
 def _all_of_tiles(
-    call: _Call,
+    call: Call,
     output: str,
     folder: str,
     task: dict[str, Any],
@@ -418,14 +290,14 @@ def _all_of_tiles(
     if given is not None and given < 1:
         raise InvalidArgument(f"shards is {given}; use 1 or more tasks")
     # How many tiles there will be is not known before they are built, how many tasks are wished for is.
-    wished = given or call.work.before("shards", 1, _MOST_TASKS) or 2 * call.cluster.slots
+    wished = given or call.work.before("shards", 1, MOST_TASKS) or 2 * call.cluster.slots
     call.work.begin({**task, "shards": wished})
     if make is not None:
         make()
     tiles = PointTiles.open(folder)
     most = max(1, _TILES_BYTES // (2 * max(1, tiles.tile_points) * 12 * k))
     number = min(max(1, tiles.tiles), max(wished, -(-tiles.tiles // most)))
-    cuts = _cuts(tiles.tiles, number)
+    cuts = cuts_of(tiles.tiles, number)
     files = [call.work.file(f"tiles-{number}.unit") for number in range(len(cuts))]
     tasks = [
         Task(
@@ -475,15 +347,24 @@ def build(
         As :meth:`kith.Sharded.build` and :func:`knn`.
     """
     target = os.path.abspath(os.fspath(directory))
-    with _Call(target, num_cpus, num_gpus, device, (memory_limit, device_memory_limit), retries, progress) as call:
+    with Call(target, num_cpus, num_gpus, device, (memory_limit, device_memory_limit), retries, progress) as call:
         rows = rows_of(base, "base", call.work)
-        number = _number_of_parts(call, _integer(n, "n"), rows.rows, "n")
-        asked = {"index": name_of(index, "index", f"{_INDEXES} or 'vamana'"), "metric": name_of(metric, "metric", METRICS)}
+        number = number_of_parts(call, _integer(n, "n"), rows.rows, "n")
+        asked = {
+            "index": name_of(index, "index", f"{_INDEXES} or 'vamana'"),
+            "metric": name_of(metric, "metric", METRICS),
+        }
         call.work.begin({"call": "build", "base": rows.named(), "n": number, **asked, "parameters": parameters})
-        cuts = _cuts(rows.rows, number)
+        cuts = cuts_of(rows.rows, number)
         files = [call.work.file(f"shard-{part}") for part in range(number)]
         tasks = [
-            Task(f"shard {part}", build_shard, (rows, *cut, file, {**asked, **parameters}, call.machine), file, cut[1] - cut[0])
+            Task(
+                f"shard {part}",
+                build_shard,
+                (rows, *cut, file, {**asked, **parameters}, call.machine),
+                file,
+                cut[1] - cut[0],
+            )
             for part, (cut, file) in enumerate(zip(cuts, files, strict=True))
         ]
         call.reported("build", rows.rows, lambda report: call.cluster.run(tasks, call.work, report))

@@ -78,9 +78,7 @@ class Cluster:
     def _task(self, function: Callable[..., int], free: bool = False) -> Any:
         """``free``: it takes no CPU of those that are counted, since actors have them all."""
         resources = {"num_cpus": 0} if free else self._resources
-        return self._ray.remote(function).options(
-            **resources, max_retries=self._retries, scheduling_strategy="SPREAD"
-        )
+        return self._ray.remote(function).options(**resources, max_retries=self._retries, scheduling_strategy="SPREAD")
 
     def run(self, tasks: list[Task], work: Work, report: Report) -> Counts:
         """Runs those tasks whose file is not there; returns when all are."""
@@ -115,7 +113,13 @@ class Cluster:
         return counts
 
     def hold(
-        self, parts: list[Part], question: Question, blocks: list[tuple[int, int]], machine: Machine, work: Work, report: Report
+        self,
+        parts: list[Part],
+        question: Question,
+        blocks: list[tuple[int, int]],
+        machine: Machine,
+        work: Work,
+        report: Report,
     ) -> Counts:
         """Has every part answer every block of queries, and merges the answers of each block into ``answer-N.unit``."""
         return _Holding(self, parts, question, blocks, machine, work, report)()

@@ -94,7 +94,9 @@ class _Metrics:
         self.queries = prometheus.Counter("kith_queries", "Queries that were answered.", registry=its)
         self.partial = prometheus.Counter("kith_partial_answers", "Answers that missed a shard.", registry=its)
         self.lost = prometheus.Counter("kith_shard_failures", "Calls of a shard that failed.", ["shard"], registry=its)
-        self.late = prometheus.Counter("kith_shard_late", "Calls of a shard past the deadline.", ["shard"], registry=its)
+        self.late = prometheus.Counter(
+            "kith_shard_late", "Calls of a shard past the deadline.", ["shard"], registry=its
+        )
         self.hedged = prometheus.Counter("kith_hedged_calls", "Second calls of a slow shard.", registry=its)
 
     def text(self) -> bytes:
@@ -122,8 +124,9 @@ def _dtype_of(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        name = ml_dtypes.bfloat16
+    found: np.dtype[Any] = np.dtype(name)
+    return found
 
 
 class Router:

@@ -51,7 +51,8 @@ class Rows:
         Raises:
             IoError: a file is missing here, or was changed since the call began.
         """
-        parts, begin = [], 0
+        parts: list[NDArray[Any]] = []
+        begin = 0
         for file, end, state in zip(self.files, self.ends, self.states, strict=True):
             low, high = max(first, begin), min(last, end)
             if low < high or (first == last == low and not parts):
@@ -85,13 +86,17 @@ def rows_of(data: Any, what: str, work: Work) -> Rows:
     if isinstance(data, (str, os.PathLike)):
         data = [data]
     if isinstance(data, Sequence) and len(data) > 0 and all(isinstance(file, (str, os.PathLike)) for file in data):
-        return _files([_readable(os.path.abspath(os.fspath(file)), what, number, work) for number, file in enumerate(data)])
+        return _files(
+            [_readable(os.path.abspath(os.fspath(file)), what, number, work) for number, file in enumerate(data)]
+        )
     path = work.file(f"{what}.npy")
     if _is_dataset(data):
         return _copy(_batches(data), path, what)
     array = as_array(data, what)
     if hasattr(array, "__cuda_array_interface__"):
-        raise InvalidArgument(f"{what}: an array on a GPU; other machines read rows from files: save it, and name the file")
+        raise InvalidArgument(
+            f"{what}: an array on a GPU; other machines read rows from files: save it, and name the file"
+        )
     rows = np.asarray(array)
     if rows.ndim != 2:
         raise InvalidArgument(f"{what}: an array of shape {rows.shape}; use [n, d]")

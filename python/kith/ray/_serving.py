@@ -16,9 +16,9 @@ from .._errors import InvalidArgument
 from .._index import _integer, name_of
 from .._sharded import Sharded
 from .._tables import as_array
-from ._batch import _named
-from ._require import require_serve
+from ._call import digest_of
 from ._requests import Limits
+from ._require import require_serve
 from ._router import Router, Served, ShardReplica
 from ._tasks import Machine
 
@@ -36,7 +36,9 @@ class Service:
     _handle: Any = field(repr=False)
     _options: dict[str, Any] = field(repr=False)
 
-    def search(self, Q: Any, k: int = 10, *, deadline: float | None = None, partial: bool = True, **options: Any) -> Served:
+    def search(
+        self, Q: Any, k: int = 10, *, deadline: float | None = None, partial: bool = True, **options: Any
+    ) -> Served:
         """The k nearest rows of all shards for each query; those that answer in time.
 
         Args:
@@ -160,9 +162,14 @@ def deploy(
         raise InvalidArgument(f"a token of {len(token)} characters; use 16 or more")
     place = ("cuda" if num_gpus else "cpu") if device is None else name_of(device, "device", "'cpu' or 'cuda'")
     if (place == "cuda") != (num_gpus > 0):
-        raise InvalidArgument(f"device {place!r} and num_gpus {num_gpus:g}: a search on GPUs takes one or more, any other none")
+        raise InvalidArgument(
+            f"device {place!r} and num_gpus {num_gpus:g}: a search on GPUs takes one or more, any other none"
+        )
     machine = Machine(
-        max(1, int(num_cpus)), _integer(memory_limit, "memory_limit"), place, _integer(device_memory_limit, "device_memory_limit")
+        max(1, int(num_cpus)),
+        _integer(memory_limit, "memory_limit"),
+        place,
+        _integer(device_memory_limit, "device_memory_limit"),
     )
     saved = shards if isinstance(shards, Sharded) else Sharded.open(shards)
     folder = os.path.abspath(saved.folder)
@@ -178,7 +185,7 @@ def deploy(
     _check_host(serve, host, port)
     before = _of_versions(serve, name)
     number = max(before.values(), default=0) + 1
-    version = f"{number}-{_named(folder)[:12]}"
+    version = f"{number}-{digest_of(folder)[:12]}"
     replica = serve.deployment(
         ShardReplica,
         num_replicas=replicas,
@@ -220,7 +227,9 @@ def deploy(
     )
     digest = None if token is None else hashlib.sha256(token.encode()).digest()
     # A version is all that changes between calls with the same options: Serve hands it to the routers that run.
-    handle = serve.run(router.bind(name, deadline, hedge_after, its_limits, digest, loopback), name=name, route_prefix=f"/{name}")
+    handle = serve.run(
+        router.bind(name, deadline, hedge_after, its_limits, digest, loopback), name=name, route_prefix=f"/{name}"
+    )
     if before:
         time.sleep(its_limits.deadline if deadline is None else deadline)  # the last requests by the old shards
         for application in before:

@@ -24,7 +24,18 @@ from .._trees import KdTree, Octree
 from ._rows import Rows
 from ._units import read_unit, unit_notes, write_unit
 
-__all__ = ["Holder", "Machine", "Part", "Question", "build_shard", "build_tiles", "merge", "merge_lists", "of_tiles", "search_tiles"]
+__all__ = [
+    "Holder",
+    "Machine",
+    "Part",
+    "Question",
+    "build_shard",
+    "build_tiles",
+    "merge",
+    "merge_lists",
+    "of_tiles",
+    "search_tiles",
+]
 
 _CLASSES = {"brute_force": BruteForce, "kd_tree": KdTree, "octree": Octree}
 
@@ -81,7 +92,8 @@ class Part:
         if self.rows is None:
             return Sharded.open(self.folder, device=machine.device).shard(self.number, **machine.device_limits())
         rows = self.rows.read(self.first, self.last)
-        return _CLASSES[self.index](rows, self.metric, **self.parameters, **machine.device_limits())
+        made: Index = _CLASSES[self.index](rows, self.metric, **self.parameters, **machine.device_limits())
+        return made
 
 
 def merge_lists(

@@ -59,7 +59,7 @@ def write_unit(path: str, arrays: list[NDArray[Any]], notes: dict[str, Any]) -> 
     plain = [np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for array in arrays]
     crc = 0
     for array in plain:
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
     kinds = [[array.dtype.str, list(array.shape)] for array in plain]
     header = json.dumps({"arrays": kinds, "crc": crc, "notes": notes}).encode()
     with lasting(path) as temporary, open(temporary, "wb") as file:
@@ -88,8 +88,10 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
             if type(header["crc"]) is not int or type(header["notes"]) is not dict:
                 raise ValueError("its header is another")
             return header, at
-    except (ValueError, KeyError, TypeError) as error:
-        raise IoError(f"'{path}' is no finished task, or damaged: {error}; remove it, and the task is done again") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IoError(
+            f"'{path}' is no finished task, or damaged: {error}; remove it, and the task is done again"
+        ) from None
     except OSError as error:
         raise IoError(f"cannot read '{path}': {error.strerror}") from None
 
@@ -108,7 +110,7 @@ def read_unit(path: str) -> tuple[list[NDArray[Any]], dict[str, Any]]:
     header, at = _header(path)
     size = os.path.getsize(path)
     bytes_: NDArray[Any] = np.memmap(path, np.uint8, "r", at) if size > at else np.empty(0, np.uint8)
-    if zlib.crc32(bytes_) != header["crc"]:
+    if zlib.crc32(bytes_.data) != header["crc"]:
         raise IoError(f"'{path}' is corrupt: it does not match its checksum; remove it, and the task is done again")
     arrays, first = [], 0
     for dtype, shape in header["arrays"]:

@@ -70,7 +70,7 @@ class Work:
                     f"'{self.path}' has no manifest, and is not empty: it is no work of kith.ray; move it away"
                 ) from None
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.close()
             raise IoError(f"'{file}' is damaged: {error}; remove the folder, and begin again") from None
 
