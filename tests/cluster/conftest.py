@@ -3,9 +3,11 @@
 import os
 
 # Before Ray is imported, and for the processes it starts: addresses of the loopback alone, and no report to anybody.
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_worker_register_timeout_seconds"] = "180"  # machines that do other things as well
+os.environ.update(
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_worker_register_timeout_seconds="180",  # machines that do other things as well
+)
 os.environ.pop("RAY_ADDRESS", None)
 
 import numpy as np

@@ -84,9 +84,14 @@ def test_work_goes_on_and_another_calls_is_refused(tmp_path):
         work.begin({"k": 3, "base": ["a", 1]})
     with _work.Work(tmp_path / "r") as work, pytest.raises(kith.IoError, match=r"whose k is 3; this one's is 4"):
         work.begin({"k": 4, "base": ["a", 1]})
-    with _work.Work(tmp_path / "r") as work:
-        work.remove()
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["r.kith-ray-work"]  # the other call's
+    unit = tmp_path / "r.kith-ray-work" / "answer-0.unit"
+    for left in (["r.kith-ray-work"], []):  # something to go on from, and nothing
+        with pytest.raises(RuntimeError), _work.Work(tmp_path / "r") as work:
+            work.begin({"k": 3, "base": ["a", 1]})
+            unit.write_text("done") if left else unit.unlink()
+            raise RuntimeError
+        assert os.listdir(tmp_path) == left
     with pytest.raises(kith.IoError, match="there is no folder"):
         _work.Work(tmp_path / "no" / "r")
 

@@ -61,6 +61,7 @@ class Call:
         try:
             self.cluster = Cluster(require(), cpus, gpus, again)
         except BaseException:
+            self.work.give_up()
             self.work.close()
             raise
         self.progress = progress
@@ -102,8 +103,8 @@ class Call:
     def __enter__(self) -> Call:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.work.close()
+    def __exit__(self, *error: Any) -> None:
+        self.work.__exit__(*error)
 
 
 def folder_of(base: Any) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from types import TracebackType
 from typing import Any
@@ -15,6 +16,7 @@ from ._units import lasting
 __all__ = ["Work"]
 
 _FORMAT, _VERSION = "kith ray work", 1
+_SHARD = re.compile(r"shard-\d+")
 
 
 def _shown(value: Any) -> str:
@@ -102,6 +104,12 @@ class Work:
         """The answer is in place."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def give_up(self) -> None:
+        """After a failure: the folder goes, unless it is another call's, or there is something to go on from."""
+        finished = (".unit", "tiles") if self._lock >= 0 else ("",)
+        if not any(name.endswith(finished) or _SHARD.fullmatch(name) for name in os.listdir(self.path)):
+            self.remove()
+
     def close(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
@@ -111,4 +119,6 @@ class Work:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None:
+            self.give_up()
         self.close()
