@@ -131,6 +131,7 @@ def test_tokens(service):
 
 def test_limits_and_paths(service, vectors):
     assert call("POST", "/kith/search", b" " * 200_001)[0] == 413
+    assert call("POST", "/kith/search", iter([b" " * 50_000] * 5))[0] == 413  # in chunks, which say no length
     body = json.dumps({"queries": [[0.0] * 24] * 51})
     assert call("POST", "/kith/search", body)[0] == 413
     assert asked(vectors[:1], k=101)[0] == 400 and asked(vectors[:1], deadline=61)[0] == 400

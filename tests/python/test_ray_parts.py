@@ -297,10 +297,12 @@ def test_limits_hold():
             ask(given, **how)
     with pytest.raises(_requests.BadRequest, match="413"):
         ask({}, (3, 3), queries=2)
+    with pytest.raises(_requests.BadRequest, match="at most 8 neighbours"):
+        ask({"k": 3}, (3, 3), neighbors=8)
     for shape in [(2, 4), (1, 1, 3), ()]:
         with pytest.raises(_requests.BadRequest):
             ask({}, shape)
-    for limit in ["request_bytes", "queries", "k", "list_size", "ongoing", "deadline"]:
+    for limit in ["request_bytes", "queries", "k", "neighbors", "list_size", "ongoing", "deadline"]:
         with pytest.raises(kith.InvalidArgument, match=limit):
             kith.ray.Limits(**{limit: 0})
 

@@ -62,23 +62,32 @@ class Cluster:
         self._ray = ray
         self._resources = {"num_cpus": cpus, "num_gpus": gpus}
         self._retries = retries
-        there = ray.cluster_resources()
-        fits = [int(there.get("CPU", 0) // cpus)] + ([int(there.get("GPU", 0) // gpus)] if gpus else [])
-        self.slots = min(fits)  #: tasks that run at once
+        self._functions: dict[Any, Any] = {}  # each is sent to the cluster once
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        #: Tasks that run at once. A task takes all it needs of one machine.
+        self.slots = sum(
+            int(min(its.get("CPU", 0) // cpus, its.get("GPU", 0) // gpus if gpus else its.get("CPU", 0)))
+            for its in machines
+        )
         if self.slots < 1:
+            most = max((its.get("CPU", 0), its.get("GPU", 0)) for its in machines)
             raise InvalidArgument(
-                f"a task takes {cpus} CPUs and {gpus:g} GPUs, the cluster has {there.get('CPU', 0):g} and "
-                f"{there.get('GPU', 0):g}; ask for less, or add machines"
+                f"a task takes {cpus} CPUs and {gpus:g} GPUs, and no machine of {len(machines)} has them (the largest "
+                f"{most[0]:g} and {most[1]:g}); ask for less, or add machines"
             )
 
     def _wait(self, flying: dict[Any, Any]) -> list[Any]:
         ready, _ = self._ray.wait(list(flying), num_returns=1)
         return list(ready)
 
-    def _task(self, function: Callable[..., int], free: bool = False) -> Any:
-        """``free``: it takes no CPU of those that are counted, since actors have them all."""
-        resources = {"num_cpus": 0} if free else self._resources
-        return self._ray.remote(function).options(**resources, max_retries=self._retries, scheduling_strategy="SPREAD")
+    def task(self, function: Callable[..., int], free: bool = False) -> Any:
+        """A function as Ray calls it. ``free``: it takes no CPU of those that are counted, since actors have them all."""
+        if function not in self._functions:
+            resources = {"num_cpus": 0} if free else self._resources
+            self._functions[function] = self._ray.remote(function).options(
+                **resources, max_retries=self._retries, scheduling_strategy="SPREAD"
+            )
+        return self._functions[function]
 
     def run(self, tasks: list[Task], work: Work, report: Report) -> Counts:
         """Runs those tasks whose file is not there; returns when all are."""
@@ -91,14 +100,11 @@ class Cluster:
             else:
                 todo.append(task)
         flying: dict[Any, Task] = {}
-        functions: dict[Any, Any] = {}
         try:
             while todo or flying:
                 while todo and len(flying) < self.slots + _AHEAD:
                     task = todo.popleft()
-                    if task.function not in functions:
-                        functions[task.function] = self._task(task.function)
-                    flying[functions[task.function].remote(*task.arguments)] = task
+                    flying[self.task(task.function).remote(*task.arguments)] = task
                 for ref in self._wait(flying):
                     task = flying.pop(ref)
                     try:
@@ -125,13 +131,15 @@ class Cluster:
         return _Holding(self, parts, question, blocks, machine, work, report)()
 
     def holder(self, part: Part, machine: Machine) -> Any:
-        made = self._ray.remote(Holder).options(
-            **self._resources,
-            max_restarts=self._retries,
-            max_task_retries=self._retries,
-            scheduling_strategy="SPREAD",
-        )
-        return made.remote(part, machine)
+        """An actor that has a part."""
+        if Holder not in self._functions:
+            self._functions[Holder] = self._ray.remote(Holder).options(
+                **self._resources,
+                max_restarts=self._retries,
+                max_task_retries=self._retries,
+                scheduling_strategy="SPREAD",
+            )
+        return self._functions[Holder].remote(part, machine)
 
 
 @dataclass
@@ -209,7 +217,7 @@ class _Holding:
             block = self.merging.popleft()
             first, last = self.blocks[block]
             parts = [self._file(part, block) for part in range(len(self.parts))]
-            merging = self.cluster._task(merge, free=True)
+            merging = self.cluster.task(merge, free=True)
             self.flying[merging.remote(self.question, first, last, parts, self._answer(block))] = None, block
             merges += 1
 

@@ -32,12 +32,13 @@ class Limits:
     request_bytes: int = 16 << 20  #: of a body
     queries: int = 4096  #: rows of a request
     k: int = 1000
+    neighbors: int = 1_000_000  #: queries times k
     list_size: int = 10_000  #: of a graph's walk; also of ``rerank``
     deadline: float = 30.0  #: seconds that a request may wait for shards
     ongoing: int = 64  #: requests that a router works on at once; as many wait, and others are refused (503)
 
     def __post_init__(self) -> None:
-        for name in ("request_bytes", "queries", "k", "list_size", "ongoing"):
+        for name in ("request_bytes", "queries", "k", "neighbors", "list_size", "ongoing"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidArgument(f"limits.{name} is {value!r}; use a whole number, 1 or more")
@@ -103,6 +104,8 @@ def ask_of(queries: NDArray[Any], given: dict[str, Any], dim: int, graph: bool, 
     ]:
         if not 1 <= value <= most:
             raise BadRequest(400, f"{name} is {str(value)[:20]}; use 1 to {most}")
+    if len(queries) * k > limits.neighbors:
+        raise BadRequest(413, f"{len(queries)} queries with k = {k}; at most {limits.neighbors} neighbours a request")
     if not 0 < given.get("recall", 1) <= 1:
         raise BadRequest(400, "recall: use above 0, to 1")
     deadline = given.get("deadline")

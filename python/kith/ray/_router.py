@@ -295,6 +295,7 @@ class Router:
 
     async def __call__(self, request: Any) -> Any:
         """POST /search; GET /info, /metrics, /health."""
+        from starlette.requests import ClientDisconnect
         from starlette.responses import JSONResponse, Response
 
         try:
@@ -302,6 +303,8 @@ class Router:
         except BadRequest as error:
             headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
             response = JSONResponse({"error": error.why}, error.status, headers)
+        except ClientDisconnect:
+            response = Response(None, 400)  # to nobody
         self._metrics.requests.labels(response.status_code).inc()
         return response
 
