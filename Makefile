@@ -52,6 +52,15 @@ test-peers: ## graph files against diskannpy, faiss and hnswlib, each in an envi
 	cmake --build $(BUILD) -j $(JOBS) --target kith_cli
 	KITH=$(abspath $(BUILD))/bin/kith $(PYTHON) -m pytest -q -s -rs -p no:cacheprovider $(PYTEST_FLAGS) tests/peers
 
+.PHONY: test-ray
+test-ray: ## kith.ray on a cluster of four nodes on this machine, in an environment of its own: some 750 MB
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build test
+	@KITH_VENV=$(abspath $(BUILD))/venv-ray tools/setup.sh test-ray
+	$(CONFIGURE) -DKITH_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) -j $(JOBS) --target kith_python
+	PYTHONPATH=$(abspath $(BUILD))/python $(BUILD)/venv-ray/bin/python -m pytest -q -s -rs -p no:cacheprovider \
+	  $(PYTEST_FLAGS) tests/cluster
+
 # Under ThreadSanitizer only what has threads.
 TSAN_TESTS := conformance property unit_brute_force unit_point_tree unit_any_index unit_core
 

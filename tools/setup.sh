@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, browser, demo, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -19,6 +19,9 @@ for group in "$@"; do
     test)
       packages+=(libgtest-dev librapidcheck-dev python3 python3-venv python3-dev)
       requirements+=(python/requirements-test.txt) ;;
+    test-ray)
+      packages+=(python3 python3-venv python3-dev)
+      requirements+=(python/requirements-ray.txt) ;;
     browser) packages+=(chromium) ;;  # the report's layout is looked at in one; its test is skipped without
     demo)
       packages+=(python3 python3-venv python3-dev gmt-gshhg-full libcgal-demo tzdata plasma-workspace-wallpapers

@@ -162,6 +162,16 @@ class PointTiles {
                      const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},
                      const Execution& execution = {}) const;
 
+  /// The same of the rows of some tiles, `first` to `last - 1` along the curve, in memory: a part of the work
+  /// that depends on no other. Parts that cover all tiles together give every row's answer once, the bits of
+  /// all_knn().
+  /// @return the answers, tile by tile, and the rows they are of
+  /// @throws InvalidArgument for tiles that there are not; as all_knn()
+  std::pair<Neighbors, std::vector<std::int64_t>> all_knn_of_tiles(std::int64_t first, std::int64_t last,
+                                                                   std::int64_t k,
+                                                                   const TileSearchOptions& options = {},
+                                                                   const Execution& execution = {}) const;
+
   /// The k nearest rows of each query, in memory.
   /// @param queries [q, dim] of the rows' dtype, in host memory
   Neighbors search(const DatasetView& queries, std::int64_t k, const TileSearchOptions& options = {},

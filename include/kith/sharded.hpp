@@ -67,6 +67,15 @@ class Sharded {
   static Sharded build(const std::filesystem::path& folder, const DatasetView& rows,
                        const ShardedParameters& parameters, const Execution& execution = {});
 
+  /// Makes one folder of several, whose rows follow each other in the order given: shards that were built
+  /// apart, by several processes or machines. Index files are linked where the file system can, else copied;
+  /// the folder has the bytes that one build of all rows into the same shards gives. It appears whole or not
+  /// at all; an older one of shards is replaced, and the parts stay.
+  /// @throws InvalidArgument for no folder, or shards of different index, metric, dimension or element type;
+  /// IoError as open(), and where the folder cannot be written
+  static Sharded join(const std::filesystem::path& folder, std::span<const std::filesystem::path> parts,
+                      const Execution& execution = {});
+
   /// Opens a folder: its manifest is checked, and that every shard is there and as long as it says.
   /// @throws IoError when it is missing, truncated, corrupt, foreign or newer
   static Sharded open(const std::filesystem::path& folder);
@@ -99,6 +108,11 @@ class Sharded {
   /// How many rows are within `radius` (inclusive) of each query; shards of trees.
   std::vector<std::int64_t> count_within(const DatasetView& queries, double radius,
                                          const Execution& execution = {}) const;
+
+  /// One shard as an index of its own, whose rows are numbered from 0. It counts among the open ones.
+  /// @throws InvalidArgument for a shard that there is not; IoError where the file is not what the manifest
+  /// says
+  AnyIndex shard(std::int64_t number, const Execution& execution = {}) const;
 
   /// Reads every shard and checks it against its own checksums and the manifest.
   /// @throws IoError naming the file, Cancelled

@@ -20,6 +20,7 @@ __all__ = [
     "BadTable",
     "CannotRead",
     "column_of",
+    "count_rows",
     "has_column",
     "is_table",
     "is_vector",
@@ -287,6 +288,11 @@ class _File:
             raise CannotRead(f"cannot read {self._what}: {reason}") from None
         if left:
             raise CannotRead(f"cannot read {self._what}: it ends {left} rows too early")
+
+
+def count_rows(path: str, name: str) -> int:
+    """Rows of a file's column of vectors."""
+    return int(_File(path, name, f"'{path}'").rows)
 
 
 def has_column(path: str, name: str, beside: str) -> bool:

@@ -20,7 +20,7 @@ from ._tables import as_array
 from ._trees import KdTree, Octree
 from ._vamana import Vamana
 
-__all__ = ["all_knn", "knn_graph", "search_others", "without_self"]
+__all__ = ["all_knn", "arranged", "knn_graph", "search_others", "without_self"]
 
 _MODES = "'distance' or 'connectivity'"
 _TREES = {"kd_tree": KdTree, "octree": Octree}
@@ -85,7 +85,7 @@ def all_knn(
         kind = _kind(index, recall, rows.rows, rows.dim, count, metric, place)
         if kind == "brute_force":
             answer = knn(X, X, count + (not include_self), metric, index=kind, **how, **limits)
-            return _arranged(answer.numpy(), include_self, metric)
+            return arranged(answer.numpy(), include_self, metric)
         if kind == "vamana":
             searched = Vamana(X, metric, threads=threads, progress=progress, device=place, memory_limit=memory_limit)
         else:
@@ -99,7 +99,7 @@ def all_knn(
         answer = search_others(searched, X, wanted, 0.95 if recall is None else recall, **how, **limits)
     else:
         answer = searched.search(X, wanted, **how, **limits)
-    return _arranged(answer.numpy(), include_self, metric)
+    return arranged(answer.numpy(), include_self, metric)
 
 
 def knn_graph(
@@ -209,20 +209,27 @@ def search_others(graph: Vamana, X: Any, k: int, recall: float, **how: Any) -> N
     return answer
 
 
-def _arranged(answer: Neighbors, include_self: bool, metric: str) -> Neighbors:
-    """Of a search for the rows themselves: each first, or not at all."""
+def arranged(answer: Neighbors, include_self: bool, metric: str, rows: NDArray[np.int64] | None = None) -> Neighbors:
+    """Of a search for the rows themselves, or for those that are named: each first, or not at all."""
     if include_self:
-        return answer if metric == "inner_product" else _self_first(answer)
-    distances, indices = without_self(answer.distances, answer.indices)
+        return answer if metric == "inner_product" else _self_first(answer, rows)
+    distances, indices = without_self(answer.distances, answer.indices, rows)
     return Neighbors(distances, indices, answer.statistics)
 
 
-def without_self(distances: NDArray[Any], indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Drops from k + 1 neighbours of every row itself; where ties kept it out, the last. In the memory of the arguments."""
+def without_self(
+    distances: NDArray[Any], indices: NDArray[np.int64], rows: NDArray[np.int64] | None = None
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Drops from k + 1 neighbours of every row itself; where ties kept it out, the last. In the memory of the arguments.
+
+    Args:
+        rows: that the neighbours are of; None: all of them.
+    """
     queries, wide = indices.shape
     near, others = distances.reshape(-1), indices.reshape(-1)
     for part in pieces(queries, wide):
-        mask = indices[part] != np.arange(part.start, part.stop)[:, np.newaxis]
+        own = np.arange(part.start, part.stop) if rows is None else rows[part]
+        mask = indices[part] != own[:, np.newaxis]
         mask[mask.all(axis=1), -1] = False
         to = slice(part.start * (wide - 1), part.stop * (wide - 1))  # never behind what is still to be read
         near[to], others[to] = distances[part][mask], indices[part][mask]
@@ -230,12 +237,12 @@ def without_self(distances: NDArray[Any], indices: NDArray[np.int64]) -> tuple[N
     return near[:kept].reshape(queries, wide - 1), others[:kept].reshape(queries, wide - 1)
 
 
-def _self_first(answer: Neighbors) -> Neighbors:
+def _self_first(answer: Neighbors, rows: NDArray[np.int64] | None = None) -> Neighbors:
     """Every row in front of its own neighbours, which keep their order; the last goes where it was not among them."""
     distances, indices = answer.distances, answer.indices
     for part in pieces(*indices.shape):
         near, found = distances[part], indices[part]
-        own = np.arange(part.start, part.stop)
+        own = np.arange(part.start, part.stop) if rows is None else rows[part]
         known = found[:, 0] >= 0  # rows with a NaN have no neighbours
         near[known, 0] = np.where(found[known, 0] == own[known], 0, near[known, 0])
         late = np.flatnonzero(known & (found[:, 0] != own))

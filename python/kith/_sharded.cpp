@@ -104,6 +104,22 @@ Sharded build(const std::filesystem::path& folder, const From& from, const Asked
   return *std::move(shards);  // NOLINT(bugprone-unchecked-optional-access): run() has built them, or thrown
 }
 
+Sharded join(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& parts,
+             const CallLimits& limits, const nb::object& report) {
+  std::optional<Sharded> shards;
+  run(make_execution(limits), report, false,
+      [&](const Execution& execution) { shards = Sharded::join(folder, parts, execution); });
+  return *std::move(shards);  // NOLINT(bugprone-unchecked-optional-access): run() has made it, or thrown
+}
+
+AnyIndex shard(const Sharded& shards, std::int64_t number, const CallLimits& limits,
+               const nb::object& report) {
+  std::optional<AnyIndex> index;
+  run(make_execution(limits), report, false,
+      [&](const Execution& execution) { index = shards.shard(number, execution); });
+  return *std::move(index);  // NOLINT(bugprone-unchecked-optional-access): run() has opened it, or thrown
+}
+
 nb::tuple search(const Sharded& shards, const Rows& queries, std::int64_t k, std::optional<double> radius,
                  std::optional<double> recall, std::optional<std::int64_t> list_size,
                  std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
@@ -170,6 +186,10 @@ void bind_sharded(nb::module_& module) {
              nb::arg("asked"), nb::arg("limits"), nb::arg("report").none(), "Shards of files.");
   module.def("build_shards_of_rows", &build<Rows>, nb::arg("folder"), nb::arg("rows"), nb::arg("asked"),
              nb::arg("limits"), nb::arg("report").none(), "Shards of an array.");
+  module.def("join_shards", &join, nb::arg("folder"), nb::arg("parts"), nb::arg("limits"),
+             nb::arg("report").none(), "Folders of shards as one.");
+  module.def("one_shard", &shard, nb::arg("shards"), nb::arg("number"), nb::arg("limits"),
+             nb::arg("report").none(), "A shard as an index of its own.");
   module.def(
       "open_shards", [](const std::filesystem::path& folder) { return Sharded::open(folder); },
       nb::arg("folder"), "A folder that was built.");

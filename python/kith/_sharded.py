@@ -14,7 +14,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, library_of
-from ._index import METRICS, Limits, _execution, _integer, name_of
+from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, name_of
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._point_tree import number
@@ -116,6 +116,23 @@ class Sharded:
                     return cls._wrap(_kith.build_shards(folder, plain, asked, limits, report), place)
             rows = to_rows(X, "dataset")
             return cls._wrap(_kith.build_shards_of_rows(folder, rows, asked, limits, report), place)
+
+    @classmethod
+    def join(cls, path: str | os.PathLike[str], parts: Sequence[str | os.PathLike[str]]) -> Sharded:
+        """Makes one folder of several whose rows follow each other, as of shards that were built apart.
+
+        Args:
+            path: the folder, which appears whole or not at all. Its bytes are those of one :meth:`build` of all rows
+                into the same shards. An older folder of shards is replaced, another one refused.
+            parts: folders of shards of one index, metric, dimension and element type. They stay; index files are linked
+                where the file system can, else copied.
+
+        Raises:
+            InvalidArgument: no part, or parts that were built differently.
+            IoError: a part is missing or damaged, or the folder cannot be written.
+        """
+        folders = [os.fspath(part) for part in parts]
+        return cls._wrap(_kith.join_shards(os.fspath(path), folders, _execution(0, 0, 0, "cpu"), None), "cpu")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str | None = None) -> Sharded:
@@ -256,6 +273,32 @@ class Sharded:
         with reporting(progress) as report:
             counts: Any = _kith.shards_count_within(self._shards, queries, limit, limits, report)
         return np.asarray(counts)
+
+    def shard(
+        self,
+        number: int,
+        *,
+        threads: int = 0,
+        memory_limit: int = 0,
+        device: str | None = None,
+        device_memory_limit: int = 0,
+    ) -> Index:
+        """One shard as an index of its own, whose rows are numbered from 0; it counts among the open ones.
+
+        Args:
+            number: 0 to ``shards - 1``.
+            threads, memory_limit, device_memory_limit: as for :func:`kith.load`.
+            device: None: where the shards were built or opened for.
+
+        Raises:
+            InvalidArgument: a shard that there is not.
+            IoError: its file is missing, damaged, or not the one that the manifest names.
+            OutOfMemory, DeviceError: as for :func:`kith.load`.
+        """
+        place = self._device if device is None else name_of(device, "device", "'cpu' or 'cuda'")
+        limits = _execution(threads, memory_limit, device_memory_limit, place)
+        index = _kith.one_shard(self._shards, _integer(number, "number"), limits, None)
+        return CLASSES.get(index.type, Index)._wrap(index, place)
 
     def verify(self, *, progress: Progress = False) -> None:
         """Reads every shard and checks it against its checksums and the manifest.

@@ -14,7 +14,7 @@ from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
 from ._index import _execution, _integer, name_of
 from ._neighborhoods import RadiusNeighbors
-from ._neighbors import Neighbors, SearchStatistics, from_parts
+from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._point_tree import number
 from ._progress import Progress, reporting
 from ._tile_files import TileAnswer, answer_of, mapped
@@ -99,6 +99,40 @@ class TileSearches:
                 self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
             )
         return answer_of(*found)
+
+    def all_knn_of_tiles(
+        self,
+        first: int,
+        last: int,
+        k: int = 10,
+        *,
+        include_self: bool = False,
+        metric: str = "sqeuclidean",
+        radius: float | None = None,
+        inside: str = "kd_tree",
+        threads: int = 0,
+        memory_limit: int = 0,
+        progress: Progress = False,
+    ) -> tuple[NDArray[np.int64], Neighbors]:
+        """:meth:`all_knn` of the rows of some tiles, in memory: a part of the work that needs no other to be done.
+
+        Args:
+            first, last: tiles ``first`` to ``last - 1`` in the order of the curve, of 0 to :attr:`tiles`.
+            k, include_self, metric, radius, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+
+        Returns:
+            The rows, int64 ``[n]``, tile by tile and ascending in each; and their neighbours, ``[n, k]``. Parts that
+            cover all tiles have each row once, with the bits of :meth:`all_knn`.
+
+        Raises:
+            InvalidArgument: tiles that there are not; and as for :meth:`all_knn`.
+            OutOfMemory, IoError: as for :meth:`all_knn`.
+        """
+        search, limits = search_of(metric, inside, include_self, radius), limits_of(threads, memory_limit)
+        tiles = _integer(first, "first"), _integer(last, "last")
+        with reporting(progress) as report:
+            rows, parts = _kith.tiles_all_knn_of(self._tiles, *tiles, _integer(k, "k"), search, limits, report)
+        return plain_int64(rows), from_parts(parts)
 
     def search(
         self,

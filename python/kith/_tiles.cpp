@@ -99,6 +99,16 @@ nb::tuple all_knn(const PointTiles& tiles, const std::filesystem::path& output, 
   return nb::make_tuple(answer.files, statistics_of(answer.statistics));
 }
 
+nb::tuple all_knn_of_tiles(const PointTiles& tiles, std::int64_t first, std::int64_t last, std::int64_t k,
+                           const Search& how, const CallLimits& limits, const nb::object& report) {
+  std::pair<Neighbors, std::vector<std::int64_t>> found;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    found = tiles.all_knn_of_tiles(first, last, k, search_options(how), execution);
+  });
+  const std::size_t rows = found.second.size();
+  return nb::make_tuple(own(std::move(found.second), {rows}), to_python(std::move(found.first)));
+}
+
 nb::tuple search(const PointTiles& tiles, const Rows& queries, std::int64_t k, const Search& how,
                  const CallLimits& limits, const nb::object& report) {
   Neighbors found;
@@ -214,6 +224,9 @@ void bind_tiles(nb::module_& module) {
   module.def("tiles_all_knn", &all_knn, nb::arg("tiles"), nb::arg("output"), nb::arg("k"), nb::arg("search"),
              nb::arg("order"), nb::arg("index_dtype"), nb::arg("limits"), nb::arg("report").none(),
              "(files, statistics) of the nearest others of every row.");
+  module.def("tiles_all_knn_of", &all_knn_of_tiles, nb::arg("tiles"), nb::arg("first"), nb::arg("last"),
+             nb::arg("k"), nb::arg("search"), nb::arg("limits"), nb::arg("report").none(),
+             "(rows, (distances, indices, statistics)) of the rows of some tiles.");
   module.def("tiles_search", &search, nb::arg("tiles"), nb::arg("queries"), nb::arg("k"), nb::arg("search"),
              nb::arg("limits"), nb::arg("report").none(), "(distances, indices, statistics)");
   module.def("tiles_search_files", &search_files, nb::arg("tiles"), nb::arg("output"), nb::arg("queries"),

@@ -1,11 +1,15 @@
-// PointTiles' answers in memory, of queries from outside.
+// PointTiles' answers in memory, of queries from outside and of the rows of some tiles.
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/large_vector.hpp"
 #include "core/plural.hpp"
 #include "core/search_checks.hpp"
+#include "kith/error.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/answers.hpp"
 #include "point_tiles/asking.hpp"
@@ -98,6 +102,61 @@ std::pair<Neighbors, TileStatistics> PointTiles::search_with_statistics(const Da
 Neighbors PointTiles::search(const DatasetView& queries, std::int64_t k, const TileSearchOptions& options,
                              const Execution& execution) const {
   return search_with_statistics(queries, k, options, execution).first;
+}
+
+std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
+    std::int64_t first, std::int64_t last, std::int64_t k, const TileSearchOptions& options,
+    const Execution& execution) const {
+  point_tiles::check_execution(execution);
+  point_tiles::check_options(options);
+  if (first < 0 || last < first || last > tiles()) {
+    throw InvalidArgument(fmt::format("tiles {} to {} of {}; use 0 to {}, the last one excluded", first, last,
+                                      tiles(), tiles()));
+  }
+  const Question question = point_tiles::nearest_of(k, options);
+  const Manifest& manifest = folder_->manifest();
+  std::int64_t rows = 0;
+  std::int64_t largest = 0;
+  for (std::int64_t t = first; t < last; ++t) {
+    rows += manifest.tiles[static_cast<std::size_t>(t)].rows;
+    largest = std::max(largest, manifest.tiles[static_cast<std::size_t>(t)].rows);
+  }
+  const std::size_t cell = sizeof(std::int64_t) + size_of(distance_dtype(manifest.dtype));
+  check_answer_memory(static_cast<int128>(rows) * k, cell, plural(rows, "row"), "the answer", execution);
+  const std::int64_t tile = point_tiles::memory_of_tiles(manifest, question).data(largest);
+  const std::int64_t held = rows * (k * static_cast<std::int64_t>(cell) + 8) + tile;
+  const MemoryShares shares = shares_of(manifest, question, held, execution);
+  return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
+    const auto start = std::chrono::steady_clock::now();
+    Neighbors out;
+    out.queries = rows;
+    out.k = k;
+    out.indices = large_vector<std::int64_t>(rows * k, execution, -1);
+    auto distances = large_vector<T>(rows * k, execution, std::numeric_limits<T>::infinity());
+    std::vector<std::int64_t> numbers;
+    numbers.reserve(static_cast<std::size_t>(rows));
+    point_tiles::NearestInMemory<T> answers(k, out.indices, distances);
+    point_tiles::Sweep<T> sweep(*folder_, question, shares, fs::temp_directory_path() / "kith-search", false,
+                                answers, execution);
+    ProgressCounter progress(execution, "all-kNN", rows);
+    for (std::int64_t t = first; t < last; ++t) {
+      // Not by the sweep's reader, which would go on to tiles that may not be needed.
+      const point_tiles::TileData data = point_tiles::read_tile(*folder_, t);
+      const auto place = static_cast<std::int64_t>(numbers.size());
+      numbers.insert(numbers.end(), data.rows.begin(), data.rows.end());
+      sweep.join(data, place);
+      progress.advance(static_cast<std::int64_t>(data.rows.size()));
+    }
+    // Of the others only those that somebody waits for.
+    for (std::int64_t t = last; t < tiles(); ++t) sweep.serve(t);
+    sweep.finish(0, [](std::uint64_t) {});
+    progress.finish();
+    TileStatistics statistics = sweep.statistics();
+    statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.distances = std::move(distances);
+    out.statistics = as_search(statistics);
+    return std::pair(std::move(out), std::move(numbers));
+  });
 }
 
 RadiusNeighbors PointTiles::radius_search(const DatasetView& queries, double radius,

@@ -28,30 +28,6 @@ using point_tiles::WorkFolder;
 
 constexpr const char* folder_name = "shards";
 
-// Where a folder is to be: nothing, an empty folder, or older shards, which are replaced.
-void check_place(const fs::path& folder) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return;
-  if (!fs::is_directory(folder, ignored)) {
-    throw IoError(fmt::format("cannot write '{}': it is a file, and shards are a folder; name another",
-                              folder.string()));
-  }
-  if (fs::is_empty(folder, ignored)) return;
-  if (!io::has_manifest(manifest_kind, folder)) {
-    throw IoError(fmt::format("cannot write '{}': the folder is not empty, and holds no shards; name another",
-                              folder.string()));
-  }
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name == io::manifest_name || is_shard_file(name)) continue;
-    throw IoError(
-        fmt::format("cannot write '{}': beside shards it holds '{}', which would be lost; move that away, or "
-                    "name another "
-                    "folder",
-                    folder.string(), name));
-  }
-}
-
 void check_shards(std::int64_t shards, std::int64_t rows) {
   const std::int64_t most = std::clamp<std::int64_t>(rows, 1, most_shards);
   if (shards >= 1 && shards <= most) return;
@@ -194,6 +170,29 @@ class Build {
 };
 
 }  // namespace
+
+void check_place(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return;
+  if (!fs::is_directory(folder, ignored)) {
+    throw IoError(fmt::format("cannot write '{}': it is a file, and shards are a folder; name another",
+                              folder.string()));
+  }
+  if (fs::is_empty(folder, ignored)) return;
+  if (!io::has_manifest(manifest_kind, folder)) {
+    throw IoError(fmt::format("cannot write '{}': the folder is not empty, and holds no shards; name another",
+                              folder.string()));
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name == io::manifest_name || is_shard_file(name)) continue;
+    throw IoError(
+        fmt::format("cannot write '{}': beside shards it holds '{}', which would be lost; move that away, or "
+                    "name another "
+                    "folder",
+                    folder.string(), name));
+  }
+}
 
 void build(const RowSource& rows, const nlohmann::json& sources, bool resumable, const fs::path& folder,
            const ShardedParameters& parameters, const Execution& execution) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -25,6 +26,13 @@ struct RowSource {
 void build(const RowSource& rows, const nlohmann::json& sources, bool resumable,
            const std::filesystem::path& folder, const ShardedParameters& parameters,
            const Execution& execution);
+
+/// Where a folder is to be: nothing, an empty folder, or older shards, which are replaced. @throws IoError
+void check_place(const std::filesystem::path& folder);
+
+/// Folders of shards as one, see Sharded::join().
+void join(const std::filesystem::path& folder, std::span<const std::filesystem::path> parts,
+          const Execution& execution);
 
 /// A part of a long call, whose progress counts `units` of `total` after `done`. `execution` outlives it.
 Execution part_of(const Execution& execution, const char* stage, std::int64_t done, std::int64_t units,

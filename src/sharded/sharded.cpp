@@ -94,12 +94,25 @@ Sharded Sharded::build(const fs::path& folder, const DatasetView& rows, const Sh
   return open(folder);
 }
 
+Sharded Sharded::join(const fs::path& folder, std::span<const fs::path> parts, const Execution& execution) {
+  sharded::join(folder, parts, execution);
+  return open(folder);
+}
+
 Sharded Sharded::open(const fs::path& folder) {
   return Sharded(std::make_shared<const sharded::Folder>(folder));
 }
 
 bool Sharded::is_at(const fs::path& path) {
   return io::has_manifest(sharded::manifest_kind, path);
+}
+
+AnyIndex Sharded::shard(std::int64_t number, const Execution& execution) const {
+  if (number < 0 || number >= shards()) {
+    throw InvalidArgument(fmt::format("shard {} of {}; use 0 to {}", number, shards(), shards() - 1));
+  }
+  Execution left;
+  return folder_->open_shard(number, execution, left);
 }
 
 void Sharded::verify(const Execution& execution) const {

@@ -24,6 +24,36 @@ using test::with_threads;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// What parts of the tiles answer, put together by row; each row once.
+template <class T>
+Neighbors in_parts(const PointTiles& tiles, std::int64_t k, const Execution& execution,
+                   const TileSearchOptions& options = {}, std::int64_t a_part = 3) {
+  const auto size = static_cast<std::size_t>(k);
+  Neighbors all;
+  all.queries = tiles.rows();
+  all.k = k;
+  all.indices.assign(static_cast<std::size_t>(tiles.rows()) * size, -2);
+  std::vector<T> distances(all.indices.size(), T(-1));
+  std::vector<bool> seen(static_cast<std::size_t>(tiles.rows()));
+  for (std::int64_t first = 0; first < tiles.tiles(); first += a_part) {
+    const std::int64_t last = std::min(first + a_part, tiles.tiles());
+    const auto [found, rows] = tiles.all_knn_of_tiles(first, last, k, options, execution);
+    EXPECT_EQ(found.queries, std::ssize(rows));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto row = static_cast<std::size_t>(rows[i]);
+      EXPECT_FALSE(seen[row]);
+      seen[row] = true;
+      std::copy_n(found.indices.begin() + static_cast<std::ptrdiff_t>(i * size), k,
+                  all.indices.begin() + static_cast<std::ptrdiff_t>(row * size));
+      std::copy_n(found.distances_as<T>().begin() + static_cast<std::ptrdiff_t>(i * size), k,
+                  distances.begin() + static_cast<std::ptrdiff_t>(row * size));
+    }
+  }
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 0);
+  all.distances = std::move(distances);
+  return all;
+}
+
 class TilesOf : public testing::TestWithParam<test::CloudCase> {
  protected:
   template <class T>
@@ -47,6 +77,7 @@ class TilesOf : public testing::TestWithParam<test::CloudCase> {
         const TileAnswer answer = tiles.all_knn(folder / "all", k, {}, {}, with_threads(threads));
         EXPECT_TRUE(same<T>(tree.all_knn(k), read_neighbors(folder / "all")));
         EXPECT_EQ(answer.statistics.queries, rows);
+        EXPECT_TRUE(same<T>(tree.all_knn(k), in_parts<T>(tiles, k, with_threads(threads))));
         EXPECT_TRUE(same<T>(tree.search(queries, k), tiles.search(queries, k, {}, with_threads(threads))));
       }
     }
@@ -89,6 +120,30 @@ TEST_F(PointTilesTest, EveryMetricAndIndexInside) {
       }
     }
   }
+}
+
+TEST_F(PointTilesTest, PartsOfTheTilesInLittleMemory) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {100});
+  TileSearchOptions options;
+  options.metric = Metric::euclidean;
+  options.include_self = true;
+  const KdTree tree = KdTree::build(view, {Metric::euclidean});
+  for (const std::int64_t a_part : {1, 7, 1000}) {
+    EXPECT_TRUE(
+        same<float>(tree.all_knn(6, true), in_parts<float>(tiles, 6, with_threads(2), options, a_part)));
+  }
+  // Answers of all rows do not fit, those of a part do.
+  const Execution little = with_threads(1, 1'600'000);
+  EXPECT_TRUE(same<float>(tree.all_knn(20, true), in_parts<float>(tiles, 20, little, options, 2)));
+  EXPECT_THROW((void)tiles.all_knn_of_tiles(0, tiles.tiles(), 20, options, little), OutOfMemory);
+  EXPECT_TRUE(tiles.all_knn_of_tiles(2, 2, 3).second.empty());
+  for (const auto& [first, last] : {std::pair{-1, 2}, {3, 2}, {0, 1000}}) {
+    EXPECT_TRUE(contains(message_of<InvalidArgument>([&, first = first, last = last] {
+                           (void)tiles.all_knn_of_tiles(first, last, 3);
+                         }),
+                         "use 0 to"));
+  }
+  EXPECT_THROW((void)tiles.all_knn_of_tiles(0, 1, 0), InvalidArgument);
 }
 
 TEST_F(PointTilesTest, ARadiusCutsLists) {

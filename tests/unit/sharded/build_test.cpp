@@ -145,5 +145,61 @@ TEST_F(ShardedBuild, AnotherCallRefusesWhatWasBegunAndDamageIsNamed) {
   EXPECT_FALSE(fs::exists(folder / "s/left.tmp"));
 }
 
+TEST_F(ShardedBuild, JoinedTheyAreTheBytesOfOneBuild) {
+  (void)Sharded::build(folder / "whole", cloud, {KdTreeParameters{}, 4});
+  (void)Sharded::build(folder / "a", cloud.slice(0, 500), {KdTreeParameters{}, 2});
+  (void)Sharded::build(folder / "b", cloud.slice(500, 250), {KdTreeParameters{}, 1});
+  (void)Sharded::build(folder / "c", cloud.slice(750, 250), {KdTreeParameters{}, 1});
+  const std::vector<fs::path> parts = {folder / "a", folder / "b", folder / "c"};
+  const auto before = contents(folder / "a");
+  const Sharded joined = Sharded::join(folder / "joined", parts);
+  EXPECT_EQ(contents(folder / "whole"), contents(folder / "joined"));
+  EXPECT_EQ(contents(folder / "a"), before);
+  joined.verify();
+  // Over an older folder of shards, and what it is made of may go.
+  (void)Sharded::join(folder / "joined", std::span(parts).first(1));
+  for (const char* part : {"a", "b", "c"}) fs::remove_all(folder / part);
+  EXPECT_EQ(Sharded::open(folder / "joined").rows(), 500);
+  Sharded::open(folder / "joined").verify();
+}
+
+TEST_F(ShardedBuild, JoinRefusesWhatDoesNotBelongTogether) {
+  (void)Sharded::build(folder / "a", cloud, {KdTreeParameters{}, 2});
+  (void)Sharded::build(folder / "b", cloud, {KdTreeParameters{.metric = Metric::euclidean}, 2});
+  (void)Sharded::build(folder / "c", cloud, {BruteForceParameters{}, 2});
+  const auto join = [&](const char* other) {
+    const std::vector<fs::path> parts = {folder / "a", folder / other};
+    (void)Sharded::join(folder / "joined", parts);
+  };
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { join("b"); }), "euclidean"));
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { join("c"); }), "brute_force"));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { join("nothing"); }), "there is no such folder"));
+  EXPECT_THROW((void)Sharded::join(folder / "joined", {}), InvalidArgument);
+  // A shard that is not the manifest's.
+  (void)Sharded::build(folder / "d", cloud, {KdTreeParameters{.leaf_size = 5}, 2});
+  const std::string bytes = read_file(folder / "a/shard-1.kith");
+  fs::resize_file(folder / "a/shard-1.kith", 0);
+  write_file(folder / "a/shard-1.kith", bytes.substr(0, 40) + 'x' + bytes.substr(41));
+  EXPECT_THROW(join("d"), IoError);
+  write_file(folder / "a/shard-1.kith", bytes);
+  fs::create_directory(folder / "mine");
+  write_file(folder / "mine/notes.txt", "x");
+  const std::vector<fs::path> parts = {folder / "a"};
+  EXPECT_TRUE(
+      contains(message_of<IoError>([&] { (void)Sharded::join(folder / "mine", parts); }), "holds no shards"));
+  EXPECT_FALSE(fs::exists(folder / "joined"));
+  EXPECT_FALSE(fs::exists(folder / "joined.kith-work"));
+}
+
+TEST_F(ShardedBuild, AShardIsAnIndexOfItsOwn) {
+  const Sharded shards = Sharded::build(folder / "s", cloud, {KdTreeParameters{}, 3});
+  const AnyIndex second = shards.shard(1);
+  EXPECT_EQ(second.rows(), shards.shard_rows()[1]);
+  EXPECT_EQ(second.search(cloud.slice(333, 5), 1).indices, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(shards.open_shards(), 1);
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)shards.shard(3); }), "use 0 to 2"));
+  EXPECT_THROW((void)shards.shard(-1), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace kith
