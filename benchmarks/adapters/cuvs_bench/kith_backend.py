@@ -45,10 +45,17 @@ class KithConfigLoader(ConfigLoader):
         made = []
         for algo, group, _, builds, searches, _ in expanded_groups:
             for build in builds:
-                label = ".".join([algo if group == "base" else f"{algo}_{group}", *(f"{k}{v}" for k, v in build.items())])
+                label = ".".join(
+                    [algo if group == "base" else f"{algo}_{group}", *(f"{k}{v}" for k, v in build.items())]
+                )
                 file = os.path.join(dataset_path, dataset, "index", f"{label}.kith")
                 index = IndexConfig(name=label, algo=algo, build_param=build, search_params=searches, file=file)
-                backend = {"name": label, "algo": algo, "device": kwargs.get("device", "cpu"), "threads": kwargs.get("threads", 0)}
+                backend = {
+                    "name": label,
+                    "algo": algo,
+                    "device": kwargs.get("device", "cpu"),
+                    "threads": kwargs.get("threads", 0),
+                }
                 made.append(BenchmarkConfig(indexes=[index], backend_config=backend))
         return made
 
@@ -77,7 +84,9 @@ class KithBackend(BenchmarkBackend):
             os.makedirs(os.path.dirname(index.file), exist_ok=True)
             made.save(index.file)
         except (kith.Error, TypeError, KeyError) as error:
-            return BuildResult(build_time_seconds=0.0, index_size_bytes=0, success=False, error_message=str(error), **told)
+            return BuildResult(
+                build_time_seconds=0.0, index_size_bytes=0, success=False, error_message=str(error), **told
+            )
         return BuildResult(build_time_seconds=seconds, index_size_bytes=os.path.getsize(index.file), **told)
 
     def search(
@@ -121,7 +130,9 @@ class KithBackend(BenchmarkBackend):
             recall=0.0,
             algorithm=self.algo,
             search_params=index.search_params,
-            latency_percentiles={f"p{p}": float(np.percentile(milliseconds, p)) for p in (50, 95, 99)} if each else None,
+            latency_percentiles={f"p{p}": float(np.percentile(milliseconds, p)) for p in (50, 95, 99)}
+            if each
+            else None,
             metadata={"per_search_param_results": each},
             **more,
         )
