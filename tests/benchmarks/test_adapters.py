@@ -50,6 +50,23 @@ def run_until(made, folder, *command):
     raise AssertionError(told[-2000:])
 
 
+def test_a_checkout_of_something_else_is_refused(tmp_path):
+    from benchmarks.adapters import install
+
+    for name in install.PLACES:
+        with pytest.raises(SystemExit, match="is no checkout of " + name):
+            install.install(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_is_what_was_measured():
+    from benchmarks.adapters import curve
+
+    runs = [{"recall": r, "queries_per_second": q} for r, q in [(0.5, 9), (0.7, 5), (0.6, 4), (0.9, 5), (0.95, 1)]]
+    assert [(run["recall"], run["queries_per_second"]) for run in curve.pareto(runs)] == [(0.5, 9), (0.9, 5), (0.95, 1)]
+    assert curve.table(json.loads(curve.RESULT.read_text())) in curve.PAGE.read_text()
+
+
 def share(found, truth):
     return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found, truth, strict=True)]))
 
@@ -62,6 +79,7 @@ def truth(metric, k=10, allowed=None):
 @pytest.mark.parametrize(("metric", "ours"), [("euclidean", "euclidean"), ("angular", "cosine")])
 def test_ann_benchmarks_and_vibe(tmp_path, name, where, metric, ours):
     import h5py
+
     from benchmarks.adapters import hdf5, install
 
     if name == "vibe":
@@ -98,6 +116,7 @@ def test_ann_benchmarks_and_vibe(tmp_path, name, where, metric, ours):
 @pytest.mark.parametrize("track", ["ood", "filter"])
 def test_big_ann_benchmarks(tmp_path, track):
     import h5py
+
     from benchmarks.adapters import install
 
     folder = checkout("big-ann-benchmarks", tmp_path, "docker", "yaml", "colors", "pandas", "sklearn")

@@ -72,7 +72,7 @@ class KithBackend(BenchmarkBackend):
 
     def build(self, dataset, indexes, force=False, dry_run=False):
         index = indexes[0]
-        told = dict(algorithm=self.algo, build_params=index.build_param, index_path=index.file)
+        told = {"algorithm": self.algo, "build_params": index.build_param, "index_path": index.file}
         if dry_run or (os.path.exists(index.file) and not force):
             size = os.path.getsize(index.file) if os.path.exists(index.file) else 0
             return BuildResult(build_time_seconds=0.0, index_size_bytes=size, **told)

@@ -9,8 +9,9 @@ import shutil
 import uuid
 from contextlib import contextmanager
 
-import kith
 import numpy as np
+
+import kith
 
 from ...filter import FilterOp
 from ..api import VectorDB
