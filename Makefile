@@ -117,6 +117,14 @@ bench-tiles: ## measure point tiles beside Open3D, a script of tiles, and the tr
 	KITH=$(BUILD)/bin/kith $(BUILD)/venv-tiles/bin/python -m benchmarks.tiles.in_memory
 	$(BUILD)/venv-tiles/bin/python -m benchmarks.report
 
+DOCS_VENV = $(abspath $(BUILD))/venv-docs
+.PHONY: docs
+docs: ## these pages and references of Python and C++ as a site, its links and layout tested: build/docs/index.html
+	@KITH_VENV=$(DOCS_VENV) tools/setup.sh docs
+	$(DOCS_VENV)/bin/python -m tools.docs_site $(BUILD)/docs
+	KITH_DOCS_SITE=$(BUILD)/docs $(DOCS_VENV)/bin/python -m pytest -q -p no:cacheprovider \
+	  --junitxml=$(BUILD)/docs-test-results/docs.xml tests/docs_site
+
 .PHONY: gpu-bundle
 gpu-bundle: ## a folder for a GPU host that has only a driver: build/gpu-bundle
 	@tools/setup.sh build gpu-bundle

@@ -76,6 +76,7 @@ void run(const Common& common, Options& options) {
   }
 
   Dataset points = load(common, options.points);
+  check_ids(options.result.ids, points.rows(), points.rows());
   IndexUsed index;
   const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
     MemoryPlan plan(common, remedy);

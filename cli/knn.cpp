@@ -122,6 +122,7 @@ void run(const Common& common, Options& options) {
   }
   BaseAndQueries& data = *fits;
   execution.memory_limit = data.plan.left();
+  check_ids(options.result.ids, data.base.rows(), data.view.rows);
 
   const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
   BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
@@ -210,6 +211,10 @@ void add_knn(CLI::App& app, Common& common) {
       "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
       "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.");
   about.details.emplace_back(
+      "The Python that reads tables also writes the answer where the output is called .parquet or .arrow: a "
+      "row a query, with columns "
+      "query, indices, ids where --ids names some, and distances.");
+  about.details.emplace_back(
       "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
       "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
       "as kith search does. The answer is the same, and is written to files.");
@@ -229,6 +234,9 @@ void add_knn(CLI::App& app, Common& common) {
        "A column of vectors in a Parquet file."},
       {"kith knn base.npy queries.npy --max-queries 3 --json",
        "Everything about three queries, for a program."}};
+  about.examples.emplace_back(
+      "kith knn products.parquet:embedding queries.npy -k 10 --ids products.parquet:sku -o answer.parquet",
+      "The answer as a table, with the products' own numbers.");
 }
 
 }  // namespace kith::cli

@@ -15,6 +15,7 @@
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
@@ -81,6 +82,25 @@ void add_result_options(CLI::App& command, Common& common, ResultOptions& option
           ->needs(output)
           ->group("Answer"),
       result_formats());
+  common
+      .file(command.add_option(
+          "--ids", options.ids.rows,
+          with_queries ? "Ids of the rows that are searched, a column of a table, for an answer "
+                         "in a table; it then has a column ids"
+                       : "Ids of the rows, a column of a table, for an answer in a table; it then "
+                         "has a column ids, and query has them, too"))
+      ->type_name("FILE:COLUMN")
+      ->needs(output)
+      ->group("Answer");
+  options.own_queries = !with_queries;
+  if (with_queries) {
+    common
+        .file(command.add_option("--query-ids", options.ids.queries,
+                                 "Ids of the queries likewise, for the column query"))
+        ->type_name("FILE:COLUMN")
+        ->needs(output)
+        ->group("Answer");
+  }
 }
 
 void check_result_options(const Common& common, ResultOptions& options,
@@ -93,11 +113,20 @@ void check_result_options(const Common& common, ResultOptions& options,
   }
   if (options.output.empty()) return;
   options.output = output_path(common, options.output);
-  check_output(options.output, options.format, result_formats(), false);
-  refuse_overwriting(result_files(options.output, options.format), inputs);
+  const bool table = options.is_table();
+  check_output(options.output, table ? "table" : options.format, result_formats(), false);
+  std::vector<std::string> read = inputs;
+  for (const std::string& ids : {options.ids.rows, options.ids.queries}) read.push_back(file_of(ids));
+  refuse_overwriting(result_files(options.output, options.format), read);
+  check_table_answer(options.output, table, options.ids);
+  if (options.own_queries) {
+    options.ids.queries = options.ids.rows;
+    options.ids.query_count = options.ids.row_count;
+  }
 }
 
 std::vector<std::filesystem::path> result_files(const std::string& output, const std::string& format) {
+  if (is_table_output(output, format)) return {output};
   return io::neighbor_files(
       output, parse_format(format).value_or(format_of_extension(output).value_or(FileFormat::npy)));
 }
@@ -118,9 +147,14 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
   std::vector<std::string> files;
   if (!options.output.empty()) {
     const CancellableScope scope;
-    for (const auto& file :
-         write_neighbors(options.output, answer, {parse_format(options.format), must_stop})) {
-      files.push_back(shown_output(file.string()));
+    if (options.is_table()) {
+      write_table_answer(options.output, answer, options.ids);
+      files.push_back(options.output);
+    } else {
+      for (const auto& file :
+           write_neighbors(options.output, answer, {parse_format(options.format), must_stop})) {
+        files.push_back(shown_output(file.string()));
+      }
     }
   }
   if (common.json) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common.hpp"
+#include "table_answer.hpp"
 #include "tree.hpp"
 
 namespace kith::cli {
@@ -17,6 +18,10 @@ struct ResultOptions {
   std::string output;
   std::string format;
   std::int64_t max_queries = -1;
+  AnswerIds ids;
+  bool own_queries = false;  ///< the queries are the rows, and so are their ids
+
+  bool is_table() const { return is_table_output(output, format); }
 };
 
 /// @param with_queries false: no --max-queries

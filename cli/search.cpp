@@ -109,6 +109,7 @@ void run(const Common& common, Options& options) {
       left.memory_limit = plan.left();
       queries = as_the_index(common, queries, index.dtype(), "queries", "searched");
     }
+    check_ids(options.result.ids, index.rows(), queries.rows());
     const std::optional<RowSet> allowed = read_allowed(common, options.allowed, index.rows());
     SearchOptions asked = options.asked.approximate;
     asked.allowed = allowed ? &*allowed : nullptr;

@@ -46,6 +46,7 @@ void search_shards(const Common& common, const std::string& folder, Source queri
   const auto cell = static_cast<double>(sizeof(std::int64_t) + size_of(distance_dtype(shards.dtype())));
   const Dataset rows = load_queries(common, shards, std::move(queries), input_format,
                                     2 * cell * static_cast<double>(result.k), plan);
+  check_ids(result.ids, shards.rows(), rows.rows());
   const std::optional<RowSet> these = read_allowed(common, allowed, shards.rows());
   SearchOptions options = asked;
   options.allowed = these ? &*these : nullptr;

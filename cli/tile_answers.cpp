@@ -25,6 +25,11 @@ void check_answer(const ResultOptions& result) {
   if (result.output.empty()) {
     throw InvalidArgument("the answer of tiles goes to files; name one with -o");
   }
+  if (result.is_table()) {
+    throw InvalidArgument(fmt::format(
+        "the answer of tiles is written as npy, not as the table '{}'; give -o a name without extension",
+        result.output));
+  }
   const auto format =
       parse_format(result.format).value_or(format_of_extension(result.output).value_or(FileFormat::npy));
   if (format != FileFormat::npy) {
@@ -285,6 +290,7 @@ void search_folder(const Common& common, const std::string& folder, Source queri
              query_size.rows * query_size.row_elements * static_cast<double>(size_of(tiles.dtype())));
     asked = as_the_index(common, asked, tiles.dtype(), "queries", "searched");
   }
+  check_ids(result.ids, tiles.rows(), asked.rows());
   TileStatistics statistics;
   const Neighbors answer = run_search(common, tile_execution(common), [&](const Execution& given) {
     Execution left = given;

@@ -230,7 +230,7 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
 }
 
 bool takes_tile_answer(const ResultOptions& result) {
-  return !result.output.empty() && result.format.empty() && !writes_to_stream() &&
+  return !result.output.empty() && result.format.empty() && !result.is_table() && !writes_to_stream() &&
          format_of_extension(result.output).value_or(FileFormat::npy) == FileFormat::npy;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, docs, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -27,6 +27,9 @@ for group in "$@"; do
       packages+=(python3 python3-venv python3-dev gmt-gshhg-full libcgal-demo tzdata plasma-workspace-wallpapers
         gnome-backgrounds)
       requirements+=(tools/requirements-demo.txt) ;;
+    docs)
+      packages+=(doxygen python3 python3-venv)
+      requirements+=(tools/requirements-docs.txt) ;;
     lint)
       # clang-tidy from PyPI: Debian's (14) spends most of its time in the system's headers.
       packages+=(clang-format git python3 python3-venv)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _arrow
+from . import _arrow, _arrow_answers
+from ._arrow_answers import columns_of, lists
 from ._errors import InvalidArgument, IoError
 from ._tables import allocate, as_array, column
 from ._whole import whole_file
 
 __all__ = ["answer_table", "read_answer", "read_table", "write_answer", "write_table"]
 
-_BLOCK_ELEMENTS = 1 << 20  # that are written at a time, and a row group of Parquet
 _COLUMN = "vector"
 
 
@@ -65,7 +65,7 @@ def write_table(path: str, array: Any, ids: Any) -> None:
 
         def block(part: slice) -> dict[str, Any]:
             made = {} if numbers is None else {"id": numbers[part]}
-            return {**made, name or _COLUMN: _lists(rows[part])}
+            return {**made, name or _COLUMN: lists(rows[part])}
 
         _write(plain, block, len(rows), rows.shape[1])
 
@@ -73,7 +73,10 @@ def write_table(path: str, array: Any, ids: Any) -> None:
 def answer_table(distances: NDArray[Any], indices: NDArray[np.int64], ids: Any, query_ids: Any) -> Any:
     """A pyarrow.Table with a row a query: query, indices, ids, distances."""
     pa = _arrow.require()
-    return pa.table(_answer(distances, indices, ids, query_ids)(slice(0, len(indices))))
+    try:
+        return pa.table(_answer(distances, indices, ids, query_ids)(slice(0, len(indices))))
+    except _arrow.BadTable as error:
+        raise InvalidArgument(str(error)) from None
 
 
 def write_answer(path: str, distances: NDArray[Any], indices: NDArray[np.int64], ids: Any, query_ids: Any) -> None:
@@ -99,30 +102,9 @@ def read_answer(path: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return distances, indices.astype(np.int64, copy=False)
 
 
-def _answer(distances: NDArray[Any], indices: NDArray[np.int64], ids: Any, query_ids: Any) -> Any:
-    """A function of slices of queries, which gives their columns."""
-    pa = _arrow.require()
-    rows, k = indices.shape
+def _answer(distances: NDArray[Any], indices: NDArray[np.int64], ids: Any, query_ids: Any) -> _arrow_answers.Block:
     names = None if ids is None else column(ids, "ids")
-    last = int(np.max(indices)) if indices.size else -1
-    if names is not None and last >= len(names):
-        raise InvalidArgument(
-            f"ids has {len(names)} entries, the answer names row {last}; give one for each row searched"
-        )
-    queries = None if query_ids is None else _ids(query_ids, "query_ids", rows)
-
-    def block(part: slice) -> dict[str, Any]:
-        some = indices[part]
-        made = {"query": pa.array(np.arange(part.start, part.stop)) if queries is None else queries[part]}
-        made["indices"] = _lists(some)
-        if names is not None:
-            taken = names.take(pa.array(some.ravel(), mask=some.ravel() < 0))
-            if isinstance(taken, pa.ChunkedArray):
-                taken = pa.concat_arrays(taken.chunks) if taken.num_chunks else pa.array([], taken.type)
-            made["ids"] = pa.FixedSizeListArray.from_arrays(taken, k)
-        return {**made, "distances": _lists(distances[part])}
-
-    return block
+    return columns_of(distances, indices, names, None if query_ids is None else column(query_ids, "query_ids"))
 
 
 def _ids(ids: Any, what: str, rows: int) -> Any:
@@ -132,31 +114,10 @@ def _ids(ids: Any, what: str, rows: int) -> Any:
     return found
 
 
-def _lists(rows: NDArray[Any]) -> Any:
-    """[n, width] as lists of one length, over the same memory where that is contiguous."""
-    pa = _arrow.require()
-    plain = np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
-    return pa.FixedSizeListArray.from_arrays(pa.array(plain.reshape(-1)), rows.shape[1])
-
-
-def _write(path: str, block: Any, rows: int, width: int) -> None:
-    """The columns of ``block(slice)`` for all rows, some at a time, whole or not at all."""
-    pa = _arrow.require()
+def _write(path: str, block: _arrow_answers.Block, rows: int, width: int) -> None:
+    """The columns of ``block(slice)`` for all rows, whole or not at all."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise IoError(f"cannot write '{path}': there is no folder '{folder}'; make it first")
-    step = max(1, _BLOCK_ELEMENTS // max(1, width))
     with whole_file(path) as temporary:
-        first = pa.table(block(slice(0, min(rows, step))))
-        with _writer(temporary, path, first.schema) as writer:
-            writer.write_table(first)
-            for start in range(step, rows, step):
-                writer.write_table(pa.table(block(slice(start, min(rows, start + step)))))
-
-
-def _writer(temporary: str, path: str, schema: Any) -> Any:
-    if path.lower().endswith((".parquet", ".pq")):
-        from pyarrow import parquet
-
-        return parquet.ParquetWriter(temporary, schema)
-    return _arrow.require().ipc.new_file(temporary, schema)
+        _arrow_answers.write(temporary, path, block, rows, width)

@@ -149,3 +149,132 @@ def test_without_pyarrow_the_message_says_what_to_install(kith, folder, monkeypa
     monkeypatch.setenv("KITH_PYTHON", str(folder / "python"))
     told = kith("knn", "a.parquet:e", "a.parquet:e", code=2).err
     assert "pip install pyarrow" in told and "a.parquet:e" in told and "KITH_PYTHON" in told
+
+
+def table_of(name):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.read_table(name) if name.endswith(("parquet", "pq")) else pa.ipc.open_file(name).read_all()
+
+
+@pytest.fixture
+def named(rows):
+    """Ids for the rows of the fixture."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"name": [f"row {i}" for i in range(900)], "other": range(900)}), "names.parquet")
+    with pa.ipc.new_file("asked.arrow", pa.schema([("day", pa.date32())])) as file:
+        file.write_table(pa.table({"day": pa.array(range(40), pa.int32()).cast(pa.date32())}))
+    return rows
+
+
+@pytest.mark.covers("knn", "--ids", "--query-ids")
+@pytest.mark.parametrize("name", ["a.parquet", "a.pq", "a.arrow"])
+def test_answers_in_tables(kith, named, name):
+    told = kith(
+        "knn",
+        "base.npy",
+        "queries.npy",
+        "-k",
+        3,
+        "--ids",
+        "names.parquet:name",
+        "--query-ids",
+        "asked.arrow",
+        "-o",
+        name,
+    )
+    assert name in told.err and "40 queries" in told.err
+    kith("knn", "base.npy", "queries.npy", "-k", 3, "-o", "b")
+    indices, found = np.load("b.indices.npy"), table_of(name)
+    assert found.column_names == ["query", "indices", "ids", "distances"]
+    assert found["indices"].to_pylist() == indices.tolist()
+    assert found["distances"].to_pylist() == np.load("b.distances.npy").tolist()
+    assert found["ids"].to_pylist() == [[f"row {i}" for i in row] for row in indices]
+    assert str(found["query"][1].as_py()) == "1970-01-02"
+    assert files_of(named) == sorted([*BEFORE, name, "b.indices.npy", "b.distances.npy"])
+
+
+BEFORE = [f"{name}.{kind}" for name in ("base", "queries") for kind in ("npy", "parquet", "arrow")]
+BEFORE += ["names.parquet", "asked.arrow"]
+
+
+@pytest.mark.covers("search", "--ids", "--query-ids")
+def test_every_search_answers_in_tables(kith, named):
+    kith("build", "base.npy", "-o", "base.kith")
+    kith("shard", "base.npy", "-n", 3, "-o", "base.shards")
+    kith("build", "base.npy", "--index", "point_tiles", "-o", "base.tiles")
+    ids = ["--ids", "names.parquet:other", "--query-ids", "asked.arrow:day"]
+    for index in ("base.kith", "base.shards", "base.tiles"):
+        kith("search", index, "queries.npy", "-k", 3, *ids, "-o", "a.parquet")
+        found = table_of("a.parquet")
+        assert found["ids"].to_pylist() == found["indices"].to_pylist()
+        assert str(found["query"][2].as_py()) == "1970-01-03"
+        for few in (["--ids", "asked.arrow"], ["--query-ids", "names.parquet:name"]):
+            told = kith("search", index, "queries.npy", "-k", 3, *few, "-o", "c.parquet", code=1).err
+            assert few[0] in told and few[1] in told and "one for each" in told
+    told = kith("knn", "base.npy", "queries.npy", "--ids", "asked.arrow", "-o", "c.parquet", code=1).err
+    assert "has 40 entries, there are 900 rows" in told
+    assert "c.parquet" not in files_of(named)
+
+
+@pytest.mark.covers("all-knn", "--ids")
+def test_rows_and_their_neighbours_by_id(kith, named):
+    kith("all-knn", "base.npy", "-k", 2, "--ids", "names.parquet:name", "-o", "a.parquet")
+    found = table_of("a.parquet")
+    assert found["query"].to_pylist() == [f"row {i}" for i in range(900)]
+    assert found["ids"].to_pylist() == [[f"row {i}" for i in row] for row in found["indices"].to_pylist()]
+    told = kith("all-knn", "base.npy", "--tile-points", 100, "-o", "b.parquet", code=1).err
+    assert "npy" in told and "b.parquet" in told
+
+
+def test_a_missing_neighbour_has_no_id(kith, named):
+    np.save("few.npy", np.load("base.npy")[:2])
+    kith("knn", "few.npy", "queries.npy", "-k", 3, "-o", "plain.parquet")
+    assert table_of("plain.parquet").column_names == ["query", "indices", "distances"]
+    assert table_of("plain.parquet")["query"].to_pylist() == list(range(40))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": ["x", "y"]}), "two.parquet")
+    kith("knn", "few.npy", "queries.npy", "-k", 3, "--ids", "two.parquet", "-o", "a.parquet")
+    assert all(sorted(row[:2]) == ["x", "y"] and row[2] is None for row in table_of("a.parquet")["ids"].to_pylist())
+
+
+def test_ids_that_cannot_be_read(kith, named):
+    for ids, words in [
+        ("names.parquet", "'name', 'other'"),
+        ("names.parquet:no", "no column 'no'"),
+        ("base.parquet:embedding", "no column 'embedding' of ids"),
+        ("gone.parquet:a", "No such file"),
+        ("base.npy", "column of a Parquet or Arrow file"),
+    ]:
+        told = kith("knn", "base.npy", "queries.npy", "--ids", ids, "-o", "a.parquet", code=2).err
+        assert words in told and ids.split(":")[0] in told
+    told = kith("knn", "base.npy", "queries.npy", "--ids", "names.parquet:name", "-o", "a.npy", code=1).err
+    assert "--ids" in told and "answer.parquet" in told
+    kith("knn", "base.npy", "queries.npy", "--ids", "names.parquet:name", "-o", "names.parquet", code=1)
+    assert files_of(named) == sorted(BEFORE)
+
+
+def test_a_table_that_cannot_be_written_leaves_nothing(kith, named, monkeypatch):
+    (named / "python").write_text(
+        f'#!/bin/sh\ncase "$*" in *write*) echo "no space left"; exit 1;; esac\nexec {sys.executable} "$@"\n'
+    )
+    os.chmod(named / "python", 0o755)
+    monkeypatch.setenv("KITH_PYTHON", str(named / "python"))
+    (named / "a.parquet").write_text("older")
+    assert "no space left" in kith("knn", "base.npy", "queries.npy", "-o", "a.parquet", code=2).err
+    assert (named / "a.parquet").read_text() == "older"
+    assert files_of(named) == sorted([*BEFORE, "python", "a.parquet"])
+
+
+def test_without_pyarrow_no_table_is_searched_for(kith, folder, monkeypatch):
+    np.save("a.npy", np.eye(3, dtype=np.float32))
+    (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')  # without installed packages
+    os.chmod(folder / "python", 0o755)
+    monkeypatch.setenv("KITH_PYTHON", str(folder / "python"))
+    told = kith("knn", "a.npy", "a.npy", "-o", "b.parquet", code=2).err
+    assert "pip install pyarrow" in told and "b.parquet" in told and "written" in told

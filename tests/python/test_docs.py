@@ -29,12 +29,16 @@ def test_the_page_about_python(tmp_path, monkeypatch):
     assert result.attempted > 40
 
 
-@pytest.mark.parametrize("name", ["kith", "kith.sklearn", "kith.compat.faiss", "kith.compat.langchain"])
+@pytest.mark.parametrize(
+    "name", ["kith", "kith.sklearn", "kith.compat.faiss", "kith.compat.langchain", "kith.compat.llama_index"]
+)
 def test_docstrings(name):
     if name == "kith.sklearn":
         pytest.importorskip("sklearn")
     if name == "kith.compat.langchain":
         pytest.importorskip("langchain_core")
+    if name == "kith.compat.llama_index":
+        pytest.importorskip("llama_index.core")
     module = importlib.import_module(name)
     tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
     assert tests

@@ -164,9 +164,9 @@ def test_what_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["r.parquet", "r.arrow"])
 def test_answers_with_ids(tmp_path, name, monkeypatch):
-    from kith import _table_files
+    from kith import _arrow_answers
 
-    monkeypatch.setattr(_table_files, "_BLOCK_ELEMENTS", 40)  # several blocks
+    monkeypatch.setattr(_arrow_answers, "_BLOCK_ELEMENTS", 40)  # several blocks
     answer = kith.knn(X[:4], X[:30], k=5)  # the fifth is missing
     ids = ["a", "b", "c", "d"]
     days = [datetime.date(2020, 1, 1 + i) for i in range(30)]

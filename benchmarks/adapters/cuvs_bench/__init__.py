@@ -1,0 +1,1 @@
+"""Kith as a backend of cuvs-bench, outside of its tree: importing kith_backend registers it."""
