@@ -98,7 +98,8 @@ class Walk {
 
  private:
   static std::int64_t table_size(std::int64_t list_size, std::int64_t longest_list);
-  void offer(Key key);
+  void insert(Key key);
+  void offer_found();
   void offer_among_allowed(Key key);
   bool enough_allowed() const { return static_cast<std::int64_t>(allowed_.size()) == plan_.list_size; }
   void estimate_found();
@@ -108,16 +109,21 @@ class Walk {
   void fetch_edges(std::uint32_t node) const;
   void fetch_next_edges() const;
 
-  // Takes the neighbours of a node that were not visited yet.
+  // Takes the neighbours of a node that were not visited yet. Whether one was is as likely as not: each is
+  // written, and counted if it is new.
   void gather(const std::uint32_t* neighbors, std::int64_t count) {
+    std::uint32_t* const table = table_.data();
+    std::uint32_t* const found = found_.data();
+    std::size_t taken = found_count_;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t node = neighbors[i];
-      if (node == no_node) return;
-      std::uint32_t& visited = table_[(node * 0x9E3779B1U) >> shift_];
-      if (visited == node || node == plan_.left_out) continue;
+      if (node == no_node) break;
+      std::uint32_t& visited = table[(node * 0x9E3779B1U) >> shift_];
+      found[taken] = node;
+      taken += static_cast<std::size_t>(visited != node) & static_cast<std::size_t>(node != plan_.left_out);
       visited = node;
-      found_[found_count_++] = node;
     }
+    found_count_ = taken;
   }
 
   WalkedGraph graph_;
