@@ -26,7 +26,7 @@ class Library:
     dtypes = ("float32",)
 
     def settings(self, k):
-        return [size for size in LISTS if size >= k]
+        return [k, *(size for size in LISTS if size > k)]
 
     def about(self):
         """Further facts for the result."""

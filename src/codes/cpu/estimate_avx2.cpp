@@ -8,11 +8,27 @@
 namespace kith::codes {
 namespace {
 
-constexpr std::int64_t step_bytes = 32;
 using Sum = __m256i;
 
 inline Sum zero() {
   return _mm256_setzero_si256();
+}
+
+inline __m128i fold(__m256i all) {
+  return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+inline std::int32_t total(Sum all) {
+  __m128i sum = fold(all);
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1));
+  return _mm_cvtsi128_si32(sum);
+}
+
+inline void totals(const Sum* sums, std::int32_t* out) {
+  const __m256i pairs =
+      _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), fold(pairs));
 }
 
 inline __m256i widen(const std::uint8_t* bytes) {
@@ -20,41 +36,42 @@ inline __m256i widen(const std::uint8_t* bytes) {
 }
 
 struct Bytes {
-  static Sum add(Sum sum, const std::uint8_t* query, const std::uint8_t* code) {
-    const __m256i low = _mm256_sub_epi16(widen(query), widen(code));
-    const __m256i high = _mm256_sub_epi16(widen(query + 16), widen(code + 16));
+  static constexpr std::int64_t step = 32;
+  struct Part {
+    __m256i low, high;
+  };
+  static Part load(const std::uint8_t* bytes) { return {widen(bytes), widen(bytes + 16)}; }
+  static Part ask(const Part& query) { return query; }
+  static Sum add(Sum sum, const Part& query, const Part& code) {
+    const __m256i low = _mm256_sub_epi16(query.low, code.low);
+    const __m256i high = _mm256_sub_epi16(query.high, code.high);
     return _mm256_add_epi32(sum,
                             _mm256_add_epi32(_mm256_madd_epi16(low, low), _mm256_madd_epi16(high, high)));
   }
+  static std::int32_t rest(const std::uint8_t* /*query*/, std::int64_t /*bytes*/) { return 0; }
 };
-
-inline __m256i load(const std::uint8_t* bytes) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
-}
 
 // Squares of at most 15, four to a sum of 16 bits: 900.
 struct Halves {
-  static Sum add(Sum sum, const std::uint8_t* query, const std::uint8_t* code) {
+  static constexpr std::int64_t step = 32;
+  struct Part {
+    __m256i low, high;
+  };
+  static Part load(const std::uint8_t* bytes) {
     const __m256i mask = _mm256_set1_epi8(15);
-    const __m256i q = load(query);
-    const __m256i c = load(code);
-    const __m256i low =
-        _mm256_abs_epi8(_mm256_sub_epi8(_mm256_and_si256(q, mask), _mm256_and_si256(c, mask)));
-    const __m256i high = _mm256_abs_epi8(_mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(q, 4), mask),
-                                                         _mm256_and_si256(_mm256_srli_epi16(c, 4), mask)));
+    const __m256i packed = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
+    return {_mm256_and_si256(packed, mask), _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask)};
+  }
+  static Part ask(const Part& query) { return query; }
+  static Sum add(Sum sum, const Part& query, const Part& code) {
+    const __m256i low = _mm256_abs_epi8(_mm256_sub_epi8(query.low, code.low));
+    const __m256i high = _mm256_abs_epi8(_mm256_sub_epi8(query.high, code.high));
     const __m256i squares =
         _mm256_add_epi16(_mm256_maddubs_epi16(low, low), _mm256_maddubs_epi16(high, high));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(squares, _mm256_set1_epi16(1)));
   }
+  static std::int32_t rest(const std::uint8_t* /*query*/, std::int64_t /*bytes*/) { return 0; }
 };
-
-inline std::int32_t total(Sum even, Sum odd) {
-  const __m256i both = _mm256_add_epi32(even, odd);
-  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
-  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1));
-  return _mm_cvtsi128_si32(sum);
-}
 
 #include "codes/cpu/estimate_body.inc"
 

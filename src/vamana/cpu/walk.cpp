@@ -20,16 +20,45 @@ std::uint64_t Walk::bytes(std::int64_t list_size, std::int64_t longest_list, std
                                     std::max(beam_width * degree, tuning::most_entries) * 12);
 }
 
-// Into the list, unless it is full of better ones or has it.
-void Walk::offer(Key key) {
-  if (size_ == capacity_ && key > list_[size_ - 1]) return;
+namespace {
+
+// The first of `size` ascending keys that is not below `key`. Which half it is in is anyone's guess, so it
+// is computed and not branched on: a wrong guess costs as much as the whole search.
+inline std::size_t first_not_below(const Key* keys, std::size_t size, Key key) {
+  const Key* base = keys;
+  while (size > 1) {
+    const std::size_t half = size / 2;
+    base += half & (std::size_t{0} - static_cast<std::size_t>(base[half - 1] < key));
+    size -= half;
+  }
+  return static_cast<std::size_t>(base - keys) + static_cast<std::size_t>(size == 1 && *base < key);
+}
+
+}  // namespace
+
+// Into the list, unless it has it. It is not full of better ones.
+void Walk::insert(Key key) {
   Key* const begin = list_.data();
-  Key* const at = std::lower_bound(begin, begin + size_, key);
-  if (at != begin + size_ && (*at | expanded) == (key | expanded)) return;
+  const std::size_t at = first_not_below(begin, size_, key);
+  if (at != size_ && (begin[at] | expanded) == (key | expanded)) return;
   if (size_ < capacity_) ++size_;
-  std::memmove(at + 1, at, static_cast<std::size_t>(begin + size_ - 1 - at) * sizeof(Key));
-  *at = key;
-  next_ = std::min(next_, static_cast<std::size_t>(at - begin));
+  std::memmove(begin + at + 1, begin + at, (size_ - 1 - at) * sizeof(Key));
+  begin[at] = key;
+  next_ = std::min(next_, at);
+}
+
+// Most of what a walk meets is farther than the end of a full list.
+void Walk::offer_found() {
+  std::size_t i = 0;
+  for (; i < found_count_ && size_ < capacity_; ++i) insert(make_key(estimates_[i], found_[i]));
+  if (i == found_count_) return;
+  Key last = list_[capacity_ - 1];
+  for (; i < found_count_; ++i) {
+    const Key key = make_key(estimates_[i], found_[i]);
+    if (key > last) continue;
+    insert(key);
+    last = list_[capacity_ - 1];
+  }
 }
 
 // Into the list, unless it is full of better ones or has it; then the list ends where it must.
@@ -37,7 +66,7 @@ void Walk::offer_among_allowed(Key key) {
   // Its last entry is the list_size-th allowed one, or the longest list's last.
   if ((size_ == capacity_ || enough_allowed()) && key > list_[size_ - 1]) return;
   Key* const begin = list_.data();
-  Key* const at = std::lower_bound(begin, begin + size_, key);
+  Key* const at = begin + first_not_below(begin, size_, key);
   if (at != begin + size_ && (*at | expanded) == (key | expanded)) return;
   std::memmove(at + 1, at, static_cast<std::size_t>(begin + size_ - at) * sizeof(Key));
   *at = key;
@@ -72,7 +101,7 @@ void Walk::evaluate_found(Counters& counters) {
   estimate_found();
   counters.distances += static_cast<std::int64_t>(found_count_);
   if (plan_.allowed == nullptr) {
-    for (std::size_t i = 0; i < found_count_; ++i) offer(make_key(estimates_[i], found_[i]));
+    offer_found();
   } else {
     for (std::size_t i = 0; i < found_count_; ++i) offer_among_allowed(make_key(estimates_[i], found_[i]));
   }

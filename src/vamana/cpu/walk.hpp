@@ -98,7 +98,8 @@ class Walk {
 
  private:
   static std::int64_t table_size(std::int64_t list_size, std::int64_t longest_list);
-  void offer(Key key);
+  void insert(Key key);
+  void offer_found();
   void offer_among_allowed(Key key);
   bool enough_allowed() const { return static_cast<std::int64_t>(allowed_.size()) == plan_.list_size; }
   void estimate_found();
@@ -108,16 +109,21 @@ class Walk {
   void fetch_edges(std::uint32_t node) const;
   void fetch_next_edges() const;
 
-  // Takes the neighbours of a node that were not visited yet.
+  // Takes the neighbours of a node that were not visited yet. Whether one was is as likely as not: each is
+  // written, and counted if it is new.
   void gather(const std::uint32_t* neighbors, std::int64_t count) {
+    std::uint32_t* const table = table_.data();
+    std::uint32_t* const found = found_.data();
+    std::size_t taken = found_count_;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t node = neighbors[i];
-      if (node == no_node) return;
-      std::uint32_t& visited = table_[(node * 0x9E3779B1U) >> shift_];
-      if (visited == node || node == plan_.left_out) continue;
+      if (node == no_node) break;
+      std::uint32_t& visited = table[(node * 0x9E3779B1U) >> shift_];
+      found[taken] = node;
+      taken += static_cast<std::size_t>(visited != node) & static_cast<std::size_t>(node != plan_.left_out);
       visited = node;
-      found_[found_count_++] = node;
     }
+    found_count_ = taken;
   }
 
   WalkedGraph graph_;
@@ -138,22 +144,32 @@ class Walk {
 };
 
 /// Walks side by side in one thread: one goes on while others wait for memory. Each lane has a walk;
-/// `begin(lane)` begins its next one, or returns false where there is none left, and `end(lane)` takes what
-/// it found.
+/// `begin(lane)` begins its next one, or returns false where there is none left. When it has ended,
+/// `fetch(lane)` asks for what `end(lane)` will read, which takes what the walk found after the others' next
+/// step.
 /// @throws what `stop` throws
-template <class Lane, class Begin, class End>
+template <class Lane, class Begin, class Fetch, class End>
 void walk_side_by_side(std::span<Lane> lanes, StopRequest& stop, Walk::Counters& counters, const Begin& begin,
-                       const End& end) {
-  std::vector<Lane*> going;
+                       const Fetch& fetch, const End& end) {
+  struct Going {
+    Lane* lane;
+    bool ended = false;
+  };
+  std::vector<Going> going;
   for (Lane& lane : lanes) {
-    if (begin(lane)) going.push_back(&lane);
+    if (begin(lane)) going.push_back({&lane});
   }
   for (std::int64_t rounds = 1; !going.empty(); ++rounds) {
     if (rounds % tuning::rounds_between_polls == 0) stop.check();
-    std::erase_if(going, [&](Lane* lane) {
-      if (lane->walk.step(counters)) return false;
-      end(*lane);
-      return !begin(*lane);
+    std::erase_if(going, [&](Going& its) {
+      if (!its.ended) {
+        its.ended = !its.lane->walk.step(counters);
+        if (its.ended) fetch(*its.lane);
+        return false;
+      }
+      end(*its.lane);
+      its.ended = false;
+      return !begin(*its.lane);
     });
   }
 }
