@@ -68,7 +68,7 @@ void run(const Common& common, Options& options) {
     check_with_tree(estimate, size);
   } catch (const OutOfMemory&) {
     // Tiles leave the answer on disk: where it is to go there, no memory is too small.
-    if (!may_take_tiles(common, options.index) || !takes_tile_answer(options.result)) throw;
+    if (!may_take_tiles(options.index) || !takes_tile_answer(options.result)) throw;
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     through_tiles(common, options, metric, "the cloud, its tree and the answer do not fit in memory");

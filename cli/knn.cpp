@@ -59,7 +59,7 @@ void run_on_tiles(const Common& common, Options& options) {
 
 // What does not fit in memory goes through tiles, where nothing is asked for that they lack.
 bool may_go_through_tiles(const Common& common, const Options& options) {
-  return may_take_tiles(common, options.index) && !asks_for_more(options) && options.result.max_queries < 0 &&
+  return may_take_tiles(options.index) && !asks_for_more(options) && options.result.max_queries < 0 &&
          is_tree_metric(parse_metric(options.metric)) && takes_tile_answer(options.result) &&
          inspect(options.base.path, options.base.format).element_type ==
              inspect(options.queries.path, options.queries.format).element_type;

@@ -210,7 +210,7 @@ void run(const Common& common, Options& options) {
     writing.add("table", size.rows * 4 * 8);
     writing.check();
   } catch (const OutOfMemory&) {
-    if (!may_take_tiles(common, options.index) || writes_to_stream()) throw;
+    if (!may_take_tiles(options.index) || writes_to_stream()) throw;
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     return run_on_tiles(common, options, clouds, format, near, viewpoint,
@@ -287,6 +287,7 @@ void add_normals(CLI::App& app, Common& common) {
   add_tree_index_options(command, common, options->index);
   add_inside_option(command, common, options->tiles);
   add_tile_answer_options(command, common, options->tiles);
+  add_value_dtype_option(command, common, options->tiles);
   add_tile_points_option(command, options->tile_points);
   add_member_option(command, "--member", options->points, "to read");
   add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
@@ -305,7 +306,9 @@ void add_normals(CLI::App& app, Common& common) {
       "the input gives way. From other formats PLY files get x, y and z in their own precision and these "
       "properties, PCD files the fields normal_x, normal_y, normal_z and curvature. npy files hold the "
       "normals "
-      "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions). The points stay in "
+      "and the curvature alone, [rows, 4] of float64 ([rows, 3] in two dimensions), from tiles of float32 "
+      "with "
+      "--value-dtype f32. The points stay in "
       "order; a "
       "normal that does not exist is NaN.",
       "LAZ, COPC and E57 are read, and LAZ is written, by the Python that has laspy and lazrs, or pye57 "

@@ -260,7 +260,7 @@ void run(const Common& common, Options& options) {
   try {
     check_with_tree(plan, size);
   } catch (const OutOfMemory&) {
-    if (!may_take_tiles(common, options.index) || options.output.empty() || writes_to_stream()) throw;
+    if (!may_take_tiles(options.index) || options.output.empty() || writes_to_stream()) throw;
     check_tile_output(options);
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();

@@ -50,7 +50,9 @@ auto named_limit(const Call& call) {
   } catch (const OutOfMemory& error) {
     std::string text = error.what();
     constexpr std::string_view remedy = "raise the limit";
-    if (const auto at = text.find(remedy); at != std::string::npos) {
+    constexpr std::string_view on_gpus = " on GPU memory";
+    if (const auto at = text.find(remedy);
+        at != std::string::npos && !text.substr(at + remedy.size()).starts_with(on_gpus)) {
       text.insert(at + remedy.size(), " (--memory-limit)");
     }
     throw OutOfMemory(text);
@@ -117,7 +119,8 @@ PointTiles TilesBeside::build(const Execution& execution, const std::string& why
   }
   const bool there = is_usable();
   PointTiles tiles = named_limit([&] {
-    return there ? PointTiles::open(folder_) : PointTiles::build(folder_, paths_, parameters_, execution);
+    return there ? PointTiles::open(folder_)
+                 : PointTiles::build(folder_, paths_, parameters_, tile_making(execution));
   });
   built_ = true;
   older_ = there;

@@ -63,8 +63,8 @@ std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions&
   return given_tile_option(options) != nullptr || tile_points ? "an option of point tiles was given" : "";
 }
 
-bool may_take_tiles(const Common& common, const IndexOptions& options) {
-  return common.device == "cpu" && options.index == "auto" && !options.leaf_size;
+bool may_take_tiles(const IndexOptions& options) {
+  return options.index == "auto" && !options.leaf_size;
 }
 
 void refuse_tree_options(const IndexOptions& options) {
@@ -83,6 +83,7 @@ TileAnswerOptions answer_options(const TileOptions& options) {
   TileAnswerOptions answer;
   answer.order = options.order == "tiles" ? AnswerOrder::tiles : AnswerOrder::input;
   answer.index_width = options.index_dtype == "u32" ? IndexWidth::u32 : IndexWidth::i64;
+  answer.values = options.value_dtype == "f32" ? ValueWidth::f32 : ValueWidth::f64;
   return answer;
 }
 
@@ -112,12 +113,14 @@ void open_clouds(const Common& common, std::vector<Source>& clouds, const std::s
 
 Execution tile_execution(const Common& common) {
   give_memory_back();
-  Execution execution = make_execution(common);
-  if (common.device == "auto") {  // tiles are searched on the CPU, whatever there is
-    execution.devices = {Device{}};
-    execution.device_memory_limit = 0;
-  }
-  return execution;
+  return make_execution(common);
+}
+
+Execution tile_making(const Execution& execution) {
+  Execution making = execution;
+  making.devices = {Device{}};
+  making.device_memory_limit = 0;
+  return making;
 }
 
 void add_tile_points_option(CLI::App& command, std::optional<std::int64_t>& tile_points) {
@@ -171,9 +174,20 @@ void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& opt
   options.dtype_given = dtype;
 }
 
+void add_value_dtype_option(CLI::App& command, Common& common, TileOptions& options) {
+  auto* dtype =
+      command.add_option("--value-dtype", options.value_dtype, "How normals are written in npy files")
+          ->type_name("TYPE")
+          ->capture_default_str()
+          ->group("Point tiles");
+  common.choice(dtype, {{"f64", "as they were found"}, {"f32", "rounded to nearest, half the bytes"}});
+  options.values_given = dtype;
+}
+
 const char* given_answer_option(const TileOptions& options) {
   const auto given = [](const CLI::Option* option) { return option != nullptr && option->count() > 0; };
   if (given(options.order_given)) return "--order";
+  if (given(options.values_given)) return "--value-dtype";
   return given(options.dtype_given) ? "--index-dtype" : nullptr;
 }
 
@@ -210,9 +224,11 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   PointTilesParameters how = with_formats(parameters, clouds);
   how.sources = unpacked.sources_of(paths);
   const PatientScope patient;
-  const PointTiles tiles = run_cancellable(
-      common, limited_execution(common),
-      [&](const Execution& execution) { return PointTiles::build(folder, paths, how, execution); });
+  const Execution making =
+      common.device == "auto" ? tile_making(limited_execution(common)) : limited_execution(common);
+  const PointTiles tiles = run_cancellable(common, making, [&](const Execution& execution) {
+    return PointTiles::build(folder, paths, how, execution);
+  });
   if (common.json) {
     print_json({{"file", folder},
                 {"index", PointTiles::type_name},
@@ -270,6 +286,8 @@ nlohmann::json to_json(const TileStatistics& s) {
           {"tiles_read_again", s.tiles_read_again},
           {"read_seconds", s.read_seconds},
           {"waited_seconds", s.waited_seconds},
+          {"device", s.device},
+          {"device_seconds", s.device_seconds},
           {"crossed", s.crossed},
           {"visits", s.visits},
           {"postponed", s.postponed},
@@ -291,6 +309,9 @@ std::string describe(const TileStatistics& s) {
   line("reader",
        fmt::format("{}, {} past the page cache; {:.3f} s at work, the search waited for {:.3f} s of them",
                    s.reader, direct, s.read_seconds, s.waited_seconds));
+  if (s.device != "cpu") {
+    line("device", fmt::format("{}, with something to do for {:.3f} s", s.device, s.device_seconds));
+  }
   line("crossed",
        fmt::format("{} ({:.3g} % of the queries), {}", format_count(s.crossed),
                    s.queries > 0 ? 100 * static_cast<double>(s.crossed) / static_cast<double>(s.queries) : 0,

@@ -30,14 +30,18 @@ struct TileOptions {
   std::string inside = "kd_tree";
   std::string order = "input";
   std::string index_dtype = "i64";
-  const CLI::Option *inside_given = nullptr, *order_given = nullptr, *dtype_given = nullptr;
+  std::string value_dtype = "f64";
+  const CLI::Option *inside_given = nullptr, *order_given = nullptr, *dtype_given = nullptr,
+                    *values_given = nullptr;
 };
 void add_inside_option(CLI::App& command, Common& common, TileOptions& options);
 /// --order and --index-dtype, of answers in files.
 void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& options);
+/// --value-dtype, of normals.
+void add_value_dtype_option(CLI::App& command, Common& common, TileOptions& options);
 /// The first of them that was given, as it is written; null for none.
 const char* given_tile_option(const TileOptions& options);
-/// The same of --order and --index-dtype alone.
+/// The same of --order, --index-dtype and --value-dtype alone.
 const char* given_answer_option(const TileOptions& options);
 /// @throws InvalidArgument where one was given for an index that is no tiles
 void refuse_tile_options(const TileOptions& options, const std::string& index);
@@ -45,8 +49,10 @@ void refuse_tile_options(const TileOptions& options, const std::string& index);
 /// True for a folder: files and streams are no tiles.
 bool is_tiles(const std::string& path);
 
-/// make_execution() for what runs on the CPU.
+/// make_execution(), of a process that gives memory back.
 Execution tile_execution(const Common& common);
+/// The same call where tiles are made: on the CPU, wherever they are searched.
+Execution tile_making(const Execution& execution);
 
 /// Opens what is a stream; @throws InvalidArgument for what tiles cannot be made of.
 void open_clouds(const Common& common, std::vector<Source>& clouds, const std::string& input_format);
@@ -64,7 +70,7 @@ void add_clouds_argument(CLI::App& command, Common& common, std::vector<std::str
 std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions& options,
                       const std::optional<std::int64_t>& tile_points);
 /// Whether what does not fit in memory may go through tiles: nothing was asked for that they lack.
-bool may_take_tiles(const Common& common, const IndexOptions& options);
+bool may_take_tiles(const IndexOptions& options);
 /// @throws InvalidArgument for what an index in memory takes and tiles would ignore
 void refuse_tree_options(const IndexOptions& options);
 

@@ -62,9 +62,16 @@ enum class IndexWidth : std::uint8_t {
   u32,  ///< uint32, 2^32 - 1 for none; for fewer than 2^32 - 1 rows
 };
 
+/// How normals are written.
+enum class ValueWidth : std::uint8_t {
+  f64,  ///< as they were found
+  f32,  ///< rounded to nearest: half the bytes
+};
+
 struct TileAnswerOptions {
   AnswerOrder order = AnswerOrder::input;
   IndexWidth index_width = IndexWidth::i64;
+  ValueWidth values = ValueWidth::f64;
 };
 
 /// What a search of tiles did.
@@ -83,7 +90,9 @@ struct TileStatistics {
   std::int64_t resumed_tiles = 0;     ///< tiles that an interrupted run had done before this one
   std::string reader = "pread";       ///< what reads tiles: "io_uring" or "pread"
   double read_seconds = 0;            ///< that it was at work in this run, a search beside it or not
-  double waited_seconds = 0;          ///< of them, those in which the search waited for it
+  double waited_seconds = 0;          ///< in which the search waited for it, and for what devices do with it
+  std::string device = "cpu";         ///< what has searched: "cuda:0", or several with commas between
+  double device_seconds = 0;          ///< of GPUs: in which a call was under way on one, copies included
   double seconds = 0;
 };
 
@@ -116,8 +125,9 @@ struct TileOutliers {
 /// limit on memory. Answers are the bits that a KdTree of the same rows in memory gives.
 ///
 /// Every call keeps to Execution::memory_limit (without one, to half of the machine's free memory), and
-/// refuses at the start a limit that two tiles and the answers of one do not fit into. On the CPU only.
-/// Thread-safe; copies share the open folder.
+/// refuses at the start a limit that two tiles and the answers of one do not fit into. Tiles are made on the
+/// CPU and searched where Execution::devices says: of several GPUs each takes its share of the tiles, and of
+/// its memory no more than Execution::device_memory_limit. Thread-safe; copies share the open folder.
 ///
 /// Whatever goes to files is done in a folder "<answer>.kith-work" beside the answer. A process that is
 /// killed there, or finds the disk full, leaves it, with a journal of what is done: the same call goes on
@@ -189,8 +199,8 @@ class PointTiles {
                           const Execution& execution = {}) const;
 
   /// The normal and the curvature of every row, as PointTree::normals() finds them, in a file: "r" or "r.npy"
-  /// gives r.npy, f64 [rows, dim + 1], the curvature last, and with AnswerOrder::tiles r.rows.npy. Of the
-  /// options the metric and what is inside count; the radius is the neighbourhood's.
+  /// gives r.npy, f64 [rows, dim + 1] (ValueWidth), the curvature last, and with AnswerOrder::tiles
+  /// r.rows.npy. Of the options the metric and what is inside count; the radius is the neighbourhood's.
   TileAnswer normals(const std::filesystem::path& output, const Neighborhood& neighborhood,
                      const std::optional<std::vector<double>>& viewpoint = {},
                      const TileSearchOptions& options = {}, const TileAnswerOptions& answer = {},

@@ -26,8 +26,10 @@ _METRICS = "'sqeuclidean', 'euclidean' or 'manhattan'"
 _INSIDE = "'kd_tree', 'octree' or 'brute_force'"
 
 
-def limits_of(threads: Any, memory_limit: Any) -> tuple[int, int, int, str]:
-    return _execution(threads, memory_limit, 0, "cpu")
+def limits_of(
+    threads: Any, memory_limit: Any, device: Any = "cpu", device_memory_limit: Any = 0
+) -> tuple[int, int, int, str]:
+    return _execution(threads, memory_limit, device_memory_limit, device)
 
 
 def search_of(metric: Any, inside: Any, include_self: Any = False, radius: Any = None) -> tuple[str, str, bool, float]:
@@ -71,6 +73,8 @@ class TileSearches:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> TileAnswer:
         """The k nearest other rows of every row, in npy files.
 
@@ -86,14 +90,18 @@ class TileSearches:
             order: ``"input"``, the answer of row i is the i-th; or ``"tiles"``, as tiles come, which spares a pass.
             index_dtype: ``"int64"``, or ``"uint32"`` for fewer than 2**32 - 1 rows.
             threads, memory_limit, progress: as for :class:`KdTree`.
+            device: what searches, ``"cpu"``, ``"cuda"`` or ``"cuda:1"``, several GPUs (``"cuda:0,1"``, ``"all"``), which
+                share the tiles, or ``"auto"``. The answer is the same, bit for bit.
+            device_memory_limit: bytes of each GPU's memory; 0 for 15/16 of what is free.
 
         Raises:
             InvalidArgument: k below 1, an unknown metric, ``inside``, ``order`` or ``index_dtype``.
-            OutOfMemory: two tiles and the answers of one do not fit into ``memory_limit``.
+            OutOfMemory: two tiles and the answers of one do not fit into ``memory_limit``, or two tiles into a GPU's.
+            DeviceError: the device is not there, or failed.
             IoError: a tile is damaged, or the answer cannot be written.
         """
         names = _written(order, index_dtype)
-        search, limits = search_of(metric, inside, include_self, radius), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside, include_self, radius), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             found = _kith.tiles_all_knn(
                 self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
@@ -145,19 +153,22 @@ class TileSearches:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> Neighbors:
         """The k nearest rows of each query, in memory.
 
         Args:
             Q: queries ``[q, d]``; a type that the tiles' type holds exactly is converted.
-            k, metric, radius, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+            k, metric, radius, inside, threads, memory_limit, progress, device, device_memory_limit: as for
+                :meth:`all_knn`.
 
         Raises:
             InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`.
             TypeError: the tiles' element type would round the queries.
         """
         queries = self._queries(Q)
-        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             parts = _kith.tiles_search(self._tiles, queries, _integer(k, "k"), search, limits, report)
         return from_parts(parts)
@@ -176,6 +187,8 @@ class TileSearches:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> TileAnswer:
         """The k nearest rows of each query of another cloud, however large, in npy files.
 
@@ -187,7 +200,7 @@ class TileSearches:
         Raises:
             InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`; queries of another type or dimension.
         """
-        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             found = _kith.tiles_search_files(
                 self._tiles,
@@ -213,6 +226,8 @@ class TileSearches:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> RadiusNeighbors:
         """All rows within ``radius`` (inclusive) of each query, nearest first.
 
@@ -222,7 +237,8 @@ class TileSearches:
             radius: in units of the metric, 0 or more.
             max_neighbors: only this many of the nearest rows a query; 0 for all.
             output: of queries in tiles: ``"r"`` writes ``r.offsets.npy``, ``r.indices.npy``, ``r.distances.npy``.
-            metric, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+            metric, inside, threads, memory_limit, progress, device, device_memory_limit: as for
+                :meth:`all_knn`.
 
         Returns:
             :class:`RadiusNeighbors`; of queries in tiles its arrays are memory-mapped.
@@ -232,7 +248,7 @@ class TileSearches:
             OutOfMemory: the answer, or in files one list, does not fit into ``memory_limit``.
         """
         limit, most = number(radius, "radius"), _integer(max_neighbors, "max_neighbors")
-        search, limits = search_of(metric, inside), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside), limits_of(threads, memory_limit, device, device_memory_limit)
         name = _output_of(Q, output)
         with reporting(progress) as report:
             if name is not None:
@@ -256,6 +272,8 @@ class TileSearches:
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> NDArray[np.int64]:
         """How many rows are within ``radius`` (inclusive) of each query.
 
@@ -271,7 +289,7 @@ class TileSearches:
             InvalidArgument, OutOfMemory, IoError: as for :meth:`radius_search`.
         """
         limit = number(radius, "radius")
-        search, limits = search_of(metric, inside), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside), limits_of(threads, memory_limit, device, device_memory_limit)
         name = _output_of(Q, output)
         with reporting(progress) as report:
             if name is not None:

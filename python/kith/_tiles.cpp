@@ -35,8 +35,13 @@ TileSearchOptions search_options(const Search& search) {
   return {parse_metric(metric), inside, include_self, radius};
 }
 
-TileAnswerOptions answer_options(const std::string& order, const std::string& dtype) {
+TileAnswerOptions answer_options(const std::string& order, const std::string& dtype,
+                                 const std::string& values = "float64") {
   TileAnswerOptions options;
+  if (values != "float64" && values != "float32") {
+    throw InvalidArgument(fmt::format("value_dtype '{}'; use 'float64' or 'float32'", values));
+  }
+  options.values = values == "float32" ? ValueWidth::f32 : ValueWidth::f64;
   if (order != "input" && order != "tiles") {
     throw InvalidArgument(fmt::format("order '{}'; use 'input' or 'tiles'", order));
   }
@@ -65,6 +70,8 @@ nb::dict statistics_of(const TileStatistics& s) {
   dict["reader"] = s.reader;
   dict["read_seconds"] = s.read_seconds;
   dict["waited_seconds"] = s.waited_seconds;
+  dict["device"] = s.device;
+  dict["device_seconds"] = s.device_seconds;
   dict["seconds"] = s.seconds;
   return dict;
 }
@@ -134,11 +141,12 @@ nb::tuple search_files(const PointTiles& tiles, const std::filesystem::path& out
 
 nb::tuple normals(const PointTiles& tiles, const std::filesystem::path& output, std::int64_t k, double radius,
                   const std::optional<std::vector<double>>& viewpoint, const Search& how,
-                  const Written& written, const CallLimits& limits, const nb::object& report) {
+                  const Written& written, const std::string& values, const CallLimits& limits,
+                  const nb::object& report) {
   TileAnswer answer;
   run(make_execution(limits), report, false, [&](const Execution& execution) {
     answer = tiles.normals(output, {k, radius}, viewpoint, search_options(how),
-                           answer_options(written.first, written.second), execution);
+                           answer_options(written.first, written.second, values), execution);
   });
   return nb::make_tuple(answer.files, statistics_of(answer.statistics));
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _kith
 from ._arrays import to_rows
-from ._index import _integer
+from ._index import _integer, name_of
 from ._neighborhoods import Normals, Outliers
 from ._point_tree import neighborhood, number
 from ._progress import Progress, reporting
@@ -25,7 +25,7 @@ class PointTiles(TileSearches):
     """A cloud in tiles on disk, searched within a limit on memory: the same bits as a :class:`KdTree` of its rows.
 
     Made by :meth:`build` from files or an array, or by :meth:`open` from a folder. Every method keeps to its
-    ``memory_limit`` in bytes; 0 for half of the machine's free memory. On the CPU only.
+    ``memory_limit`` in bytes; 0 for half of the machine's free memory. Made on the CPU, and searched on ``device``.
 
     Attributes:
         folder: where the tiles are.
@@ -111,17 +111,21 @@ class PointTiles(TileSearches):
         *,
         metric: str = "sqeuclidean",
         inside: str = "kd_tree",
+        value_dtype: str = "float64",
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> Normals:
         """Normals and curvature of every row, as :meth:`KdTree.normals` finds them, in an npy file.
 
         Args:
-            output: ``"r"`` or ``"r.npy"`` writes ``r.npy``, float64 ``[rows, dim + 1]``, the curvature last.
+            output: ``"r"`` or ``"r.npy"`` writes ``r.npy``, ``[rows, dim + 1]``, the curvature last.
             k, radius, viewpoint: as for :meth:`KdTree.normals`; the radius is in units of ``metric``.
             metric: ``"sqeuclidean"`` or ``"euclidean"``.
-            inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+            value_dtype: ``"float64"``, or ``"float32"``, which rounds to nearest and takes half the bytes.
+            inside, threads, memory_limit, progress, device, device_memory_limit: as for :meth:`all_knn`.
 
         Returns:
             :class:`Normals`, views of the memory-mapped file.
@@ -132,11 +136,12 @@ class PointTiles(TileSearches):
             OutOfMemory, IoError: as for :meth:`all_knn`.
         """
         count, limit = neighborhood(k, radius)
+        values = name_of(value_dtype, "value_dtype", "'float64' or 'float32'")
         point = None if viewpoint is None else np.asarray(viewpoint, dtype=np.float64).ravel().tolist()
-        search, limits = search_of(metric, inside), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             files, _ = _kith.tiles_normals(
-                self._tiles, os.fspath(output), count, limit, point, search, ("input", "int64"), limits, report
+                self._tiles, os.fspath(output), count, limit, point, search, ("input", "int64"), values, limits, report
             )
         table = mapped(files[0])
         return Normals(table[:, :-1], table[:, -1])
@@ -153,13 +158,15 @@ class PointTiles(TileSearches):
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
+        device: str = "cpu",
+        device_memory_limit: int = 0,
     ) -> Outliers:
         """Points that are far from their neighbours, as :meth:`KdTree.outliers` finds them, in npy files.
 
         Args:
             output: ``"r"`` writes ``r.outlier.npy`` and ``r.mean_distance.npy``.
             k, radius, ratio: as for :meth:`KdTree.outliers`.
-            metric, inside, threads, memory_limit, progress: as for :meth:`all_knn`.
+            metric, inside, threads, memory_limit, progress, device, device_memory_limit: as for :meth:`all_knn`.
 
         Returns:
             :class:`Outliers`, whose arrays are memory-mapped.
@@ -170,7 +177,7 @@ class PointTiles(TileSearches):
         """
         count, limit = neighborhood(k, radius)
         flags, means = f"{os.fspath(output)}.outlier.npy", f"{os.fspath(output)}.mean_distance.npy"
-        search, limits = search_of(metric, inside), limits_of(threads, memory_limit)
+        search, limits = search_of(metric, inside), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             rest = _kith.tiles_outliers(
                 self._tiles, flags, means, count, limit, number(ratio, "ratio"), search, limits, report

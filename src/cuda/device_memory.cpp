@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "cuda/pool.hpp"
 #include "cuda/runtime.hpp"
 
 namespace kith::cuda {
@@ -56,6 +57,12 @@ std::shared_ptr<void> allocate(int device, std::uint64_t bytes) {
   std::shared_ptr<void> owner(memory, [device](void* p) { free_memory(p, device); });
   KITH_CUDA(cudaStreamSynchronize(stream));  // other streams write to it next
   return owner;
+}
+
+std::uint64_t available_bytes(int device) {
+  use_driver();
+  const DeviceGuard guard(device);
+  return available_memory({});
 }
 
 void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes) {

@@ -14,6 +14,9 @@ namespace kith::cuda {
 /// @throws OutOfMemory, DeviceError
 std::shared_ptr<void> allocate(int device, std::uint64_t bytes);
 
+/// Bytes that calls without a limit may take of a device: most of what is free. @throws DeviceError
+std::uint64_t available_bytes(int device);
+
 /// Copies to host memory, after what the default streams have been given; complete on return. @throws
 /// DeviceError
 void copy_to_host(const void* from, int device, void* to, std::uint64_t bytes);

@@ -16,6 +16,9 @@ namespace {
 std::shared_ptr<void> allocate(int, std::uint64_t) {
   refuse();
 }
+std::uint64_t available_bytes(int) {
+  refuse();
+}
 void copy_to_host(const void*, int, void*, std::uint64_t) {
   refuse();
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/piece_reader.hpp"
 #include "core/positioned_file.hpp"
 #include "io/bytes.hpp"
 #include "io/format.hpp"
@@ -56,8 +57,8 @@ class Npy final : public PointStream {
       read_columns(static_cast<std::byte*>(out), count);
     } else {
       const std::uint64_t bytes = static_cast<std::uint64_t>(layout_.dim) * size_of(layout_.dtype);
-      file_.read(layout_.offset + static_cast<std::uint64_t>(next_) * bytes, out,
-                 static_cast<std::size_t>(static_cast<std::uint64_t>(count) * bytes));
+      read_rows({&file_, layout_.offset + static_cast<std::uint64_t>(next_) * bytes, out,
+                 static_cast<std::size_t>(static_cast<std::uint64_t>(count) * bytes)});
     }
     if (layout_.swap)
       swap_elements(out, static_cast<std::size_t>(count * layout_.dim), size_of(layout_.dtype));
@@ -65,6 +66,20 @@ class Npy final : public PointStream {
   }
 
  private:
+  // Much of a file at once: with several requests in flight, past the page cache where it is not in there.
+  void read_rows(const Piece& rows) {
+    constexpr std::size_t much = std::size_t{1} << 20U;
+    if (rows.bytes < much) {
+      file_.read(rows.offset, rows.to, rows.bytes);
+      return;
+    }
+    if (!reader_) {
+      file_.open_direct();
+      reader_ = make_piece_reader();
+    }
+    reader_->read({&rows, 1});
+  }
+
   void read_columns(std::byte* to, std::int64_t count) {
     const std::size_t element = size_of(layout_.dtype);
     const auto width = static_cast<std::size_t>(layout_.dim);
@@ -86,6 +101,7 @@ class Npy final : public PointStream {
 
   NpyRows layout_;
   InputFile file_;
+  std::unique_ptr<PieceReader> reader_;
   std::int64_t next_ = 0;
 };
 

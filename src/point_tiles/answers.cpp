@@ -77,14 +77,15 @@ NormalsInColumns<T>::NormalsInColumns(const Manifest& manifest, std::optional<st
 }
 
 template <class T>
-std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim) {
-  return {{"normals", "<f8", dim + 1, (dim + 1) * static_cast<std::int64_t>(sizeof(double))}};
+std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim, ValueWidth width) {
+  const bool narrow = width == ValueWidth::f32;
+  return {{"normals", narrow ? "<f4" : "<f8", dim + 1, (dim + 1) * (narrow ? 4 : 8)}};
 }
 
 // The operations of a tree in memory, on coordinates as doubles: its own are as wide or narrower.
 template <class T>
 template <class Value, int dim>
-void NormalsInColumns<T>::fit(const Block<T>& block) {
+void NormalsInColumns<T>::fit(const Block<T>& block, double* values) const {
   const auto load = [](const std::byte* from, double(&to)[dim]) {
     for (int j = 0; j < dim; ++j) {
       Value value;
@@ -97,7 +98,7 @@ void NormalsInColumns<T>::fit(const Block<T>& block) {
   const Lists<T>& lists = block.lists;
   parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
     for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
-      double* out = values_.data() + i * (dim + 1);
+      double* out = values + i * (dim + 1);
       std::fill_n(out, dim + 1, std::numeric_limits<double>::quiet_NaN());
       const std::int64_t count = lists.size(i);
       if (count < dim) continue;
@@ -121,11 +122,17 @@ void NormalsInColumns<T>::fit(const Block<T>& block) {
 }
 
 template <class T>
+void NormalsInColumns<T>::reduce(const Block<T>& block, double* values) const {
+  visit_dtype(manifest_.dtype, [&]<class Value>(Value) {
+    manifest_.dim == 2 ? fit<Value, 2>(block, values) : fit<Value, 3>(block, values);
+  });
+}
+
+template <class T>
 void NormalsInColumns<T>::put(std::int64_t first, const Block<T>& block) {
   values_.resize(static_cast<std::size_t>(block.lists.queries * (manifest_.dim + 1)));
-  visit_dtype(manifest_.dtype,
-              [&]<class Value>(Value) { manifest_.dim == 2 ? fit<Value, 2>(block) : fit<Value, 3>(block); });
-  columns_.put(0, first, block.lists.queries, values_.data());
+  reduce(block, values_.data());
+  put_values(first, block.lists.queries, values_.data());
 }
 
 template <class T>
@@ -134,17 +141,21 @@ std::vector<Column> MeanDistances<T>::columns() {
 }
 
 template <class T>
-void MeanDistances<T>::put(std::int64_t first, const Block<T>& block) {
-  values_.clear();
+void MeanDistances<T>::reduce(const Block<T>& block, double* values) const {
   for (std::int64_t i = 0; i < block.lists.queries; ++i) {
     const std::int64_t count = block.lists.size(i);
     const T* distances = block.lists.distances + block.lists.begin(i);
     double sum = 0;
     for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
-    values_.push_back(count > 0 ? sum / static_cast<double>(count)
-                                : std::numeric_limits<double>::quiet_NaN());
+    values[i] = count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
   }
-  columns_.put(0, first, block.lists.queries, values_.data());
+}
+
+template <class T>
+void MeanDistances<T>::put(std::int64_t first, const Block<T>& block) {
+  values_.resize(static_cast<std::size_t>(block.lists.queries));
+  reduce(block, values_.data());
+  put_values(first, block.lists.queries, values_.data());
 }
 
 template class NearestInMemory<float>;

@@ -67,13 +67,17 @@ class NormalsInColumns final : public Answers<T> {
  public:
   NormalsInColumns(const Manifest& manifest, std::optional<std::vector<double>> viewpoint, Columns& columns,
                    const Execution& execution);
-  static std::vector<Column> columns(std::int64_t dim);
+  static std::vector<Column> columns(std::int64_t dim, ValueWidth width);
   void put(std::int64_t first, const Block<T>& block) override;
+  void reduce(const Block<T>& block, double* values) const override;
+  void put_values(std::int64_t first, std::int64_t count, const double* values) override {
+    columns_.put_doubles(0, first, count, values);
+  }
   void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
   template <class Value, int dim>
-  void fit(const Block<T>& block);
+  void fit(const Block<T>& block, double* values) const;
 
   const Manifest& manifest_;
   std::optional<std::vector<double>> viewpoint_;
@@ -89,6 +93,10 @@ class MeanDistances final : public Answers<T> {
   explicit MeanDistances(Columns& columns) : columns_(columns) {}
   static std::vector<Column> columns();
   void put(std::int64_t first, const Block<T>& block) override;
+  void reduce(const Block<T>& block, double* values) const override;
+  void put_values(std::int64_t first, std::int64_t count, const double* values) override {
+    columns_.put(0, first, count, values);
+  }
   void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:

@@ -102,7 +102,8 @@ TileAnswer answer_in_columns(
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), width_of(how));
+    Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), width_of(how),
+                     resolve_threads(execution));
     {
       const auto answers = make_answers(in_tiles);
       answer.statistics =
@@ -153,7 +154,7 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns columns(work, Lists::columns(), tile_sizes_of(asked), width_of(how));
+    Columns columns(work, Lists::columns(), tile_sizes_of(asked), width_of(how), resolve_threads(execution));
     Lists lists(work, columns, width_of(how), point_tiles::saved_lists(work));
     answer.statistics = point_tiles::search_into_columns<T>(run, work, columns, lists, &lists, execution);
     answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
@@ -167,8 +168,8 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
 }  // namespace
 
 TileAnswer PointTiles::all_knn(const fs::path& output, std::int64_t k, const TileSearchOptions& options,
-                               const TileAnswerOptions& answer, const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                               const TileAnswerOptions& answer, const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   const Question question = point_tiles::nearest_of(k, options);
   point_tiles::check_width(answer, rows());
@@ -179,8 +180,8 @@ TileAnswer PointTiles::all_knn(const fs::path& output, std::int64_t k, const Til
 
 TileAnswer PointTiles::search_tiles(const fs::path& output, const PointTiles& queries, std::int64_t k,
                                     const TileSearchOptions& options, const TileAnswerOptions& answer,
-                                    const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                    const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   point_tiles::check_no_self(options);
   const Question question = point_tiles::nearest_of(k, options);
@@ -194,8 +195,8 @@ TileAnswer PointTiles::search_tiles(const fs::path& output, const PointTiles& qu
 TileAnswer PointTiles::normals(const fs::path& output, const Neighborhood& neighborhood,
                                const std::optional<std::vector<double>>& viewpoint,
                                const TileSearchOptions& options, const TileAnswerOptions& how,
-                               const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                               const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   Question question = point_tiles::neighborhood_of(neighborhood, options);
   point_tiles::check_normals(folder_->manifest(), options, viewpoint);
@@ -203,13 +204,16 @@ TileAnswer PointTiles::normals(const fs::path& output, const Neighborhood& neigh
   question.include_self = true;
   question.points = true;
   question.result_bytes = (dim() + 1) * static_cast<std::int64_t>(sizeof(double));
+  question.reduction = point_tiles::Reduction::planes;
+  question.viewpoint = viewpoint;
   const FileRun run{*folder_, nullptr, question, "normals"};
   nlohmann::json task = task_of("normals", *folder_, nullptr, question);
   task["viewpoint"] = viewpoint ? nlohmann::json(*viewpoint) : nlohmann::json();
+  task["values"] = how.values == ValueWidth::f32 ? "f32" : "f64";
   return point_tiles::visit_distances(dtype(), [&]<class T>() {
     using Answers = point_tiles::NormalsInColumns<T>;
-    return answer_in_columns<T>(run, std::move(task), {array_file(output)}, Answers::columns(dim()), how,
-                                execution, [&](Columns& columns) {
+    return answer_in_columns<T>(run, std::move(task), {array_file(output)},
+                                Answers::columns(dim(), how.values), how, execution, [&](Columns& columns) {
                                   return std::make_unique<Answers>(folder_->manifest(), viewpoint, columns,
                                                                    execution);
                                 });
@@ -218,13 +222,14 @@ TileAnswer PointTiles::normals(const fs::path& output, const Neighborhood& neigh
 
 TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborhood& neighborhood,
                                   double ratio, const TileSearchOptions& options,
-                                  const Execution& execution) const {
+                                  const Execution& given) const {
   const Clock clock;
-  point_tiles::check_execution(execution);
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   const Question question = [&] {
     Question asked = point_tiles::neighborhood_of(neighborhood, options);
     asked.result_bytes = sizeof(double);
+    asked.reduction = point_tiles::Reduction::mean;
     return asked;
   }();
   if (!(ratio >= 0) || ratio == std::numeric_limits<double>::infinity()) {
@@ -249,7 +254,8 @@ TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborh
     const std::int64_t memory = point_tiles::memory_of(execution) / 2;
     point_tiles::visit_distances(dtype(), [&]<class T>() {
       using Answers = point_tiles::MeanDistances<T>;
-      Columns columns(work, Answers::columns(), tile_sizes(), sizeof(std::int64_t));
+      Columns columns(work, Answers::columns(), tile_sizes(), sizeof(std::int64_t),
+                      resolve_threads(execution));
       Answers answers(columns);
       result.statistics =
           point_tiles::search_into_columns<T>(run, work, columns, answers, nullptr, execution);
@@ -266,8 +272,8 @@ TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborh
 
 TileAnswer PointTiles::radius_search(const fs::path& output, const PointTiles& queries, double radius,
                                      const RadiusOptions& how_many, const TileSearchOptions& options,
-                                     const TileAnswerOptions& answer, const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                     const TileAnswerOptions& answer, const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   Question question = point_tiles::within_of(radius, how_many.max_neighbors, rows(), options);
   point_tiles::check_sorted(how_many, answer);
@@ -282,8 +288,8 @@ TileAnswer PointTiles::radius_search(const fs::path& output, const PointTiles& q
 
 TileAnswer PointTiles::count_within(const fs::path& output, const PointTiles& queries, double radius,
                                     const TileSearchOptions& options, const TileAnswerOptions& how,
-                                    const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                    const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   Question question = point_tiles::count_of(radius, options);
   point_tiles::check_width(how, queries.rows());

@@ -48,16 +48,6 @@ TileStatistics ask_all(const Folder& folder, const Question& question, const Mem
   return statistics;
 }
 
-MemoryShares shares_of(const Manifest& manifest, const Question& question, std::int64_t held,
-                       const Execution& execution) {
-  return {manifest,
-          point_tiles::memory_of_tiles(manifest, question),
-          question,
-          point_tiles::memory_of(execution),
-          execution.memory_limit > 0,
-          held};
-}
-
 SearchStatistics as_search(const TileStatistics& statistics) {
   SearchStatistics out;
   out.index = PointTiles::type_name;
@@ -72,8 +62,8 @@ SearchStatistics as_search(const TileStatistics& statistics) {
 std::pair<Neighbors, TileStatistics> PointTiles::search_with_statistics(const DatasetView& queries,
                                                                         std::int64_t k,
                                                                         const TileSearchOptions& options,
-                                                                        const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                                                        const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   point_tiles::check_no_self(options);
   const Question question = point_tiles::nearest_of(k, options);
@@ -83,7 +73,7 @@ std::pair<Neighbors, TileStatistics> PointTiles::search_with_statistics(const Da
   check_answer_memory(static_cast<int128>(queries.rows) * k, cell, plural(queries.rows, "query", "queries"),
                       "the answer", execution);
   const std::int64_t held = queries.rows * (k * static_cast<std::int64_t>(cell) + order_bytes);
-  const MemoryShares shares = shares_of(manifest, question, held, execution);
+  const MemoryShares shares(manifest, question, execution, held);
   return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
     Neighbors out;
     out.queries = queries.rows;
@@ -161,8 +151,8 @@ std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
 
 RadiusNeighbors PointTiles::radius_search(const DatasetView& queries, double radius,
                                           const RadiusOptions& how_many, const TileSearchOptions& options,
-                                          const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                          const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   const Question question = point_tiles::within_of(radius, how_many.max_neighbors, rows(), options);
   point_tiles::check_sorted(how_many, {});
@@ -172,8 +162,7 @@ RadiusNeighbors PointTiles::radius_search(const DatasetView& queries, double rad
   constexpr std::int64_t a_list = 64;
   const std::int64_t offsets = queries.rows * (order_bytes + a_list);
   const std::int64_t budget = (point_tiles::memory_of(execution) - offsets) / 2;
-  const MemoryShares shares =
-      shares_of(manifest, question, std::max<std::int64_t>(0, budget) + offsets, execution);
+  const MemoryShares shares(manifest, question, execution, std::max<std::int64_t>(0, budget) + offsets);
   return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
     point_tiles::RadiusInMemory<T> answers(queries.rows, budget);
     const TileStatistics statistics =
@@ -186,13 +175,13 @@ RadiusNeighbors PointTiles::radius_search(const DatasetView& queries, double rad
 
 std::vector<std::int64_t> PointTiles::count_within(const DatasetView& queries, double radius,
                                                    const TileSearchOptions& options,
-                                                   const Execution& execution) const {
-  point_tiles::check_execution(execution);
+                                                   const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   const Question question = point_tiles::count_of(radius, options);
   const Manifest& manifest = folder_->manifest();
   point_tiles::check_queries(manifest, queries);
-  const MemoryShares shares = shares_of(manifest, question, queries.rows * (order_bytes + 8), execution);
+  const MemoryShares shares(manifest, question, execution, queries.rows * (order_bytes + 8));
   auto counts = large_vector<std::int64_t>(queries.rows, execution);
   point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
     point_tiles::Counts<T> answers(counts);

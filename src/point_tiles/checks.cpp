@@ -8,8 +8,11 @@
 #include "core/parallel.hpp"
 #include "core/plural.hpp"
 #include "core/search_checks.hpp"
+#include "cuda/device_choice.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/devices.hpp"
+#include "point_tree/build.hpp"
 
 namespace kith::point_tiles {
 namespace {
@@ -63,18 +66,19 @@ Question of(Kind kind, std::int64_t k, double radius, const TileSearchOptions& o
 
 }  // namespace
 
-void check_execution(const Execution& execution) {
-  for (const Device& device : execution.devices) {
-    if (device.kind != Device::Kind::cpu) {
-      throw InvalidArgument(fmt::format(
-          "point tiles are searched on the CPU, the call names {}; use the device cpu", name(device)));
-    }
-  }
-  if (execution.device_memory_limit != 0) {
-    throw InvalidArgument(
-        "a limit on GPU memory is for searches on GPUs; point tiles are searched on the CPU");
+Execution checked(const Execution& execution) {
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) point_tree::check_devices(execution);
+  (void)resolve_threads(execution);
+  return asked_in_turn(execution);
+}
+
+Execution checked_on_cpu(const Execution& execution, const char* what) {
+  if (cuda::kind_of_devices(execution) == Device::Kind::cuda) {
+    throw InvalidArgument(fmt::format("{} on the CPU, the call names {}; use the device cpu", what,
+                                      name(execution.devices.front())));
   }
   (void)resolve_threads(execution);
+  return asked_in_turn(execution);
 }
 
 void check_options(const TileSearchOptions& options) {
@@ -127,7 +131,7 @@ void check_queries(const Manifest& rows, const DatasetView& queries) {
   validate(queries, "queries");
   if (queries.space != MemorySpace::host) {
     throw InvalidArgument(
-        "the queries lie in the memory of a GPU, point tiles are searched on the CPU; copy them");
+        "the queries lie in the memory of a GPU, those of point tiles in the machine's; copy them");
   }
   check_queries_fit(queries, rows.dim, rows.dtype, "index point_tiles");
 }

@@ -13,7 +13,10 @@
 namespace kith::point_tiles {
 
 /// @throws InvalidArgument, each of them
-void check_execution(const Execution& execution);
+/// What a search runs by: the devices are checked. @throws DeviceError, too
+Execution checked(const Execution& execution);
+/// The same of what runs on the CPU alone. @param what "point tiles are made"
+Execution checked_on_cpu(const Execution& execution, const char* what);
 void check_options(const TileSearchOptions& options);
 /// Where queries are no rows.
 void check_no_self(const TileSearchOptions& options);

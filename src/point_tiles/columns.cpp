@@ -1,6 +1,7 @@
 #include "point_tiles/columns.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
@@ -9,8 +10,8 @@
 
 #include "core/parallel.hpp"
 #include "io/format.hpp"
+#include "io/manifest_text.hpp"
 #include "point_tiles/journal.hpp"
-#include "point_tiles/pacer.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -38,10 +39,6 @@ std::uint64_t sum_of(const void* rows, std::int64_t first, std::int64_t count, s
   return sum;
 }
 
-std::string hex(std::uint64_t value) {
-  return fmt::format("{:016x}", value);
-}
-
 }  // namespace
 
 std::string Column::header(std::int64_t rows) const {
@@ -49,8 +46,8 @@ std::string Column::header(std::int64_t rows) const {
 }
 
 Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-                 std::int64_t width)
-    : work_(work), columns_(std::move(columns)), width_(width) {
+                 std::int64_t width, int threads)
+    : work_(work), columns_(std::move(columns)), width_(width), threads_(threads) {
   places_.push_back(0);
   for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
   if (const nlohmann::json* noted = work_.last("columns")) {
@@ -78,22 +75,50 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
   return opened;
 }
 
-void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
-  const auto* at = static_cast<const std::byte*>(from);
+// rows(at, count) gives `count` rows from the at-th on, so many that what is summed up is still in the cache
+// when it is written. Threads take pieces as they come: a sum has no order.
+template <class Rows>
+void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows) {
   const auto without = again ? std::span<const std::int64_t>(again_) : std::span<const std::int64_t>();
-  // So many rows at a time that what is summed up is still in the cache when it is written.
   const std::int64_t piece = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(1, to.bytes));
-  for (std::int64_t done = 0; done < count; done += piece) {
-    const std::int64_t here = std::min(piece, count - done);
-    const auto bytes = static_cast<std::size_t>(here * to.bytes);
-    to.sum += sum_of(at, first + done, here, to.bytes, without);
-    to.file.write(to.header + static_cast<std::uint64_t>((first + done) * to.bytes), at, bytes);
-    at += bytes;
+  std::atomic<std::uint64_t> sum{0};
+  parallel_for(threads_, (count + piece - 1) / piece, [&](std::int64_t p) {
+    const std::int64_t at = p * piece;
+    const std::int64_t here = std::min(piece, count - at);
+    const auto use = [&](const void* from) {
+      sum.fetch_add(sum_of(from, first + at, here, to.bytes, without), std::memory_order_relaxed);
+      to.file.write(to.header + static_cast<std::uint64_t>((first + at) * to.bytes), from,
+                    static_cast<std::size_t>(here * to.bytes));
+    };
+    rows(at, here, use);
+  });
+  to.sum += sum;
+  // Of much the disk takes its time: it begins now, so that sync() has little left to wait for.
+  const auto bytes = static_cast<std::uint64_t>(count * to.bytes);
+  if (bytes >= static_cast<std::uint64_t>(tuning::block_bytes)) {
+    to.file.start_writing(to.header + static_cast<std::uint64_t>(first * to.bytes), bytes);
   }
 }
 
+void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
+  write(to, first, count, again, [&](std::int64_t at, std::int64_t /*count*/, const auto& use) {
+    use(static_cast<const std::byte*>(from) + at * to.bytes);
+  });
+}
+
+template <class Narrow, class Wide, class Convert>
+void Columns::write_narrow(Open& to, std::int64_t first, std::int64_t count, const Wide* from, bool again,
+                           const Convert& convert) {
+  const std::int64_t per_row = to.bytes / static_cast<std::int64_t>(sizeof(Narrow));
+  write(to, first, count, again, [&](std::int64_t at, std::int64_t here, const auto& use) {
+    std::vector<Narrow> narrow(static_cast<std::size_t>(here * per_row));
+    std::transform(from + at * per_row, from + (at + here) * per_row, narrow.begin(), convert);
+    use(narrow.data());
+  });
+}
+
 void Columns::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {
-  put_narrow(rows_, place(tile), static_cast<std::int64_t>(rows.size()), 1, rows.data(), false);
+  put_narrow(rows_, place(tile), static_cast<std::int64_t>(rows.size()), rows.data(), false);
 }
 
 void Columns::put(std::size_t column, std::int64_t first, std::int64_t count, const void* from) {
@@ -108,28 +133,30 @@ void Columns::read(std::size_t column, std::int64_t first, std::int64_t count, v
 
 void Columns::put_numbers(std::size_t column, std::int64_t first, std::int64_t count,
                           const std::int64_t* from) {
-  put_narrow(open_[column], first, count, columns_[column].per_row, from, true);
+  put_narrow(open_[column], first, count, from, true);
 }
 
-void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, std::int64_t per_row,
-                         const std::int64_t* from, bool again) {
-  if (width_ == 8) return write(to, first, count, from, again);
-  const std::int64_t piece = std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, per_row));
-  for (std::int64_t done = 0; done < count; done += piece) {
-    const std::int64_t here = std::min(piece, count - done);
-    narrow_.clear();
-    for (std::int64_t i = done * per_row; i < (done + here) * per_row; ++i) {
-      narrow_.push_back(from[i] < 0 ? no_row : static_cast<std::uint32_t>(from[i]));
-    }
-    write(to, first + done, here, narrow_.data(), again);
+void Columns::put_doubles(std::size_t column, std::int64_t first, std::int64_t count, const double* from) {
+  if (columns_[column].bytes == columns_[column].per_row * static_cast<std::int64_t>(sizeof(double))) {
+    return write(open_[column], first, count, from, true);
   }
+  write_narrow<float>(open_[column], first, count, from, true,
+                      [](double value) { return static_cast<float>(value); });
+}
+
+void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from,
+                         bool again) {
+  if (width_ == 8) return write(to, first, count, from, again);
+  write_narrow<std::uint32_t>(to, first, count, from, again, [](std::int64_t row) {
+    return row < 0 ? no_row : static_cast<std::uint32_t>(row);
+  });
 }
 
 nlohmann::json Columns::sync() {
   nlohmann::json noted;
   const auto add = [&](Open& array) {
     array.file.sync();
-    noted[array.name] = {array.file.size(), hex(array.sum)};
+    noted[array.name] = {array.file.size(), io::hash_text(array.sum)};
   };
   for (Open& array : open_) add(array);
   add(rows_);
@@ -192,125 +219,6 @@ void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t low
   throw DamagedWork(
       work_.path(), rows_file,
       fmt::format("row {} at place {}, among rows {} to {}", *found, first + (found - to), low, high - 1));
-}
-
-void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>& runs) const {
-  const auto lower_bound = [&](std::int64_t from, std::int64_t to, std::int64_t row) {
-    while (from < to) {
-      const std::int64_t middle = from + (to - from) / 2;
-      std::int64_t its = 0;
-      read_rows(middle, 1, &its);
-      its < row ? from = middle + 1 : to = middle;
-    }
-    return from;
-  };
-  const bool follows = !runs.empty();
-  std::int64_t found = 0;
-  runs.resize(static_cast<std::size_t>(tiles()));
-  for (std::int64_t tile = 0; tile < tiles(); ++tile) {
-    Run& run = runs[static_cast<std::size_t>(tile)];
-    run.begin = follows ? run.end : lower_bound(place(tile), place(tile + 1), first);
-    run.end = lower_bound(run.begin, place(tile + 1), last);
-    found += run.end - run.begin;
-  }
-  if (found != last - first) {
-    throw DamagedWork(work_.path(), rows_file,
-                      fmt::format("it has {} of the rows {} to {}", found, first, last - 1));
-  }
-}
-
-// What a run before has brought into order, so many rows of each column.
-std::vector<RunningHash> Columns::resume_ordered(const nlohmann::json& before, std::int64_t rows,
-                                                 const Execution& execution) const {
-  StopRequest stop(execution);
-  std::vector<RunningHash> hashes(columns_.size());
-  std::vector<std::byte> piece;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const std::string name = ordered(columns_[c].name);
-    std::uint64_t at = columns_[c].header(this->rows()).size();
-    const std::uint64_t end =
-        at + static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(columns_[c].bytes);
-    work_.check_file(name, end);
-    const InputFile file(work_.path() / name);
-    for (; at < end; at += piece.size()) {
-      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(tuning::block_bytes, end - at)));
-      file.read(at, piece.data(), piece.size());
-      hashes[c].add(piece.data(), piece.size());
-      stop.check();
-    }
-    if (hashes[c].value() != checksum(entry(before, c))) {
-      throw DamagedWork(work_.path(), name, "rows in it are not those that an interrupted run has noted");
-    }
-  }
-  return hashes;
-}
-
-// A bucket of consecutive rows at a time: in every tile those are one run.
-void Columns::write_in_order_of_input(std::int64_t memory, const Execution& execution) {
-  std::int64_t row_bytes = 0;
-  for (const Column& column : columns_) row_bytes += std::max<std::int64_t>(1, column.bytes);
-  const std::int64_t all = rows();
-  const std::int64_t bucket_rows = std::clamp<std::int64_t>(memory / std::max<std::int64_t>(1, row_bytes), 1,
-                                                            std::max<std::int64_t>(all, 1));
-  const std::int64_t piece = std::max<std::int64_t>(1, tuning::block_bytes / (row_bytes + 8));
-
-  std::int64_t first = 0;
-  std::vector<RunningHash> hashes(columns_.size());
-  if (const nlohmann::json* before = work_.last("ordered")) {
-    first = whole(*before, "rows in order", 0, all);
-    const nlohmann::json* noted = work_.last("ordered hashes");
-    if (noted == nullptr) throw BadRecord("'ordered hashes' is missing");
-    hashes = resume_ordered(*noted, first, execution);
-  }
-  std::vector<Open> out;
-  std::vector<std::vector<std::byte>> buckets, some;
-  for (const Column& column : columns_) {
-    out.push_back(open(ordered(column.name), column.header(all), column.bytes));
-    buckets.emplace_back(static_cast<std::size_t>(std::min(bucket_rows, all) * column.bytes));
-    some.emplace_back(static_cast<std::size_t>(std::min(piece, all) * column.bytes));
-  }
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(piece, all)));
-  ProgressCounter progress(execution, "answer", all);
-  progress.advance(first);
-  Pacer pacer;
-  std::vector<Run> runs;
-  for (; first < all; first += bucket_rows) {
-    const std::int64_t last = std::min(first + bucket_rows, all);
-    find_runs(first, last, runs);
-    for (const Run& run : runs) {
-      for (std::int64_t at = run.begin; at < run.end; at += piece) {
-        const std::int64_t here = std::min(piece, run.end - at);
-        read_rows(at, here, first, last, numbers.data());
-        for (std::size_t c = 0; c < columns_.size(); ++c) {
-          const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
-          read(c, at, here, some[c].data());
-          for (std::int64_t i = 0; i < here; ++i) {
-            const auto to = static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)] - first);
-            std::memcpy(buckets[c].data() + to * bytes, some[c].data() + static_cast<std::size_t>(i) * bytes,
-                        bytes);
-          }
-        }
-        progress.advance(here);
-      }
-    }
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const auto bytes = static_cast<std::uint64_t>(columns_[c].bytes);
-      const std::uint64_t at = out[c].header + static_cast<std::uint64_t>(first) * bytes;
-      const std::uint64_t count = static_cast<std::uint64_t>(last - first) * bytes;
-      out[c].file.write(at, buckets[c].data(), count);
-      hashes[c].add(buckets[c].data(), count);
-      out[c].file.start_writing(at, count);
-    }
-    if (pacer.due()) {
-      const Pacer::Pause pause(pacer);
-      nlohmann::json noted = nlohmann::json::array();
-      for (Open& column : out) column.file.sync();
-      for (const RunningHash& hash : hashes) noted.push_back(hex(hash.value()));
-      work_.note({{"ordered", last}, {"ordered hashes", noted}});
-    }
-  }
-  for (Open& column : out) column.file.sync();
-  progress.finish();
 }
 
 }  // namespace kith::point_tiles

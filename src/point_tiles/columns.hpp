@@ -38,8 +38,9 @@ class Columns {
   /// Opens what a run before has left of them, or makes them; the rows that it has noted are to be checked.
   /// @throws DamagedWork where less is left than was noted
   /// @param width bytes of a row number
+  /// @param threads that sum rows up and write them
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-          std::int64_t width);
+          std::int64_t width, int threads);
 
   std::int64_t rows() const { return places_.back(); }
   std::int64_t tiles() const { return static_cast<std::int64_t>(places_.size()) - 1; }
@@ -55,6 +56,8 @@ class Columns {
   void read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const;
   /// The same of row numbers; a column of row numbers has the width of all of them.
   void put_numbers(std::size_t column, std::int64_t first, std::int64_t count, const std::int64_t* from);
+  /// The same of doubles, rounded to nearest where the column is of floats.
+  void put_doubles(std::size_t column, std::int64_t first, std::int64_t count, const double* from);
 
   /// All of it is on the disk. @return bytes and sum of each file, which the journal takes as "columns"
   nlohmann::json sync();
@@ -96,11 +99,18 @@ class Columns {
     std::uint64_t left_out = 0;
   };
   Open open(const std::string& name, const std::string& header, std::int64_t bytes) const;
+  template <class Rows>
+  void write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows);
   void write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again);
-  void put_narrow(Open& to, std::int64_t first, std::int64_t count, std::int64_t per_row,
-                  const std::int64_t* from, bool again);
+  template <class Narrow, class Wide, class Convert>
+  void write_narrow(Open& to, std::int64_t first, std::int64_t count, const Wide* from, bool again,
+                    const Convert& convert);
+  void put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from, bool again);
   std::vector<RunningHash> resume_ordered(const nlohmann::json& before, std::int64_t rows,
                                           const Execution& execution) const;
+  struct Bucket;
+  struct Scratch;
+  void gather(const Run& run, Bucket& bucket, Scratch& scratch) const;
 
   WorkFolder& work_;
   std::vector<Column> columns_;
@@ -108,7 +118,7 @@ class Columns {
   std::vector<std::int64_t> places_;  // of each tile, and the end
   std::vector<Open> open_;
   Open rows_;
-  std::vector<std::uint32_t> narrow_;
+  int threads_;
   std::vector<std::int64_t> again_;
 };
 

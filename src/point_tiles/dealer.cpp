@@ -10,6 +10,7 @@
 #include "core/plural.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/beside.hpp"
 #include "point_tiles/journal.hpp"
 #include "point_tiles/partition.hpp"
 #include "point_tiles/tuning.hpp"
@@ -33,8 +34,8 @@ Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerSca
   most_buffers_ = std::max<std::int64_t>(tuning::fewest_buffers, memory_ / 2 / (usual * record_));
   buffer_rows_ = usual;
   block_rows_ =
-      std::max<std::int64_t>(1, std::min<std::int64_t>(tuning::block_bytes, memory_ / 16) / record_);
-  const std::int64_t least = tuning::fewest_buffers * buffer_rows_ * record_ + block_rows_ * 2 * record_;
+      std::max<std::int64_t>(1, std::min<std::int64_t>(tuning::dealt_bytes, memory_ / 32) / record_);
+  const std::int64_t least = tuning::fewest_buffers * buffer_rows_ * record_ + block_rows_ * 3 * record_;
   if (least > memory_) {
     throw OutOfMemory(
         fmt::format("dividing {} of {} bytes among tiles takes {} bytes at the least, the limit is {}; "
@@ -212,55 +213,71 @@ std::vector<Growing> Dealer::divide(Records& records, OpenSegment& segment, bool
   return tiles;
 }
 
+// Which tile each row of a block is of. @return rows with a NaN
+std::int64_t Dealer::tell_apart(RowBlock& block, const Plan& plan) const {
+  constexpr std::int64_t part = 1 << 13;
+  std::atomic<std::int64_t> nans{0};
+  parallel_for(execution_, (block.count + part - 1) / part, [&](std::int64_t p) {
+    std::vector<double> point(static_cast<std::size_t>(dim_));
+    std::int64_t its_nans = 0;
+    for (std::int64_t i = p * part; i < std::min(block.count, (p + 1) * part); ++i) {
+      bool nan = false;
+      const bool finite =
+          load(block.coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan);
+      block.tiles[static_cast<std::size_t>(i)] =
+          static_cast<std::int32_t>(finite ? plan.splitters.tile_of(point.data()) : plan.splitters.tiles());
+      its_nans += nan ? 1 : 0;
+    }
+    nans.fetch_add(its_nans, std::memory_order_relaxed);
+  });
+  return nans;
+}
+
+Bounds Dealer::box_of(const std::byte* rows, std::int64_t count) const {
+  Bounds bounds;
+  std::vector<double> point(static_cast<std::size_t>(dim_));
+  for (std::int64_t i = 0; i < count; ++i) {
+    bool nan = false;
+    (void)load(rows + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan);
+    bounds.include(point.data(), point.size());
+  }
+  return bounds;
+}
+
 void Dealer::deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
                   OpenSegment& segment, bool whole) {
-  const std::int64_t boxless = plan.splitters.tiles();
   const std::int64_t n = records.rows();
-  const auto capacity = static_cast<std::size_t>(plan.capacity);
-  std::vector<Buffer> buffers(tiles.size());
-  const auto block = static_cast<std::size_t>(std::min(n, block_rows_));
-  std::vector<std::byte> coordinates(block * row_bytes_);
-  std::vector<std::int64_t> numbers(block);
-  std::vector<std::int32_t> tile_of(block);
-  std::vector<double> points(block * static_cast<std::size_t>(dim_));
-  std::atomic<std::int64_t> nans{0};
+  TileBuffers buffers(
+      tiles.size(), plan.capacity, row_bytes_, static_cast<std::size_t>(plan.splitters.tiles()),
+      [this](const std::byte* rows, std::int64_t count) { return box_of(rows, count); }, execution_);
+  const auto safe_after = [&](std::int64_t row) {
+    return std::min(n, (row / plan.checkpoint + 1) * plan.checkpoint);
+  };
+  const std::int64_t most = std::min(n, block_rows_);
+  RowBlock one(most, row_bytes_);
+  RowBlock other(most, row_bytes_);
+  RowBlock* block = &one;
+  RowBlock* next = &other;
+  const auto read = [&](RowBlock& to, std::int64_t from) {
+    to.first = from;
+    to.count = std::min(block_rows_, safe_after(from) - from);
+    records.read(from, to.count, to.coordinates.data(), to.numbers.data());
+  };
+  read(*block, first);
   while (first < n) {
-    const std::int64_t safe = std::min(n, (first / plan.checkpoint + 1) * plan.checkpoint);
-    const std::int64_t count = std::min(block_rows_, safe - first);
-    records.read(first, count, coordinates.data(), numbers.data());
-    constexpr std::int64_t part = 1 << 13;
-    parallel_for(execution_, (count + part - 1) / part, [&](std::int64_t p) {
-      for (std::int64_t i = p * part; i < std::min(count, (p + 1) * part); ++i) {
-        bool nan = false;
-        double* point = points.data() + i * dim_;
-        const bool finite = load(coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point, nan);
-        tile_of[static_cast<std::size_t>(i)] =
-            static_cast<std::int32_t>(finite ? plan.splitters.tile_of(point) : boxless);
-        if (nan) nans.fetch_add(1, std::memory_order_relaxed);
-      }
-    });
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto at = static_cast<std::size_t>(tile_of[static_cast<std::size_t>(i)]);
-      Buffer& buffer = buffers[at];
-      const std::byte* row = coordinates.data() + static_cast<std::size_t>(i) * row_bytes_;
-      if (buffer.rows.capacity() == 0) {
-        buffer.rows.reserve(capacity);
-        buffer.coordinates.reserve(capacity * row_bytes_);
-      }
-      buffer.coordinates.insert(buffer.coordinates.end(), row, row + row_bytes_);
-      buffer.rows.push_back(numbers[static_cast<std::size_t>(i)]);
-      if (static_cast<std::int64_t>(at) != boxless) {
-        buffer.bounds.include(points.data() + i * dim_, static_cast<std::size_t>(dim_));
-      }
-      if (buffer.rows.size() == capacity) flush(buffer, at, tiles[at], segment);
-    }
-    first += count;
+    // The next is read meanwhile; the future waits for its thread when it goes.
+    const std::int64_t end = first + block->count;
+    std::future<void> reading;
+    if (end < n) reading = beside([&read, next, end] { read(*next, end); });
+    const std::int64_t nans = tell_apart(*block, plan);
+    take(buffers.deal(*block, segment), tiles);
+    first = end;
     if (whole) {
-      nan_rows_ += nans.exchange(0);
-      progress_.advance(count);
+      nan_rows_ += nans;
+      progress_.advance(block->count);
     }
-    if (first == safe) {
-      for (std::size_t t = 0; t < tiles.size(); ++t) flush(buffers[t], t, tiles[t], segment);
+    if (first == n || first % plan.checkpoint == 0) {
+      take(buffers.flush(segment), tiles);
       pending_.push_back({{"dealt", deals_},
                           {"rows", first},
                           {"nans", nan_rows_},
@@ -269,29 +286,19 @@ void Dealer::deal(Records& records, std::int64_t first, const Plan& plan, std::v
       if (pacer_.due()) commit(segment);
     }
     progress_.check();
+    if (first < n) reading.get();
+    std::swap(block, next);
   }
 }
 
-void Dealer::flush(Buffer& buffer, std::size_t tile, Growing& growing, OpenSegment& segment) {
-  if (buffer.rows.empty()) return;
-  Extent extent;
-  extent.segment = segment.number;
-  extent.offset = segment.end;
-  extent.rows = static_cast<std::int64_t>(buffer.rows.size());
-  extent.hash = extent_hash(buffer.coordinates.data(), buffer.coordinates.size(), buffer.rows.data(),
-                            buffer.rows.size());
-  const std::size_t numbers = buffer.rows.size() * sizeof(std::int64_t);
-  segment.file.write(segment.end, buffer.coordinates.data(), buffer.coordinates.size());
-  segment.file.write(segment.end + buffer.coordinates.size(), buffer.rows.data(), numbers);
-  segment.file.start_writing(segment.end, buffer.coordinates.size() + numbers);
-  segment.end += buffer.coordinates.size() + numbers;
-  extents_.push_back(to_json(tile, extent, buffer.bounds));
-  growing.rows += extent.rows;
-  growing.extents.push_back(extent);
-  growing.bounds.push_back(std::move(buffer.bounds));
-  buffer.bounds = {};
-  buffer.coordinates.clear();
-  buffer.rows.clear();
+void Dealer::take(std::vector<NewExtent> made, std::vector<Growing>& tiles) {
+  for (NewExtent& next : made) {
+    extents_.push_back(to_json(next.tile, next.extent, next.bounds));
+    Growing& growing = tiles[next.tile];
+    growing.rows += next.extent.rows;
+    growing.extents.push_back(next.extent);
+    growing.bounds.push_back(std::move(next.bounds));
+  }
 }
 
 void Dealer::commit(OpenSegment& segment) {

@@ -23,16 +23,10 @@
 #include "point_tiles/pacer.hpp"
 #include "point_tiles/records.hpp"
 #include "point_tiles/splitters.hpp"
+#include "point_tiles/tile_buffers.hpp"
 #include "point_tiles/work_folder.hpp"
 
 namespace kith::point_tiles {
-
-/// A segment that is being written.
-struct OpenSegment {
-  OutputFile file;
-  std::int64_t number = 0;
-  std::uint64_t end = 0;
-};
 
 class Dealer {
  public:
@@ -58,13 +52,6 @@ class Dealer {
     std::int64_t capacity = 0;    // rows of a buffer
     std::int64_t checkpoint = 0;  // rows from one to the next
   };
-  // Records in memory until they are an extent.
-  struct Buffer {
-    std::vector<std::byte> coordinates;
-    std::vector<std::int64_t> rows;
-    Bounds bounds;
-  };
-
   Plan plan(Records& records);
   Plan make_plan(Records& records);
   void check_plan(const Plan& plan) const;
@@ -74,7 +61,9 @@ class Dealer {
                       bool of_cloud);
   void deal(Records& records, std::int64_t first, const Plan& plan, std::vector<Growing>& tiles,
             OpenSegment& segment, bool whole);
-  void flush(Buffer& buffer, std::size_t tile, Growing& growing, OpenSegment& segment);
+  std::int64_t tell_apart(RowBlock& block, const Plan& plan) const;
+  void take(std::vector<NewExtent> made, std::vector<Growing>& tiles);
+  Bounds box_of(const std::byte* rows, std::int64_t count) const;
   bool load(const std::byte* from, double* to, bool& nan) const;
 
   std::int64_t dim_;

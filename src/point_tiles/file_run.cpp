@@ -27,8 +27,7 @@ class Run {
         execution_(execution),
         asked_(run.queries != nullptr ? *run.queries : run.rows),
         tiles_(static_cast<std::int64_t>(asked_.manifest().tiles.size())),
-        shares_(run.rows.manifest(), memory_of_tiles(run.rows.manifest(), run.question), run.question,
-                memory_of(execution), execution.memory_limit > 0, held()),
+        shares_(run.rows.manifest(), run.question, execution, held()),
         sweep_(run.rows, run.question, shares_, work.file("postponed"), true, answers, execution),
         waiting_{work.file(waiting_files[0]), work.file(waiting_files[1])},
         progress_(execution, run.stage, asked_.manifest().rows) {}
@@ -83,14 +82,14 @@ class Run {
   std::int64_t held() const {
     if (run_.queries == nullptr) return 0;
     const std::int64_t largest = asked_.manifest().largest_tile();
-    return memory_of_tiles(asked_.manifest(), run_.question).data(largest) + largest * (4 + 8 + 8);
+    return memory_of_tiles(asked_.manifest(), run_.question, false).data(largest) + largest * (4 + 8 + 8);
   }
 
   void join(std::int64_t first) {
     for (std::int64_t t = first; t < tiles_; ++t) {
-      const TileData data = sweep_.read(t);
-      columns_.put_rows(t, data.rows);
-      sweep_.join(data, columns_.place(t));
+      ReadyTile<T> tile = sweep_.read(t);
+      columns_.put_rows(t, tile.rows());
+      sweep_.join(std::move(tile), columns_.place(t));
       done(t);
     }
   }

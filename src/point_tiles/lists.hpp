@@ -57,6 +57,10 @@ class Answers {
   virtual void expect_again(std::span<const std::int64_t> /*places*/) {}
   /// Whether lists that are still growing are not to be put.
   virtual bool finished_only() const { return false; }
+  /// Of answers that are numbers, the same number of them for each list (Question::reduction): what becomes
+  /// of lists, and where that goes. put() does both.
+  virtual void reduce(const Block<T>& /*block*/, double* /*values*/) const {}
+  virtual void put_values(std::int64_t /*first*/, std::int64_t /*count*/, const double* /*values*/) {}
 };
 
 }  // namespace kith::point_tiles

@@ -55,8 +55,8 @@ point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows,
 }  // namespace
 
 PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> clouds,
-                             const PointTilesParameters& parameters, const Execution& execution) {
-  point_tiles::check_execution(execution);
+                             const PointTilesParameters& parameters, const Execution& given) {
+  const Execution execution = point_tiles::checked_on_cpu(given, "point tiles are made");
   if (clouds.empty()) throw InvalidArgument("no file to build point tiles from; name one or more");
   const auto memory = static_cast<std::uint64_t>(point_tiles::memory_of(execution));
   std::vector<std::unique_ptr<io::PointStream>> parts;
@@ -78,8 +78,8 @@ PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> c
 }
 
 PointTiles PointTiles::build(const fs::path& folder, const DatasetView& rows,
-                             const PointTilesParameters& parameters, const Execution& execution) {
-  point_tiles::check_execution(execution);
+                             const PointTilesParameters& parameters, const Execution& given) {
+  const Execution execution = point_tiles::checked_on_cpu(given, "point tiles are made");
   validate(rows, "dataset");
   if (rows.space != MemorySpace::host) {
     throw InvalidArgument(

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "point_tiles/shares.hpp"
+#include "point_tiles/devices.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -42,6 +42,8 @@ std::int64_t TileMemory::data(std::int64_t rows) const {
 std::int64_t TileMemory::resident(std::int64_t rows) const {
   const std::int64_t element = doubles ? 8 : 4;
   const auto kept = static_cast<std::int64_t>(row_bytes);
+  if (on_device)
+    return rows * ((points || !tree ? kept : 0) + static_cast<std::int64_t>(sizeof(std::int64_t)));
   // Coordinates and places, nodes of half full leaves; brute force keeps the rows and a code of a byte or two
   // a value.
   const std::int64_t index =
@@ -50,20 +52,41 @@ std::int64_t TileMemory::resident(std::int64_t rows) const {
 }
 
 std::int64_t TileMemory::build(std::int64_t rows) const {
+  if (on_device) return resident(rows);
   const std::int64_t element = doubles ? 8 : 4;
   // Two records of coordinates and place, or keys of as many bytes.
   return resident(rows) + rows * std::max<std::int64_t>(2 * (dim * element + 8) + 1, 48);
 }
 
-ResidentTiles::ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget,
-                             std::int64_t ahead)
+std::shared_ptr<const Resident> make_resident(const Question& question, TileData data,
+                                              const Execution& execution) {
+  const IndexParameters parameters = Indexes::parameters(question.inside, question.metric);
+  AnyIndex index = AnyIndex::build(data.coordinates, parameters, execution);
+  const bool keeps = question.points || index.point_tree() == nullptr;
+  const DatasetView& view = data.coordinates.view();
+  auto made = std::make_shared<Resident>(
+      Resident{data.tile, std::move(index), std::move(data.rows), {}, execution.devices.front(), 0});
+  if (keeps) made->beside = view.rows * view.dim * static_cast<std::int64_t>(size_of(view.dtype));
+  if (question.points) made->coordinates = std::move(data.coordinates);
+  return made;
+}
+
+ResidentTiles::ResidentTiles(const Folder& folder, const Question& question, const TileMemory& memory,
+                             std::int64_t budget, std::int64_t ahead, std::vector<Device> devices,
+                             std::int64_t device_budget)
     : folder_(folder),
       question_(question),
       reader_(folder, ahead),
-      memory_(memory_of_tiles(folder.manifest(), question)),
+      memory_(memory),
       budget_(budget),
+      devices_(std::move(devices)),
+      device_budget_(device_budget),
       was_read_(folder.manifest().tiles.size()),
       last_neighbor_(last_neighbors(folder.manifest())) {}
+
+Device ResidentTiles::device_of(std::int64_t tile) const {
+  return devices_.empty() ? Device{} : devices_[static_cast<std::size_t>(tile) % devices_.size()];
+}
 
 std::shared_ptr<const Resident> ResidentTiles::find(std::int64_t tile) const {
   for (const auto& held : tiles_) {
@@ -78,14 +101,27 @@ std::vector<std::int64_t> ResidentTiles::tiles() const {
   return numbers;
 }
 
-void ResidentTiles::shrink_to(std::int64_t bytes) {
-  while (!tiles_.empty() && held_ > bytes) {
-    auto victim = std::find_if(tiles_.rbegin(), tiles_.rend(), [&](const auto& held) {
-      return last_neighbor_[static_cast<std::size_t>(held->tile)] < reached_;
-    });
-    if (victim == tiles_.rend()) victim = tiles_.rbegin();
-    held_ -= (*victim)->bytes();
-    tiles_.erase(std::next(victim).base());
+// Of those that where(resident) takes.
+template <class Where>
+void ResidentTiles::drop(const Where& where) {
+  const auto passed = [&](const auto& held) {
+    return where(*held) && last_neighbor_[static_cast<std::size_t>(held->tile)] < reached_;
+  };
+  auto victim = std::find_if(tiles_.rbegin(), tiles_.rend(), passed);
+  if (victim == tiles_.rend()) {
+    victim = std::find_if(tiles_.rbegin(), tiles_.rend(), [&](const auto& held) { return where(*held); });
+  }
+  held_ -= (*victim)->bytes();
+  held_on_[(*victim)->device.ordinal] -= (*victim)->device_bytes();
+  tiles_.erase(std::next(victim).base());
+}
+
+void ResidentTiles::make_room(std::int64_t bytes, const Device& device, std::int64_t device_bytes) {
+  while (!tiles_.empty() && held_ + bytes > budget_) drop([](const Resident&) { return true; });
+  if (device.kind == Device::Kind::cpu) return;
+  std::int64_t& held = held_on_[device.ordinal];
+  while (held > 0 && held + device_bytes > device_budget_) {
+    drop([&](const Resident& other) { return other.device == device && other.device_bytes() > 0; });
   }
 }
 
@@ -123,20 +159,21 @@ void ResidentTiles::expect(std::int64_t tile) {
   if (find(tile) == nullptr) reader_.expect_one(tile);
 }
 
-std::shared_ptr<const Resident> ResidentTiles::add(const TileData& data, const Execution& execution) {
-  const auto fit = [&](std::int64_t bytes) { shrink_to(std::max<std::int64_t>(0, budget_ - bytes)); };
-  fit(memory_.resident(static_cast<std::int64_t>(data.rows.size())));
-  const IndexParameters parameters = Indexes::parameters(question_.inside, question_.metric);
-  AnyIndex index = AnyIndex::build(data.coordinates, parameters, execution);
-  auto made = std::make_shared<Resident>(Resident{data.tile, std::move(index), data.rows, {}});
-  if (question_.points) made->coordinates = data.coordinates;
-  if (question_.points || made->index.point_tree() == nullptr) {
-    made->beside = static_cast<std::int64_t>(data.rows.size() * folder_.manifest().row_bytes());
-  }
-  fit(made->bytes());
-  held_ += made->bytes();
-  tiles_.push_front(made);
+std::shared_ptr<const Resident> ResidentTiles::add(TileData data, const Execution& execution) {
+  const auto rows = static_cast<std::int64_t>(data.rows.size());
+  const Device& device = execution.devices.front();
+  const DeviceTileMemory there(folder_.manifest(), question_);
+  make_room(memory_.resident(rows), device, there.resident(rows));
+  auto made = make_resident(question_, std::move(data), execution);
+  add(made);
   return made;
+}
+
+void ResidentTiles::add(std::shared_ptr<const Resident> made) {
+  make_room(made->bytes(), made->device, made->device_bytes());
+  held_ += made->bytes();
+  held_on_[made->device.ordinal] += made->device_bytes();
+  tiles_.push_front(std::move(made));
 }
 
 }  // namespace kith::point_tiles

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,13 +24,23 @@ struct Resident {
   std::int64_t tile = -1;
   AnyIndex index;
   std::vector<std::int64_t> rows;
-  Dataset coordinates;  ///< as on disk, where neighbours' are asked for
+  Dataset coordinates;      ///< as on disk, where neighbours' are asked for
+  Device device;            ///< that the index lies on, and is searched on
+  std::int64_t beside = 0;  ///< bytes of coordinates that it keeps alive, and the index does not count
 
+  /// In the machine's memory.
   std::int64_t bytes() const {
-    return static_cast<std::int64_t>(index.memory_bytes() + rows.capacity() * sizeof(std::int64_t)) + beside;
+    const std::uint64_t here = device.kind == Device::Kind::cpu ? index.memory_bytes() : 0;
+    return static_cast<std::int64_t>(here + rows.capacity() * sizeof(std::int64_t)) + beside;
   }
-  std::int64_t beside = 0;  ///< coordinates that it keeps alive, and the index does not count
+  std::int64_t device_bytes() const {
+    return device.kind == Device::Kind::cpu ? 0 : static_cast<std::int64_t>(index.memory_bytes());
+  }
 };
+
+/// Builds the index of a tile, on the device that the execution names.
+std::shared_ptr<const Resident> make_resident(const Question& question, TileData data,
+                                              const Execution& execution);
 
 /// Bytes by a tile's rows, before there are any.
 struct TileMemory {
@@ -37,7 +48,8 @@ struct TileMemory {
   std::int64_t dim = 0;
   bool doubles = false;
   bool tree = true;
-  bool points = false;  ///< the coordinates stay beside the index
+  bool points = false;     ///< the coordinates stay beside the index
+  bool on_device = false;  ///< the index takes nothing here
 
   /// As it was read.
   std::int64_t data(std::int64_t rows) const;
@@ -56,7 +68,9 @@ std::vector<std::int64_t> last_neighbors(const Manifest& manifest);
 class ResidentTiles {
  public:
   /// @param ahead see TileReader
-  ResidentTiles(const Folder& folder, const Question& question, std::int64_t budget, std::int64_t ahead);
+  /// @param devices that tiles are dealt out to in turn; none: the CPU, and no budget for them
+  ResidentTiles(const Folder& folder, const Question& question, const TileMemory& memory, std::int64_t budget,
+                std::int64_t ahead, std::vector<Device> devices, std::int64_t device_budget);
 
   /// The sweep has come to a tile.
   void reach(std::int64_t tile) { reached_ = tile; }
@@ -65,20 +79,24 @@ class ResidentTiles {
   /// budget beside them.
   std::shared_ptr<const Resident> get(std::int64_t tile, const Execution& execution);
   /// The same of a tile that was read already.
-  std::shared_ptr<const Resident> add(const TileData& data, const Execution& execution);
+  std::shared_ptr<const Resident> add(TileData data, const Execution& execution);
+  /// Takes one that somebody else has made.
+  void add(std::shared_ptr<const Resident> made);
+
+  /// Where a tile is searched.
+  Device device_of(std::int64_t tile) const;
 
   /// Null where it is not in memory.
   std::shared_ptr<const Resident> find(std::int64_t tile) const;
   /// Those in memory, the most recent first.
   std::vector<std::int64_t> tiles() const;
 
-  /// Drops some until no more than `bytes` are held.
-  void shrink_to(std::int64_t bytes);
-
   /// A tile for add(); reading those that follow it goes on meanwhile.
   TileData read(std::int64_t tile);
   /// get() will be called for this one.
   void expect(std::int64_t tile);
+  /// Counts one that somebody else has read.
+  void count_read(std::int64_t tile);
 
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   std::int64_t reads_again() const noexcept { return reads_again_; }
@@ -87,14 +105,20 @@ class ResidentTiles {
   void resume(std::int64_t tile, std::uint64_t bytes_read, std::int64_t reads_again);
 
  private:
-  void count_read(std::int64_t tile);
+  /// Drops some until there is room for so many bytes more, here and on a device.
+  void make_room(std::int64_t bytes, const Device& device, std::int64_t device_bytes);
+  template <class Where>
+  void drop(const Where& where);
 
   const Folder& folder_;
   Question question_;
   TileReader reader_;
   TileMemory memory_;
   std::int64_t budget_;
+  std::vector<Device> devices_;
+  std::int64_t device_budget_;
   std::int64_t held_ = 0;
+  std::map<int, std::int64_t> held_on_;  // by the ordinal of the device
   std::uint64_t bytes_read_ = 0;
   std::int64_t reads_again_ = 0;
   std::vector<bool> was_read_;

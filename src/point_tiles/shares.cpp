@@ -8,6 +8,7 @@
 #include "core/plural.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/partition.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -21,6 +22,18 @@ std::int64_t list_bytes(const Question& question, bool doubles) {
   return (question.most_entries() + one_more) * (8 + (doubles ? 8 : 4)) + a_query + question.result_bytes;
 }
 
+// What of a row is known when its tile is ready: the list, or what was made of it and the k-th distance.
+std::int64_t own_bytes(const Question& question, std::int64_t dim, bool doubles) {
+  const std::int64_t distance = doubles ? 8 : 4;
+  if (question.kind != Kind::nearest) return 0;
+  if (question.reduction == Reduction::none) return (question.k + 1) * (8 + distance);
+  return 2 * question.reduced_values(dim) * 8 + 8 + distance;  // some of it twice, while it is put together
+}
+
+std::int64_t staging_of(const TileMemory& memory, std::int64_t rows) {
+  return std::min(tuning::staging_bytes, 4 * memory.data(rows));
+}
+
 std::string lists_of(const Question& question) {
   if (question.kind == Kind::nearest) return fmt::format(" for k = {}", question.k);
   return fmt::format(" within {}", question.radius);
@@ -28,9 +41,16 @@ std::string lists_of(const Question& question) {
 
 }  // namespace
 
-MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, const Question& question,
-                           std::int64_t limit, bool limited, std::int64_t held) {
+MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, const Execution& execution,
+                           std::int64_t held)
+    : devices(search_devices(execution)) {
+  const bool there = !devices.devices.empty();
+  const TileMemory memory = memory_of_tiles(manifest, question, there);
+  const std::int64_t limit = memory_of(execution);
+  const bool limited = execution.memory_limit > 0;
   const std::int64_t rows = manifest.largest_tile();
+  if (there) on_device = DeviceShares(DeviceTileMemory(manifest, question), devices, rows);
+  const std::int64_t staging = there ? staging_of(memory, rows) : 0;
   const std::int64_t a_list = list_bytes(question, memory.doubles);
   const std::int64_t building = memory.build(rows) - memory.resident(rows);
   const std::int64_t least_block = std::min(rows, tuning::least_block);
@@ -41,7 +61,7 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, c
       3 * a_list +
       (question.points ? 2 * question.most_entries() * static_cast<std::int64_t>(memory.row_bytes) : 0);
   const std::int64_t least = data + 2 * memory.resident(rows) + std::max(building, least_block * a_list) +
-                             tuning::least_visiting * a_visit + tuning::least_waiting + held;
+                             tuning::least_visiting * a_visit + tuning::least_waiting + held + staging;
   if (least > limit) {
     throw OutOfMemory(
         fmt::format("searching two tiles of {} and the lists of {}{} takes about {} bytes{}, {} {}; "
@@ -64,12 +84,22 @@ MemoryShares::MemoryShares(const Manifest& manifest, const TileMemory& memory, c
   ahead = std::min(tuning::ahead_bytes, spare / 16);
   if (ahead < memory.data(rows)) ahead = 0;
   const std::int64_t reading = ahead > 0 ? memory.data(rows) + 2 * ahead : data;
-  resident = limit - held - reading - lists - visiting_rows * a_visit - waiting;
+  resident = limit - held - reading - lists - visiting_rows * a_visit - waiting - staging;
+  if (on_device.ahead == 0) return;
+  // One that is ready: as it was read, what is known of its rows, and what that came through.
+  const std::int64_t own = rows * own_bytes(question, manifest.dim, memory.doubles);
+  const std::int64_t a_tile = memory.data(rows) + memory.resident(rows) + own + staging;
+  ready = std::min(on_device.ahead * static_cast<std::int64_t>(devices.devices.size()), spare / 2 / a_tile);
+  resident = std::max(resident - ready * a_tile, 2 * memory.resident(rows));
 }
 
-TileMemory memory_of_tiles(const Manifest& manifest, const Question& question) {
-  return {manifest.row_bytes(), manifest.dim, manifest.dtype == Dtype::f64,
-          question.inside != BruteForce::index_type.name, question.points};
+TileMemory memory_of_tiles(const Manifest& manifest, const Question& question, bool on_device) {
+  return {manifest.row_bytes(),
+          manifest.dim,
+          manifest.dtype == Dtype::f64,
+          question.inside != BruteForce::index_type.name,
+          question.points,
+          on_device};
 }
 
 }  // namespace kith::point_tiles

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kith/execution.hpp"
+#include "point_tiles/devices.hpp"
 #include "point_tiles/folder.hpp"
 #include "point_tiles/question.hpp"
 #include "point_tiles/resident.hpp"
@@ -19,14 +20,19 @@ struct MemoryShares {
   std::int64_t resident = 0;       ///< bytes of tiles in memory, the one that is searched included
   std::int64_t visiting_rows = 0;  ///< queries that visit other tiles together
   std::int64_t waiting = 0;  ///< bytes of queries that wait, in mailboxes and for the last sweep together
+  SearchDevices devices;     ///< none: the CPU
+  DeviceShares on_device;    ///< of each of them
+  std::int64_t ready = 0;    ///< tiles that are made ready on devices before it is their turn
 
+  /// @param execution its limit on memory, and devices
   /// @param held bytes of the limit that are the caller's: queries and their answers
   /// @throws OutOfMemory where two of the largest tiles do not fit beside them
-  MemoryShares(const Manifest& manifest, const TileMemory& memory, const Question& question,
-               std::int64_t limit, bool limited, std::int64_t held = 0);
+  MemoryShares(const Manifest& manifest, const Question& question, const Execution& execution,
+               std::int64_t held = 0);
 };
 
 /// What a tile of these takes for this question.
-TileMemory memory_of_tiles(const Manifest& manifest, const Question& question);
+/// @param on_device whether it is searched there
+TileMemory memory_of_tiles(const Manifest& manifest, const Question& question, bool on_device);
 
 }  // namespace kith::point_tiles

@@ -5,7 +5,10 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "point_tiles/tuning.hpp"
 
@@ -23,7 +26,9 @@ Sweep<T>::Sweep(const Folder& folder, const Question& question, const MemoryShar
       row_bytes_(static_cast<std::size_t>(folder.manifest().row_bytes())),
       reach_(folder.manifest(), question.metric, question.radius),
       layout_{static_cast<std::int64_t>(row_bytes_), question.kind != Kind::count, question.points},
-      resident_(folder, question, shares.resident, shares.ahead),
+      resident_(folder, question,
+                memory_of_tiles(folder.manifest(), question, !shares.devices.devices.empty()),
+                shares.resident, shares.ahead, shares.devices.devices, shares.on_device.resident),
       search_(question, shares.block_rows, shares.lists),
       visits_(question, shares.visiting_rows, shares.lists),
       postponed_(layout_, std::move(file), lasting, shares.waiting / 2),
@@ -34,6 +39,12 @@ Sweep<T>::Sweep(const Folder& folder, const Question& question, const MemoryShar
   statistics_.tiles = static_cast<std::int64_t>(folder.manifest().tiles.size());
   statistics_.tile_bytes = folder.bytes();
   statistics_.nan_rows = folder.manifest().nan_rows;
+  std::vector<std::string> names;
+  for (const Device& device : execution.devices) names.push_back(name(device));
+  statistics_.device = fmt::format("{}", fmt::join(names, ", "));
+  if (shares_.ready > 0) {
+    ahead_ = std::make_unique<TilesAhead<T>>(folder_, question_, shares_, execution_, clock_);
+  }
 }
 
 template <class T>
@@ -43,21 +54,54 @@ T Sweep<T>::kth(std::int64_t found, const T* distances) const {
 }
 
 template <class T>
-void Sweep<T>::join(const TileData& data, std::int64_t place) {
-  resident_.reach(data.tile);
-  const auto here = resident_.add(data, execution_);
-  answer(*here, data.coordinates.view(), nullptr, place, true);
-  serve(data.tile, *here);
+ReadyTile<T> Sweep<T>::read(std::int64_t tile) {
+  if (ahead_ == nullptr) return {resident_.read(tile), nullptr, nullptr};
+  resident_.count_read(tile);
+  return ahead_->take(tile);
+}
+
+template <class T>
+void Sweep<T>::join(ReadyTile<T> ready, std::int64_t place) {
+  const std::int64_t number = ready.data.tile;
+  const Dataset queries = ready.data.coordinates;
+  resident_.reach(number);
+  std::shared_ptr<const Resident> here = ready.made;
+  if (here == nullptr) {
+    const DeviceClock::Busy busy(clock_, resident_.device_of(number));
+    here = resident_.add(std::move(ready.data), on(resident_.device_of(number)));
+  } else {
+    resident_.add(here);
+  }
+  if (ready.own != nullptr && reduces(question_, *here)) {
+    answer_reduced(*here, queries.view(), place, ready.own->reduced);
+  } else {
+    answer(*here, queries.view(), nullptr, place, true, ready.own.get());
+  }
+  if (ready.own != nullptr) ahead_->give_back(std::move(ready.own));
+  serve(number, *here);
+}
+
+template <class T>
+std::shared_ptr<const Resident> Sweep<T>::get(std::int64_t number) {
+  const DeviceClock::Busy busy(clock_, resident_.device_of(number));
+  return resident_.get(number, on(resident_.device_of(number)));
+}
+
+template <class T>
+Lists<T> Sweep<T>::find(TileSearch<T>& search, const Resident& where, const DatasetView& queries,
+                        std::int64_t first, bool own) {
+  const DeviceClock::Busy busy(clock_, where.device);
+  return search.find(where, queries, first, own, on(where.device));
 }
 
 template <class T>
 void Sweep<T>::search(std::int64_t number, const DatasetView& queries, std::span<const std::int64_t> places,
                       std::int64_t next) {
   resident_.reach(number);
-  const auto here = resident_.get(number, execution_);
+  const auto here = get(number);
   next = std::min(next, next_mail(number));
   if (next < statistics_.tiles) resident_.expect(next);
-  answer(*here, queries, places.data(), 0, false);
+  answer(*here, queries, places.data(), 0, false, nullptr);
   serve(number, *here);
 }
 
@@ -65,7 +109,7 @@ template <class T>
 void Sweep<T>::serve(std::int64_t number) {
   if (mail_[static_cast<std::size_t>(number)].empty()) return;
   resident_.reach(number);
-  const auto here = resident_.get(number, execution_);
+  const auto here = get(number);
   if (const std::int64_t next = next_mail(number); next < statistics_.tiles) resident_.expect(next);
   serve(number, *here);
 }
@@ -80,15 +124,17 @@ std::int64_t Sweep<T>::next_mail(std::int64_t tile) const {
 
 template <class T>
 void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
-                      std::int64_t place, bool join) {
+                      std::int64_t place, bool join, const OwnAnswers<T>* own) {
   const auto around = join ? reach_.around(here.tile) : reach_.around(here.tile, queries);
   const bool apart = join && reach_.stands_apart(here.tile);
   const auto point_of = [&](std::int64_t i) { return static_cast<const std::byte*>(queries.row(i)); };
   Lists<T> lists;
   for (std::int64_t first = 0; first < queries.rows; first += lists.queries) {
-    lists = search_.find(here, queries, first, join, execution_);
-    std::vector<Crossing> crossing =
-        find_crossing(here, queries.slice(first, lists.queries), lists, apart, around);
+    lists = own != nullptr ? own->lists : find(search_, here, queries, first, join);
+    if (!question_.points) number_rows(here, lists);
+    std::vector<Crossing> crossing = find_crossing(
+        here, queries.slice(first, lists.queries), apart, around,
+        [&](std::int64_t i) { return kth(lists.entries(i), lists.distances + lists.begin(i)); });
     statistics_.queries += lists.queries;
     statistics_.crossed += static_cast<std::int64_t>(crossing.size());
     const Block<T> block{
@@ -112,46 +158,53 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     put(block, from, lists.queries - from, its_places, place + first);
     answers_.expect_again({});
 
-    std::vector<Waiting> some;
-    for (Crossing& growing : crossing) {
-      const std::int64_t i = growing.query;
-      some.push_back(
-          make_waiting(here, lists, i, point_of(first + i), place_of(i), std::move(growing.tiles)));
-      if (static_cast<std::int64_t>(some.size()) < shares_.visiting_rows && &growing != &crossing.back())
-        continue;
+    for (std::span<Crossing> left = crossing; !left.empty();) {
+      const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
+      left = left.subspan(part.size());
+      std::vector<Waiting> some(part.size());
+      for_parts(part.size(), [&](std::size_t i) {
+        const std::int64_t query = part[i].query;
+        some[i] = make_waiting(here, lists, query, point_of(first + query), place_of(query),
+                               std::move(part[i].tiles));
+      });
       visit_resident(some);
       for (Waiting& visited : some) pass_on(std::move(visited), here.tile);
-      some.clear();
     }
     stop_.check();
   }
 }
 
-// The queries of a block that need other tiles, ascending. Rows become row numbers where nobody needs them as
-// places.
+// Places in a tile become row numbers.
 template <class T>
-auto Sweep<T>::find_crossing(const Resident& here, const DatasetView& queries, const Lists<T>& lists,
-                             bool apart, std::span<const typename Reach<T>::Far> around)
+void Sweep<T>::number_rows(const Resident& here, const Lists<T>& lists) const {
+  for_parts(static_cast<std::size_t>(lists.queries), [&](std::size_t i) {
+    const auto query = static_cast<std::int64_t>(i);
+    std::int64_t* rows = lists.rows + lists.begin(query);
+    const std::int64_t entries = lists.entries(query);
+    for (std::int64_t j = 0; j < entries; ++j) rows[j] = here.rows[static_cast<std::size_t>(rows[j])];
+  });
+}
+
+// The queries that need other tiles, ascending, by the k-th distances of their lists.
+template <class T>
+template <class Bound>
+auto Sweep<T>::find_crossing(const Resident& here, const DatasetView& queries, bool apart,
+                             std::span<const typename Reach<T>::Far> around, const Bound& bound_of)
     -> std::vector<Crossing> {
   std::vector<Crossing> crossing;
   std::mutex mutex;
   constexpr std::int64_t part = 1 << 10;
-  parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
+  parallel_for(execution_, (queries.rows + part - 1) / part, [&](std::int64_t p) {
     Point point;
     std::vector<Crossing> found;
     std::int64_t nans = 0;
-    for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
-      const std::int64_t entries = lists.entries(i);
-      if (!question_.points) {
-        std::int64_t* rows = lists.rows + lists.begin(i);
-        for (std::int64_t j = 0; j < entries; ++j) rows[j] = here.rows[static_cast<std::size_t>(rows[j])];
-      }
+    for (std::int64_t i = p * part; i < std::min(queries.rows, (p + 1) * part); ++i) {
       reach_.load(static_cast<const std::byte*>(queries.row(i)), point);
       if (point.nan) {
         ++nans;
         continue;
       }
-      const T bound = kth(entries, lists.distances + lists.begin(i));
+      const T bound = bound_of(i);
       // Most rows are nearer to all of their neighbours than to any side of their tile.
       if (apart && !reach_.needs(bound, reach_.distance_to_side(point, here.tile))) continue;
       std::vector<std::int32_t> tiles;
@@ -242,7 +295,7 @@ void Sweep<T>::visit(const Resident& where, std::span<Waiting*> queries) {
     }
     Lists<T> lists;
     for (std::int64_t first = 0; first < points.rows(); first += lists.queries) {
-      lists = visits_.find(where, points.view(), first, false, execution_);
+      lists = find(visits_, where, points.view(), first, false);
       constexpr std::int64_t part = 1 << 8;
       parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
         for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
@@ -305,16 +358,86 @@ void Sweep<T>::forget_tiles(Waiting& query, std::int64_t visited) const {
   });
 }
 
+// use(block) of the one list.
 template <class T>
-void Sweep<T>::put_finished(const Waiting& query) {
+template <class Use>
+void Sweep<T>::use_finished(const Waiting& query, const Use& use) const {
   std::int64_t count = query.found;
   const std::int64_t offsets[2] = {0, count};
   const bool entries = question_.kind != Kind::count;
-  answers_.put(query.place,
-               {{1, layout_.rows(query), layout_.distances(query), 0, offsets, entries ? nullptr : &count},
-                layout_.point(query),
-                question_.points ? layout_.points_of(query) : nullptr,
-                true});
+  use(Block<T>{{1, layout_.rows(query), layout_.distances(query), 0, offsets, entries ? nullptr : &count},
+               layout_.point(query),
+               question_.points ? layout_.points_of(query) : nullptr,
+               true});
+}
+
+template <class T>
+void Sweep<T>::put_finished(const Waiting& query) {
+  use_finished(query, [&](const Block<T>& block) { answers_.put(query.place, block); });
+}
+
+// The same of all rows of a tile, of which a device has told what their lists come to: only those that need
+// other tiles have lists here, too. What such a list comes to after the tiles in memory takes the place of
+// what the device has told, so that nearly everything is put once.
+template <class T>
+void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place,
+                              Reduced<T>& own) {
+  const auto around = reach_.around(here.tile);
+  std::vector<Crossing> crossing = find_crossing(here, queries, reach_.stands_apart(here.tile), around,
+                                                 [&](std::int64_t i) { return own.kth(i); });
+  statistics_.queries += queries.rows;
+  statistics_.crossed += static_cast<std::int64_t>(crossing.size());
+  const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
+  std::vector<std::int64_t> growing;
+  for (std::span<Crossing> left = crossing; !left.empty();) {
+    const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
+    left = left.subspan(part.size());
+    std::vector<Waiting> some = waiting_of(here, queries, part, place);
+    visit_resident(some);
+    for_parts(some.size(), [&](std::size_t i) {
+      if (!some[i].tiles.empty()) return;
+      use_finished(some[i], [&](const Block<T>& block) {
+        answers_.reduce(block, own.values() + (some[i].place - place) * width);
+      });
+    });
+    for (Waiting& visited : some) {
+      if (visited.tiles.empty()) continue;
+      growing.push_back(visited.place);
+      pass_on(std::move(visited), here.tile);
+    }
+    stop_.check();
+  }
+  answers_.expect_again(growing);
+  answers_.put_values(place, queries.rows, own.values());
+  answers_.expect_again({});
+}
+
+// Their lists in their own tile.
+template <class T>
+std::vector<Waiting> Sweep<T>::waiting_of(const Resident& here, const DatasetView& queries,
+                                          std::span<Crossing> crossing, std::int64_t place) {
+  const auto count = static_cast<std::int64_t>(crossing.size());
+  Dataset points = Dataset::allocate(queries.dtype, count, queries.dim);
+  auto* to = static_cast<std::byte*>(points.mutable_data());
+  std::vector<std::int64_t> places;
+  for (const Crossing& query : crossing) {
+    std::memcpy(to, queries.row(query.query), row_bytes_);
+    to += row_bytes_;
+    places.push_back(query.query);
+  }
+  Lists<T> lists;
+  {
+    const DeviceClock::Busy busy(clock_, here.device);
+    lists = visits_.find_some(here, points.view(), places.data(), on(here.device));
+  }
+  if (!question_.points) number_rows(here, lists);
+  std::vector<Waiting> waiting(crossing.size());
+  for_parts(crossing.size(), [&](std::size_t i) {
+    const auto query = static_cast<std::int64_t>(i);
+    waiting[i] = make_waiting(here, lists, query, static_cast<const std::byte*>(points.view().row(query)),
+                              place + crossing[i].query, std::move(crossing[i].tiles));
+  });
+  return waiting;
 }
 
 template <class T>
@@ -368,9 +491,14 @@ TileStatistics Sweep<T>::statistics() const {
   result.tiles_read_again = resident_.reads_again();
   const ReadStatistics reading = resident_.read_statistics();
   result.reader = reading.reader;
-  result.bytes_direct += reading.direct_bytes;
-  result.read_seconds = reading.seconds;
-  result.waited_seconds = reading.waited;
+  const auto add = [&](const ReadStatistics& some) {
+    result.bytes_direct += some.direct_bytes;
+    result.read_seconds += some.seconds;
+    result.waited_seconds += some.waited;
+  };
+  add(reading);
+  if (ahead_ != nullptr) add(ahead_->statistics());
+  result.device_seconds = clock_.seconds();
   return result;
 }
 

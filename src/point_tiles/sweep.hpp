@@ -8,9 +8,11 @@
 // has to be guessed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@
 #include "point_tiles/resident.hpp"
 #include "point_tiles/shares.hpp"
 #include "point_tiles/tile_search.hpp"
+#include "point_tiles/tiles_ahead.hpp"
 #include "point_tiles/waiting.hpp"
 
 namespace kith::point_tiles {
@@ -37,11 +40,12 @@ class Sweep {
   Sweep(const Folder& folder, const Question& question, const MemoryShares& shares,
         std::filesystem::path file, bool lasting, Answers<T>& answers, const Execution& execution);
 
-  /// A tile for join(), which follows the one before; those that follow it are read meanwhile.
-  TileData read(std::int64_t tile) { return resident_.read(tile); }
+  /// A tile for join(), which follows the one before; those that follow it are read meanwhile, and on devices
+  /// made ready.
+  ReadyTile<T> read(std::int64_t tile);
   /// Has every row of a tile find its nearest others, and serves the tile's mailbox. Tiles ascend from call
   /// to call.
-  void join(const TileData& tile, std::int64_t place);
+  void join(ReadyTile<T> tile, std::int64_t place);
   /// The same for queries from outside. @param places of their answers @param next tile that others begin in
   void search(std::int64_t tile, const DatasetView& queries, std::span<const std::int64_t> places,
               std::int64_t next);
@@ -77,9 +81,29 @@ class Sweep {
   };
 
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
-              std::int64_t place, bool join);
-  std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries, const Lists<T>& lists,
-                                      bool apart, std::span<const typename Reach<T>::Far> around);
+              std::int64_t place, bool join, const OwnAnswers<T>* own);
+  void answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place, Reduced<T>& own);
+  std::vector<Waiting> waiting_of(const Resident& here, const DatasetView& queries,
+                                  std::span<Crossing> crossing, std::int64_t place);
+  Lists<T> find(TileSearch<T>& search, const Resident& where, const DatasetView& queries, std::int64_t first,
+                bool own);
+  void number_rows(const Resident& here, const Lists<T>& lists) const;
+  std::shared_ptr<const Resident> get(std::int64_t tile);
+  /// use(i) for i in [0, count), some thousand of them by a thread at a time.
+  template <class Use>
+  void for_parts(std::size_t count, const Use& use) const {
+    constexpr std::size_t part = 1 << 10;
+    parallel_for(execution_, static_cast<std::int64_t>((count + part - 1) / part), [&](std::int64_t p) {
+      const std::size_t first = static_cast<std::size_t>(p) * part;
+      for (std::size_t i = first; i < std::min(count, first + part); ++i) use(i);
+    });
+  }
+  template <class Bound>
+  std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries, bool apart,
+                                      std::span<const typename Reach<T>::Far> around, const Bound& bound_of);
+  Execution on(const Device& device) const {
+    return execution_on(device, shares_.on_device.work, execution_);
+  }
   void put(const Block<T>& block, std::int64_t first, std::int64_t count, const std::int64_t* places,
            std::int64_t place);
   Waiting make_waiting(const Resident& here, const Lists<T>& lists, std::int64_t i, const std::byte* point,
@@ -89,6 +113,8 @@ class Sweep {
   void forget_tiles(Waiting& query, std::int64_t visited) const;
   void visit_resident(std::vector<Waiting>& queries);
   void pass_on(Waiting query, std::int64_t current);
+  template <class Use>
+  void use_finished(const Waiting& query, const Use& use) const;
   void put_finished(const Waiting& query);
   void serve(std::int64_t tile, const Resident& here);
   std::int64_t next_mail(std::int64_t tile) const;
@@ -110,6 +136,8 @@ class Sweep {
   std::int64_t mail_bytes_ = 0;
   bool last_ = false;
   TileStatistics statistics_;
+  DeviceClock clock_;
+  std::unique_ptr<TilesAhead<T>> ahead_;  // the last member: its threads end first
 };
 
 }  // namespace kith::point_tiles

@@ -31,20 +31,9 @@ TileData read_tile(const Folder& folder, std::int64_t tile) {
   return data;
 }
 
-TileReader::TileReader(const Folder& folder, std::int64_t ahead)
-    : folder_(folder), ahead_(ahead), reader_(make_piece_reader()), ahead_reader_(make_piece_reader()) {}
-
-std::int64_t TileReader::bytes(std::int64_t tile) const {
-  const Manifest& manifest = folder_.manifest();
-  return manifest.tiles[static_cast<std::size_t>(tile)].rows *
-         static_cast<std::int64_t>(manifest.row_bytes() + sizeof(std::int64_t));
-}
-
-// All pieces at once: small tiles keep the disk as busy as a large one.
-TileReader::Batch TileReader::read(const Folder& folder, PieceReader& reader, std::int64_t first,
-                                   std::int64_t last) {
+TileBatch read_tiles(const Folder& folder, PieceReader& reader, std::int64_t first, std::int64_t last) {
   const Clock::time_point start = Clock::now();
-  Batch batch;
+  TileBatch batch;
   std::vector<Piece> pieces;
   for (std::int64_t tile = first; tile < last; ++tile) {
     TileData& data = batch.tiles.emplace_back(make_room(folder, tile));
@@ -60,13 +49,22 @@ TileReader::Batch TileReader::read(const Folder& folder, PieceReader& reader, st
   return batch;
 }
 
+TileReader::TileReader(const Folder& folder, std::int64_t ahead)
+    : folder_(folder), ahead_(ahead), reader_(make_piece_reader()), ahead_reader_(make_piece_reader()) {}
+
+std::int64_t TileReader::bytes(std::int64_t tile) const {
+  const Manifest& manifest = folder_.manifest();
+  return manifest.tiles[static_cast<std::size_t>(tile)].rows *
+         static_cast<std::int64_t>(manifest.row_bytes() + sizeof(std::int64_t));
+}
+
 void TileReader::begin(std::int64_t first, std::int64_t last) {
   if (pending_.valid()) return;
   pending_first_ = first;
   pending_last_ = last;
   try {
     pending_ = std::async(std::launch::async,
-                          [this, first, last] { return read(folder_, *ahead_reader_, first, last); });
+                          [this, first, last] { return read_tiles(folder_, *ahead_reader_, first, last); });
   } catch (const std::system_error&) {
     pending_ = {};  // no thread to be had: take() reads by itself
   }
@@ -88,7 +86,7 @@ TileData TileReader::take(std::int64_t tile) {
   if (ready_.empty()) {
     const Clock::time_point start = Clock::now();
     const bool under_way = pending_.valid() && tile >= pending_first_ && tile < pending_last_;
-    Batch batch = under_way ? pending_.get() : read(folder_, *reader_, tile, tile + 1);
+    TileBatch batch = under_way ? pending_.get() : read_tiles(folder_, *reader_, tile, tile + 1);
     waited_ += since(start);
     seconds_ += batch.seconds;
     direct_bytes_ += batch.direct_bytes;

@@ -21,6 +21,15 @@ struct TileData {
 };
 TileData read_tile(const Folder& folder, std::int64_t tile);
 
+/// Some that follow each other.
+struct TileBatch {
+  std::deque<TileData> tiles;
+  std::uint64_t direct_bytes = 0;
+  double seconds = 0;
+};
+/// Tiles [first, last), all their pieces at once: small ones keep the disk as busy as a large one.
+TileBatch read_tiles(const Folder& folder, PieceReader& reader, std::int64_t first, std::int64_t last);
+
 /// What reading took.
 struct ReadStatistics {
   const char* reader = "pread";
@@ -45,12 +54,6 @@ class TileReader {
   ReadStatistics statistics() const;
 
  private:
-  struct Batch {
-    std::deque<TileData> tiles;
-    std::uint64_t direct_bytes = 0;
-    double seconds = 0;
-  };
-  static Batch read(const Folder& folder, PieceReader& reader, std::int64_t first, std::int64_t last);
   void begin(std::int64_t first, std::int64_t last);
   std::int64_t bytes(std::int64_t tile) const;
 
@@ -62,7 +65,8 @@ class TileReader {
   std::int64_t pending_first_ = 0, pending_last_ = 0;  // tiles under way
   std::uint64_t direct_bytes_ = 0;
   double seconds_ = 0, waited_ = 0;
-  std::future<Batch> pending_;  // waits for its thread when it goes; the last member, so that it goes first
+  std::future<TileBatch>
+      pending_;  // waits for its thread when it goes; the last member, so that it goes first
 };
 
 }  // namespace kith::point_tiles

@@ -37,32 +37,55 @@ Lists<T> TileSearch<T>::nearest(const Resident& where, const DatasetView& querie
   // A query of the tile's own finds itself as well: one more, and it is taken out.
   const bool one_more = own && !question_.include_self && !whole;
   const std::int64_t k = question_.k + (one_more ? 1 : 0);
-  if (rows_.empty()) {
-    rows_ = AlignedBuffer<std::int64_t>(block_rows_ * (question_.k + 1));
-    distances_ = AlignedBuffer<T>(block_rows_ * (question_.k + 1));
-  }
-  const NeighborsView out{rows_.data(), distances_.data(), count, k};
+  make_room();
   if (whole) {
-    (void)tree->all_knn_into(out, question_.include_self, execution, question_.radius);
-  } else if (tree != nullptr) {
-    (void)tree->search_into(queries.slice(first, count), out, execution, question_.radius);
+    (void)tree->all_knn_into({rows_.data(), distances_.data(), count, k}, question_.include_self, execution,
+                             question_.radius);
   } else {
-    (void)where.index.search_into(queries.slice(first, count), out, execution);
+    search(where, queries.slice(first, count), k, execution);
   }
-  if (one_more) take_out_self(first, count);
+  if (one_more) take_out_self(count, [&](std::int64_t i) { return first + i; });
   if (tree == nullptr && question_.radius < std::numeric_limits<double>::infinity()) {
     cut_at_radius(count, execution);
   }
   return {count, rows_.data(), distances_.data(), question_.k};
 }
 
+template <class T>
+void TileSearch<T>::make_room() {
+  if (!rows_.empty()) return;
+  rows_ = AlignedBuffer<std::int64_t>(block_rows_ * (question_.k + 1));
+  distances_ = AlignedBuffer<T>(block_rows_ * (question_.k + 1));
+}
+
+template <class T>
+void TileSearch<T>::search(const Resident& where, const DatasetView& queries, std::int64_t k,
+                           const Execution& execution) {
+  const NeighborsView out{rows_.data(), distances_.data(), queries.rows, k};
+  if (const PointTree* tree = where.index.point_tree()) {
+    (void)tree->search_into(queries, out, execution, question_.radius);
+  } else {
+    (void)where.index.search_into(queries, out, execution);
+  }
+}
+
+template <class T>
+Lists<T> TileSearch<T>::find_some(const Resident& where, const DatasetView& queries,
+                                  const std::int64_t* places, const Execution& execution) {
+  make_room();
+  search(where, queries, question_.k + (question_.include_self ? 0 : 1), execution);
+  if (!question_.include_self) take_out_self(queries.rows, [&](std::int64_t i) { return places[i]; });
+  return {queries.rows, rows_.data(), distances_.data(), question_.k};
+}
+
 // In place and in order: a list moves to where the ones before it were.
 template <class T>
-void TileSearch<T>::take_out_self(std::int64_t first, std::int64_t count) {
+template <class Self>
+void TileSearch<T>::take_out_self(std::int64_t count, const Self& self_of) {
   const std::int64_t k = question_.k;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t* rows = rows_.data() + i * (k + 1);
-    const std::int64_t self = std::find(rows, rows + k, first + i) - rows;
+    const std::int64_t self = std::find(rows, rows + k, self_of(i)) - rows;
     for (std::int64_t j = 0; j < k; ++j) {
       const std::int64_t from = i * (k + 1) + j + (j >= self ? 1 : 0);
       rows_[i * k + j] = rows_[from];

@@ -26,14 +26,22 @@ class TileSearch {
   Lists<T> find(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
                 const Execution& execution);
 
+  /// The same of some of the tile's own rows, no more than are answered together, for the nearest.
+  /// @param places of them in the tile
+  Lists<T> find_some(const Resident& where, const DatasetView& queries, const std::int64_t* places,
+                     const Execution& execution);
+
  private:
   Lists<T> nearest(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
                    const Execution& execution);
+  void search(const Resident& where, const DatasetView& queries, std::int64_t k, const Execution& execution);
+  void make_room();
   Lists<T> within(const Resident& where, const DatasetView& queries, std::int64_t first, bool own,
                   const Execution& execution);
   Lists<T> count(const Resident& where, const DatasetView& queries, std::int64_t first,
                  const Execution& execution);
-  void take_out_self(std::int64_t first, std::int64_t count);
+  template <class Self>
+  void take_out_self(std::int64_t count, const Self& self);
   void cut_at_radius(std::int64_t count, const Execution& execution);
 
   Question question_;

@@ -28,13 +28,27 @@ constexpr std::int64_t largest_extent_rows = 1 << 17;
 constexpr std::int64_t fewest_buffers = 16;
 /// So often, counted in fillings of all buffers, even buffers that are not full are written.
 constexpr std::int64_t buffers_a_checkpoint = 2;
-/// Rows are read and dealt out by blocks.
+/// Files are read, and compared with their checksums, by blocks.
 constexpr std::int64_t block_bytes = 4 << 20;
+/// Rows are dealt out by blocks, each by all threads: large enough that their meetings cost nothing.
+constexpr std::int64_t dealt_bytes = 32 << 20;
 /// Points that splitters are chosen from, in runs that lie side by side in the input.
 constexpr std::int64_t sample_points = 1 << 20;
 constexpr std::int64_t sample_run = 64;
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
+
+/// Answers that are brought into the order of the input together, at the most: while one such bucket is
+/// written, the next is gathered.
+constexpr std::int64_t bucket_bytes = std::int64_t{512} << 20;
+
+/// Tiles that are made ready at once on a device, beside the one that is answered: one is read and copied
+/// while another is searched, and none of that keeps a device busy alone.
+constexpr std::int64_t ahead_a_device = 3;
+/// Page-locked memory that tiles on their way to a device and answers on their way back go through.
+constexpr std::int64_t staging_bytes = 64 << 20;
+/// What a search on a device takes beside its tile, queries and answers.
+constexpr std::int64_t device_working_bytes = 48 << 20;
 
 /// Tiles that are read together, where they are smaller.
 constexpr std::int64_t ahead_bytes = 8 << 20;

@@ -7,6 +7,7 @@
 #include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/point_tiles.hpp"
+#include "point_tiles/checks.hpp"
 #include "point_tiles/folder.hpp"
 #include "point_tiles/resident.hpp"
 
@@ -14,7 +15,8 @@ namespace kith {
 
 using point_tiles::Manifest;
 
-void PointTiles::verify(const Execution& execution) const {
+void PointTiles::verify(const Execution& given) const {
+  const Execution execution = point_tiles::checked_on_cpu(given, "point tiles are checked");
   const Manifest& manifest = folder_->manifest();
   ProgressCounter progress(execution, "verify", manifest.rows);
   std::vector<bool> seen(static_cast<std::size_t>(manifest.rows));

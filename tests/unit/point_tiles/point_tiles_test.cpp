@@ -382,9 +382,13 @@ TEST_F(PointTilesTest, WhatIsNoTileSearchIsRefused) {
   EXPECT_TRUE(
       contains(message_of<InvalidArgument>([&] { (void)tiles.search(view, 3, options); }), "include_self"));
   Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
+  execution.devices = {{Device::Kind::cuda, 99}};
   EXPECT_TRUE(
-      contains(message_of<InvalidArgument>([&] { (void)tiles.search(view, 3, {}, execution); }), "cuda:0"));
+      contains(message_of<DeviceError>([&] { (void)tiles.search(view, 3, {}, execution); }), "cuda:99"));
+  execution.devices = {Device{}};
+  execution.device_memory_limit = 1;
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)tiles.search(view, 3, {}, execution); }),
+                       "a device memory limit of 1 bytes"));
   const std::vector<double> doubles(3);
   EXPECT_TRUE(contains(
       message_of<InvalidArgument>([&] { (void)tiles.search(DatasetView(doubles.data(), 1, 3), 3); }), "f64"));

@@ -1,0 +1,21 @@
+// Work that another thread does meanwhile.
+#pragma once
+
+#include <future>
+#include <system_error>
+#include <utility>
+
+namespace kith::point_tiles {
+
+/// Begins work on a thread of its own; where there is none to be had, it is done when somebody asks for it.
+/// The future waits for the work when it goes.
+template <class Work>
+std::future<void> beside(Work work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, std::move(work));
+  }
+}
+
+}  // namespace kith::point_tiles
