@@ -12,6 +12,7 @@
 #include "cuda/caller_stream.hpp"
 #include "cuda/device_memory.hpp"
 #include "point_tree/backend.hpp"
+#include "point_tree/cpu/planes.hpp"
 #include "point_tree/cpu/search.hpp"
 #include "point_tree/neighborhoods.hpp"
 #include "point_tree/queries.hpp"
@@ -136,6 +137,20 @@ template <int dim, class T>
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                 const Execution& execution, const NormalsView& out) {
   const std::vector<T> points = by_row<T>(tree, execution);
+  const PlaneKernels* kernels = plane_kernels();
+  if (dim == 3 && kernels != nullptr && neighborhood.k > 0 && backend_of(execution) == nullptr) {
+    run<T>(tree, {nullptr, true}, Kind::nearest, neighborhood.k, neighborhood.radius, execution, "normals",
+           [&](const Part<T>& part) {
+             const PlaneTask<T> task{points.data(), part.count, part.queries, part.k,
+                                     part.rows,     viewpoint,  out.normals,  out.curvature};
+             if constexpr (sizeof(T) == 4) {
+               kernels->f32(task);
+             } else {
+               kernels->f64(task);
+             }
+           });
+    return;
+  }
   for_each_neighborhood<T>(
       tree, neighborhood, true, execution, "normals",
       [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {

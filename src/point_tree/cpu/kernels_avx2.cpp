@@ -7,126 +7,130 @@
 namespace kith::point_tree {
 namespace {
 
-using Floats = __m256;
-using Doubles = __m256d;
-constexpr int floats = 8;
-constexpr int doubles = 4;
+#include "point_tree/cpu/registers_avx2.inc"
 
-inline Floats load(const float* p) {
-  return _mm256_loadu_ps(p);
+constexpr int batch = 4;
+
+// By a mask of four 8-byte lanes: those of its bits first.
+struct Packing {
+  alignas(32) int lanes[16][8];
+};
+constexpr Packing make_packing() {
+  Packing packing{};
+  for (unsigned mask = 0; mask < 16; ++mask) {
+    int to = 0;
+    for (int lane = 0; lane < 4; ++lane) {
+      if ((mask >> static_cast<unsigned>(lane) & 1U) == 0) continue;
+      packing.lanes[mask][to++] = 2 * lane;
+      packing.lanes[mask][to++] = 2 * lane + 1;
+    }
+  }
+  return packing;
 }
-inline Doubles load(const double* p) {
-  return _mm256_loadu_pd(p);
+constexpr Packing packing = make_packing();
+
+inline __m256i packed(__m256i lanes, unsigned mask) {
+  const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(packing.lanes[mask]));
+  return _mm256_permutevar8x32_epi32(lanes, order);
 }
-inline Floats spread(float v) {
-  return _mm256_set1_ps(v);
+inline void store(std::uint64_t* p, __m256i v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
 }
-inline Doubles spread(double v) {
-  return _mm256_set1_pd(v);
+inline __m256i load_rows(const std::uint32_t* rows) {
+  return _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows)));
 }
-inline Floats sub(Floats a, Floats b) {
-  return _mm256_sub_ps(a, b);
-}
-inline Doubles sub(Doubles a, Doubles b) {
-  return _mm256_sub_pd(a, b);
-}
-inline Floats add(Floats a, Floats b) {
-  return _mm256_add_ps(a, b);
-}
-inline Doubles add(Doubles a, Doubles b) {
-  return _mm256_add_pd(a, b);
-}
-inline Doubles mul(Doubles a, Doubles b) {
-  return _mm256_mul_pd(a, b);
-}
-inline Floats fma(Floats a, Floats b, Floats c) {
-  return _mm256_fmadd_ps(a, b, c);
-}
-inline Doubles fma(Doubles a, Doubles b, Doubles c) {
-  return _mm256_fmadd_pd(a, b, c);
-}
-inline Floats larger(Floats a, Floats b) {
-  return _mm256_max_ps(a, b);
-}
-inline Doubles larger(Doubles a, Doubles b) {
-  return _mm256_max_pd(a, b);
-}
-inline Floats absolute(Floats a) {
-  return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a);
-}
-inline Doubles absolute(Doubles a) {
-  return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
-}
-inline Doubles root(Doubles a) {
-  return _mm256_sqrt_pd(a);
-}
-inline Doubles low_half(Floats a) {
-  return _mm256_cvtps_pd(_mm256_castps256_ps128(a));
-}
-inline Doubles high_half(Floats a) {
-  return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
-}
-inline void store(float* p, Floats v) {
-  _mm256_storeu_ps(p, v);
-}
-inline void store(double* p, Doubles v) {
-  _mm256_storeu_pd(p, v);
-}
-inline void store_narrow(float* p, Doubles v) {
-  _mm_storeu_ps(p, _mm256_cvtpd_ps(v));
-}
-inline unsigned at_most(Floats a, Floats b) {
-  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LE_OQ)));
-}
-inline unsigned at_most(Doubles a, Doubles b) {
-  return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_LE_OQ)));
+inline unsigned but(unsigned wanted, __m256i rows, std::int64_t exclude) {
+  const __m256i excluded = _mm256_cmpeq_epi64(rows, _mm256_set1_epi64x(exclude));
+  return wanted & ~static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(excluded)));
 }
 
-// As the AVX-512 list, four lanes a register. Keys stay below 2^63, so signed comparison orders them.
+// Ascending in the upper k lanes of K / 4 registers, zeros in the lower ones, so that the worst is always the last lane.
 template <int K>
-class PackedList {
+class SmallestKeys {
+ public:
+  void start(std::int64_t k, std::uint64_t empty) {
+    alignas(32) std::uint64_t keys[K];
+    for (std::int64_t i = 0; i < K; ++i) keys[i] = i < K - k ? 0 : empty;
+    for (int r = 0; r < registers; ++r) keys_[r] = _mm256_load_pd(reinterpret_cast<const double*>(keys) + 4 * r);
+  }
+
+  // Every lane becomes the middle one of itself, the lane before it and the new key.
+  void insert(std::uint64_t key) {
+    const __m256d more = _mm256_castsi256_pd(_mm256_set1_epi64x(static_cast<long long>(key)));
+    __m256d before = _mm256_setzero_pd();
+    for (int r = 0; r < registers; ++r) {
+      const __m256d turned = _mm256_permute4x64_pd(keys_[r], 0x93);
+      keys_[r] = _mm256_max_pd(_mm256_blend_pd(turned, before, 1), _mm256_min_pd(keys_[r], more));
+      before = turned;
+    }
+  }
+
+  std::uint64_t worst() const {
+    const __m128i last = _mm256_extracti128_si256(_mm256_castpd_si256(keys_[registers - 1]), 1);
+    return static_cast<std::uint64_t>(_mm_extract_epi64(last, 1));
+  }
+
+  void store(std::uint64_t* to) const {
+    for (int r = 0; r < registers; ++r) _mm256_storeu_pd(reinterpret_cast<double*>(to) + 4 * r, keys_[r]);
+  }
+
+ private:
+  static constexpr int registers = K / 4;
+  __m256d keys_[registers];
+};
+
+inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
+                     std::uint64_t worst, std::uint64_t* to) {
+  const __m256i row = load_rows(rows);
+  const __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(_mm256_cvtpd_ps(distances)));
+  const __m256i keys = _mm256_add_epi64(_mm256_or_si256(_mm256_slli_epi64(bits, 32), row),
+                                        _mm256_set1_epi64x(std::int64_t{1} << 52U));
+  const __m256d limit = _mm256_castsi256_pd(_mm256_set1_epi64x(static_cast<long long>(worst)));
+  const __m256d below = _mm256_cmp_pd(_mm256_castsi256_pd(keys), limit, _CMP_LT_OQ);
+  const unsigned kept = but(wanted, row, exclude) & static_cast<unsigned>(_mm256_movemask_pd(below));
+  store(to, packed(keys, kept));
+  return __builtin_popcount(kept);
+}
+
+inline int pack_entries(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
+                        double* to, std::uint64_t* to_rows) {
+  const __m256i row = load_rows(rows);
+  const unsigned kept = but(wanted, row, exclude);
+  store(to, _mm256_castsi256_pd(packed(_mm256_castpd_si256(distances), kept)));
+  store(to_rows, packed(row, kept));
+  return __builtin_popcount(kept);
+}
+
+inline void slot_keys(const double* distances, int place, std::uint64_t* to) {
+  const __m256i bits = _mm256_srli_epi64(_mm256_castpd_si256(_mm256_loadu_pd(distances)), 1);
+  const __m256i places = _mm256_add_epi64(_mm256_set1_epi64x(place), _mm256_set_epi64x(3, 2, 1, 0));
+  const __m256i keys = _mm256_or_si256(_mm256_andnot_si256(_mm256_set1_epi64x(255), bits), places);
+  store(to, _mm256_add_epi64(keys, _mm256_set1_epi64x(std::int64_t{1} << 52U)));
+}
+
+#include "point_tree/cpu/packed_lists.inc"
+
+// The nearest of all: a key at once, so that the next box meets the new bound.
+class NearestOne {
  public:
   static constexpr bool takes_batches = false;
   static constexpr bool searches_all = false;
   static constexpr bool takes_long = false;
-  explicit PackedList(const Task<float>& task) : k_(task.k) {}
-  void start(float bound) {
-    const std::uint64_t empty = key_of(bound, UINT32_MAX);
-    for (std::int64_t i = 0; i < K; ++i) keys_[i] = i < K - k_ ? 0 : empty;
-  }
-  float bound() const {
-    const auto bits = static_cast<std::uint32_t>(keys_[K - 1] >> 32U);
-    float value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-  bool full() const { return static_cast<std::uint32_t>(keys_[K - 1]) != UINT32_MAX; }
+
+  explicit NearestOne(const Task<float>& /*task*/) {}
+  void start(float bound) { best_ = key_of(bound, UINT32_MAX); }
+  float bound() const { return float_of(best_); }
+  bool full() const { return static_cast<std::uint32_t>(best_) != UINT32_MAX; }
   bool offer(float distance, std::int64_t row) {
     const std::uint64_t key = key_of(distance, static_cast<std::uint32_t>(row));
-    if (key >= keys_[K - 1]) return false;
-    const __m256i entry = _mm256_set1_epi64x(static_cast<long long>(key));
-    __m256i below = _mm256_setzero_si256();
-    for (int r = 0; r < K / 4; ++r) {
-      auto* at = reinterpret_cast<__m256i*>(keys_ + 4 * r);
-      const __m256i old = _mm256_load_si256(at);
-      const __m256i across = _mm256_permute2x128_si256(below, old, 0x21);
-      const __m256i moved = _mm256_alignr_epi8(old, across, 8);
-      const __m256i larger_one = _mm256_blendv_epi8(entry, moved, _mm256_cmpgt_epi64(moved, entry));
-      _mm256_store_si256(at, _mm256_blendv_epi8(old, larger_one, _mm256_cmpgt_epi64(old, larger_one)));
-      below = old;
-    }
+    if (key >= best_) return false;
+    best_ = key;
     return true;
   }
   void settle() {}
   void finish(Task<float>& task, std::int64_t query) const {
-    const std::uint64_t* first = keys_ + K - k_;
-    for (std::int64_t i = 0; i < k_; ++i) {
-      const auto row = static_cast<std::uint32_t>(first[i]);
-      const bool real = row != UINT32_MAX;
-      const auto bits = real ? static_cast<std::uint32_t>(first[i] >> 32U) : 0x7F800000U;
-      task.out_rows[query * k_ + i] = real ? static_cast<std::int64_t>(row) : -1;
-      __builtin_memcpy(task.out_distances + query * k_ + i, &bits, sizeof bits);
-    }
+    task.out_rows[query] = full() ? static_cast<std::int64_t>(static_cast<std::uint32_t>(best_)) : -1;
+    task.out_distances[query] = full() ? float_of(best_) : __builtin_inff();
   }
 
  private:
@@ -135,10 +139,8 @@ class PackedList {
     __builtin_memcpy(&bits, &distance, sizeof bits);
     return static_cast<std::uint64_t>(bits) << 32U | row;
   }
-  std::int64_t k_;
-  alignas(32) std::uint64_t keys_[K];
+  std::uint64_t best_ = 0;
 };
-using NearestOne = PackedList<4>;
 constexpr bool has_packed_lists = true;
 
 #include "point_tree/cpu/kernels_body.inc"

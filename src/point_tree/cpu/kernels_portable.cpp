@@ -98,6 +98,8 @@ inline unsigned at_most(R a, R b) {
 
 template <int K>
 class PackedList;  // plain C++ has none
+template <int K>
+class DoubleList;
 class NearestOne;
 constexpr bool has_packed_lists = false;
 

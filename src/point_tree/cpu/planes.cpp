@@ -1,0 +1,19 @@
+// Which kernels fit planes, by the instruction set.
+#include "point_tree/cpu/planes.hpp"
+
+#include "core/instruction_set.hpp"
+
+namespace kith::point_tree {
+
+const PlaneKernels* plane_kernels() {
+  switch (active_instruction_set()) {
+#if defined(__x86_64__)
+    case InstructionSet::avx512_vnni: return &plane_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return &plane_kernels_avx2;
+#endif
+    default: return nullptr;
+  }
+}
+
+}  // namespace kith::point_tree

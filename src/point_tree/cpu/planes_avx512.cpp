@@ -1,0 +1,19 @@
+// Planes of neighbourhoods, AVX-512: 8 side by side.
+#include "point_tree/cpu/planes.hpp"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+namespace kith::point_tree {
+namespace {
+
+#include "point_tree/cpu/registers_avx512.inc"
+
+#include "point_tree/cpu/planes_body.inc"
+
+}  // namespace
+
+const PlaneKernels plane_kernels_avx512 = {fit_planes<float>, fit_planes<double>};
+
+}  // namespace kith::point_tree
+#endif
