@@ -96,8 +96,8 @@ Neighbors PointTiles::search(const DatasetView& queries, std::int64_t k, const T
 
 std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
     std::int64_t first, std::int64_t last, std::int64_t k, const TileSearchOptions& options,
-    const Execution& execution) const {
-  point_tiles::check_execution(execution);
+    const Execution& given) const {
+  const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   if (first < 0 || last < first || last > tiles()) {
     throw InvalidArgument(fmt::format("tiles {} to {} of {}; use 0 to {}, the last one excluded", first, last,
@@ -113,9 +113,9 @@ std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
   }
   const std::size_t cell = sizeof(std::int64_t) + size_of(distance_dtype(manifest.dtype));
   check_answer_memory(static_cast<int128>(rows) * k, cell, plural(rows, "row"), "the answer", execution);
-  const std::int64_t tile = point_tiles::memory_of_tiles(manifest, question).data(largest);
+  const std::int64_t tile = point_tiles::memory_of_tiles(manifest, question, false).data(largest);
   const std::int64_t held = rows * (k * static_cast<std::int64_t>(cell) + 8) + tile;
-  const MemoryShares shares = shares_of(manifest, question, held, execution);
+  const MemoryShares shares(manifest, question, execution, held);
   return point_tiles::visit_distances(manifest.dtype, [&]<class T>() {
     const auto start = std::chrono::steady_clock::now();
     Neighbors out;
@@ -131,11 +131,12 @@ std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
     ProgressCounter progress(execution, "all-kNN", rows);
     for (std::int64_t t = first; t < last; ++t) {
       // Not by the sweep's reader, which would go on to tiles that may not be needed.
-      const point_tiles::TileData data = point_tiles::read_tile(*folder_, t);
+      point_tiles::TileData data = point_tiles::read_tile(*folder_, t);
+      const auto count = static_cast<std::int64_t>(data.rows.size());
       const auto place = static_cast<std::int64_t>(numbers.size());
       numbers.insert(numbers.end(), data.rows.begin(), data.rows.end());
-      sweep.join(data, place);
-      progress.advance(static_cast<std::int64_t>(data.rows.size()));
+      sweep.join({std::move(data), nullptr, nullptr}, place);
+      progress.advance(count);
     }
     // Of the others only those that somebody waits for.
     for (std::int64_t t = last; t < tiles(); ++t) sweep.serve(t);
