@@ -21,9 +21,19 @@ def cluster():
     ray = pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": STORE})
-    for _ in range(3):
-        made.add_node(num_cpus=1, object_store_memory=STORE)
+    def start():
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": STORE})
+        for _ in range(3):
+            made.add_node(num_cpus=1, object_store_memory=STORE)
+        return made
+
+    for attempt in range(3):  # a node gives up that has not started in 30 s, on a machine that does much else
+        try:
+            made = start()
+            break
+        except Exception:
+            if attempt == 2:
+                raise
     ray.init(address=made.address)
     yield made
     ray.shutdown()

@@ -126,6 +126,8 @@ def test_a_manifest_leads_nowhere_else(tmp_path):
     with pytest.raises(kith.IoError, match="cannot make"):
         _work.Work(tmp_path / "s")
     (tmp_path / "t.kith-ray-work").mkdir()
+    (tmp_path / "t.kith-ray-work" / "base.npy").write_text("of a run that was killed")
+    _work.Work(tmp_path / "t").close()
     (tmp_path / "t.kith-ray-work" / "notes.txt").write_text("mine")
     with pytest.raises(kith.IoError, match="no work of"):
         _work.Work(tmp_path / "t")

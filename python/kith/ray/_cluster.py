@@ -180,8 +180,9 @@ class _Holding:
                 self.report((last - first) * len(self.parts))
                 continue
             left = [part for part in range(len(self.parts)) if unit_notes(self._file(part, block)) is None]
-            self.counts.found += len(self.parts) - len(left)
-            self.report((last - first) * (len(self.parts) - len(left)))
+            if answered := len(self.parts) - len(left):
+                self.counts.found += answered
+                self.report((last - first) * answered)
             for part in left:
                 self.todo[part].append(block)
             self.missing[block] = len(left)

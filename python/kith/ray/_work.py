@@ -17,6 +17,7 @@ __all__ = ["Work"]
 
 _FORMAT, _VERSION = "kith ray work", 1
 _SHARD = re.compile(r"shard-\d+")
+_COPY = re.compile(r"(base|queries)(-\d+-[0-9a-f]+)?\.npy")
 
 
 def _shown(value: Any) -> str:
@@ -66,7 +67,8 @@ class Work:
             call: dict[str, Any] = found["call"]
             return call
         except FileNotFoundError:
-            if any(name != "manifest.json" and not name.endswith(".tmp") for name in os.listdir(self.path)):
+            # A run that was killed before it wrote one may have copied rows already.
+            if any(not name.endswith(".tmp") and not _COPY.fullmatch(name) for name in os.listdir(self.path)):
                 self.close()
                 raise IoError(
                     f"'{self.path}' has no manifest, and is not empty: it is no work of kith.ray; move it away"
@@ -106,8 +108,9 @@ class Work:
 
     def give_up(self) -> None:
         """After a failure: the folder goes, unless it is another call's, or there is something to go on from."""
-        finished = (".unit", "tiles") if self._lock >= 0 else ("",)
-        if not any(name.endswith(finished) or _SHARD.fullmatch(name) for name in os.listdir(self.path)):
+        if self._lock < 0 or not os.path.isdir(self.path):
+            return
+        if not any(name.endswith((".unit", "tiles")) or _SHARD.fullmatch(name) for name in os.listdir(self.path)):
             self.remove()
 
     def close(self) -> None:
