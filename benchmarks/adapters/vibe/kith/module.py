@@ -46,8 +46,15 @@ class KithExact(_Kith):
         self._rows = np.ascontiguousarray(X)
         self._index = kith.BruteForce(self._rows, metric=self._metric)
 
+    def set_query_arguments(self, threads):
+        """Of one query; VIBE stores no results of an algorithm without such an argument."""
+        self._threads = threads
+
+    def query(self, v, n):
+        return self._found(v, n, self._threads)[0]
+
     def _found(self, Q, n, threads):
         return self._index.search(Q, n, threads=threads).indices
 
     def __str__(self):
-        return "KithExact"
+        return f"KithExact(threads={self._threads})"
