@@ -13,8 +13,6 @@ inline constexpr std::int64_t targets_a_task = 64;
 /// Walks that a thread takes forward in turns, and cache lines of codes that one asks for at a time.
 inline constexpr std::int64_t walks_side_by_side = 4;
 inline constexpr std::int64_t lines_on_their_way = 64;
-/// Cache lines of rows that are asked for when a walk has ended, before they are compared.
-inline constexpr std::int64_t lines_of_rows = 256;
 
 /// Rounds of such walks between two questions whether the caller wants to stop: some milliseconds.
 inline constexpr std::int64_t rounds_between_polls = 256;

@@ -163,8 +163,7 @@ class CpuMachine : public BuildMachine {
       // No walk of this batch can come here: nothing leads to the node yet.
       std::copy(chosen.begin(), chosen.end(), edges(lane.node));
     };
-    const auto fetch = [](const Lane& /*lane*/) {};  // the list is in the cache
-    walk_side_by_side(std::span(lanes), growth_.stop, counters, begin, fetch, end);
+    walk_side_by_side(std::span(lanes), growth_.stop, counters, begin, end);
   }
 
   void add_back_edges(std::span<const std::uint32_t> added) {

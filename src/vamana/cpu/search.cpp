@@ -89,7 +89,6 @@ class Task {
       begin_walk(lane);
       return true;
     };
-    const auto fetch = [&](const Lane& lane) { fetch_rows(lane.walk.list()); };
     const auto end = [&](Lane& lane) {
       if (job_.plan.allowed == nullptr) {
         write(lane.query, rerank(lane, lane.walk.list()));
@@ -98,7 +97,7 @@ class Task {
       }
       done(lane.query);
     };
-    walk_side_by_side(std::span(lanes), stop_, walked_, begin, fetch, end);
+    walk_side_by_side(std::span(lanes), stop_, walked_, begin, end);
   }
 
  private:
@@ -133,17 +132,6 @@ class Task {
     const auto missing = k - static_cast<std::int64_t>(found.size());
     std::fill_n(indices, missing, -1);
     std::fill_n(distances, missing, std::numeric_limits<R>::infinity());
-  }
-
-  // The first rows that re-ranking reads, where the nearest nodes of the list have them; it fetches the
-  // others itself.
-  void fetch_rows(std::span<const Key> list) const {
-    const std::int64_t bytes = job_.rows.dim * static_cast<std::int64_t>(size_of(job_.rows.dtype));
-    std::int64_t lines = tuning::lines_of_rows;
-    for (std::size_t i = 0; i < list.size() && lines > 0; ++i) {
-      const char* row = static_cast<const char*>(job_.rows.row(job_.built.nodes.row(node_of(list[i]), 0)));
-      for (std::int64_t b = 0; b < bytes && lines > 0; b += 64, --lines) __builtin_prefetch(row + b);
-    }
   }
 
   // Answers by the list's allowed nodes, or leaves the query to the exact engine.

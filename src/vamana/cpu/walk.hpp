@@ -144,32 +144,22 @@ class Walk {
 };
 
 /// Walks side by side in one thread: one goes on while others wait for memory. Each lane has a walk;
-/// `begin(lane)` begins its next one, or returns false where there is none left. When it has ended,
-/// `fetch(lane)` asks for what `end(lane)` will read, which takes what the walk found after the others' next
-/// step.
+/// `begin(lane)` begins its next one, or returns false where there is none left, and `end(lane)` takes what
+/// it found.
 /// @throws what `stop` throws
-template <class Lane, class Begin, class Fetch, class End>
+template <class Lane, class Begin, class End>
 void walk_side_by_side(std::span<Lane> lanes, StopRequest& stop, Walk::Counters& counters, const Begin& begin,
-                       const Fetch& fetch, const End& end) {
-  struct Going {
-    Lane* lane;
-    bool ended = false;
-  };
-  std::vector<Going> going;
+                       const End& end) {
+  std::vector<Lane*> going;
   for (Lane& lane : lanes) {
-    if (begin(lane)) going.push_back({&lane});
+    if (begin(lane)) going.push_back(&lane);
   }
   for (std::int64_t rounds = 1; !going.empty(); ++rounds) {
     if (rounds % tuning::rounds_between_polls == 0) stop.check();
-    std::erase_if(going, [&](Going& its) {
-      if (!its.ended) {
-        its.ended = !its.lane->walk.step(counters);
-        if (its.ended) fetch(*its.lane);
-        return false;
-      }
-      end(*its.lane);
-      its.ended = false;
-      return !begin(*its.lane);
+    std::erase_if(going, [&](Lane* lane) {
+      if (lane->walk.step(counters)) return false;
+      end(*lane);
+      return !begin(*lane);
     });
   }
 }
