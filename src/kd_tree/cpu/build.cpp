@@ -8,7 +8,12 @@ namespace kith::kd_tree {
 
 const RecordKernels* record_kernels() {
 #if defined(__x86_64__)
-  if (active_instruction_set() == InstructionSet::avx512_vnni) return &record_kernels_avx512;
+  switch (active_instruction_set()) {
+    case InstructionSet::avx512_vnni: return &record_kernels_avx512;
+    case InstructionSet::avx_vnni:
+    case InstructionSet::avx2: return &record_kernels_avx2;
+    default: break;
+  }
 #endif
   return nullptr;
 }

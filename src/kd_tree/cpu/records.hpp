@@ -58,6 +58,7 @@ struct RecordKernels {
                      float lower[4], float upper[4]);
 };
 
+extern const RecordKernels record_kernels_avx2;
 extern const RecordKernels record_kernels_avx512;
 
 /// Those of this machine; null: nothing quicker than plain code.

@@ -9,7 +9,7 @@ namespace {
 
 #include "point_tree/cpu/registers_avx2.inc"
 
-constexpr int batch = 4;
+constexpr int batch = 8;
 
 // By a mask of four 8-byte lanes: those of its bits first.
 struct Packing {
@@ -44,14 +44,16 @@ inline unsigned but(unsigned wanted, __m256i rows, std::int64_t exclude) {
   return wanted & ~static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(excluded)));
 }
 
-// Ascending in the upper k lanes of K / 4 registers, zeros in the lower ones, so that the worst is always the last lane.
+// Ascending in the upper k lanes of K / 4 registers, zeros in the lower ones, so that the worst is always the
+// last lane.
 template <int K>
 class SmallestKeys {
  public:
   void start(std::int64_t k, std::uint64_t empty) {
     alignas(32) std::uint64_t keys[K];
     for (std::int64_t i = 0; i < K; ++i) keys[i] = i < K - k ? 0 : empty;
-    for (int r = 0; r < registers; ++r) keys_[r] = _mm256_load_pd(reinterpret_cast<const double*>(keys) + 4 * r);
+    for (int r = 0; r < registers; ++r)
+      keys_[r] = _mm256_load_pd(reinterpret_cast<const double*>(keys) + 4 * r);
   }
 
   // Every lane becomes the middle one of itself, the lane before it and the new key.
@@ -79,12 +81,64 @@ class SmallestKeys {
   __m256d keys_[registers];
 };
 
+inline __m256i keys_of(Doubles distances, __m256i rows) {
+  const __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(_mm256_cvtpd_ps(distances)));
+  return _mm256_add_epi64(_mm256_or_si256(_mm256_slli_epi64(bits, 32), rows),
+                          _mm256_set1_epi64x(std::int64_t{1} << 52U));
+}
+inline void distance_keys(Doubles distances, const std::uint32_t* rows, std::uint64_t* to) {
+  store(to, keys_of(distances, load_rows(rows)));
+}
+
+// By a mask of eight lanes: those of its bits first.
+struct Orders {
+  alignas(64) unsigned char lanes[256][8];
+};
+constexpr Orders make_orders() {
+  Orders orders{};
+  for (unsigned mask = 0; mask < 256; ++mask) {
+    int to = 0;
+    for (unsigned lane = 0; lane < 8; ++lane) {
+      if ((mask >> lane & 1U) != 0) orders.lanes[mask][to++] = static_cast<unsigned char>(lane);
+    }
+  }
+  return orders;
+}
+constexpr Orders orders = make_orders();
+
+struct Order {
+  __m256i lanes;
+  unsigned mask;
+};
+inline Doubles widen(const float* values) {
+  return _mm256_cvtps_pd(_mm_loadu_ps(values));
+}
+inline Order packing_order(unsigned mask) {
+  const __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(orders.lanes[mask]));
+  return {_mm256_cvtepu8_epi32(lanes), mask};
+}
+inline void pack(float* to, Floats values, const Order& order) {
+  _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(values, order.lanes));
+}
+inline __m256i load_eight(const std::uint32_t* rows) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows));
+}
+inline void pack_rows(std::uint32_t* to, const std::uint32_t* rows, const Order& order) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_permutevar8x32_epi32(load_eight(rows), order.lanes));
+}
+inline int packed_count(const Order& order) {
+  return __builtin_popcount(order.mask);
+}
+inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
+  const __m256i equal = _mm256_cmpeq_epi32(load_eight(rows), _mm256_set1_epi32(static_cast<int>(row)));
+  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(equal)));
+}
+
 inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
                      std::uint64_t worst, std::uint64_t* to) {
   const __m256i row = load_rows(rows);
-  const __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(_mm256_cvtpd_ps(distances)));
-  const __m256i keys = _mm256_add_epi64(_mm256_or_si256(_mm256_slli_epi64(bits, 32), row),
-                                        _mm256_set1_epi64x(std::int64_t{1} << 52U));
+  const __m256i keys = keys_of(distances, row);
   const __m256d limit = _mm256_castsi256_pd(_mm256_set1_epi64x(static_cast<long long>(worst)));
   const __m256d below = _mm256_cmp_pd(_mm256_castsi256_pd(keys), limit, _CMP_LT_OQ);
   const unsigned kept = but(wanted, row, exclude) & static_cast<unsigned>(_mm256_movemask_pd(below));
@@ -115,6 +169,7 @@ class NearestOne {
  public:
   static constexpr bool takes_batches = false;
   static constexpr bool searches_all = false;
+  static constexpr bool packs_points = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}

@@ -36,6 +36,7 @@ class NearestOne {
  public:
   static constexpr bool takes_batches = true;
   static constexpr bool searches_all = false;
+  static constexpr bool packs_points = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}
@@ -76,7 +77,8 @@ class NearestOne {
 
 constexpr int batch = 8;
 
-// Ascending in the upper k lanes of K / 8 registers, zeros in the lower ones, so that the worst is always the last lane.
+// Ascending in the upper k lanes of K / 8 registers, zeros in the lower ones, so that the worst is always the
+// last lane.
 template <int K>
 class SmallestKeys {
  public:
@@ -116,6 +118,30 @@ class SmallestKeys {
   static constexpr int registers = K / 8;
   __m512d keys_[registers];
 };
+
+inline void distance_keys(Doubles distances, const std::uint32_t* rows, std::uint64_t* to) {
+  const __m512i keys = keys_of(distances, load_rows(rows));
+  _mm512_storeu_si512(to, _mm512_add_epi64(keys, _mm512_set1_epi64(std::int64_t{1} << 52U)));
+}
+
+inline Doubles widen(const float* values) {
+  return _mm512_cvtps_pd(_mm256_loadu_ps(values));
+}
+inline __mmask16 packing_order(unsigned mask) {
+  return static_cast<__mmask16>(mask);
+}
+inline void pack(float* to, Floats values, __mmask16 order) {
+  _mm512_storeu_ps(to, _mm512_maskz_compress_ps(order, values));
+}
+inline void pack_rows(std::uint32_t* to, const std::uint32_t* rows, __mmask16 order) {
+  _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(order, _mm512_loadu_si512(rows)));
+}
+inline int packed_count(__mmask16 order) {
+  return __builtin_popcount(order);
+}
+inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
+  return _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(rows), _mm512_set1_epi32(static_cast<int>(row)));
+}
 
 inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
                      std::uint64_t worst, std::uint64_t* to) {

@@ -8,8 +8,8 @@ namespace kith::point_tree {
 /// Neighbourhoods and where their planes go. A point's own row is among its neighbours, or not.
 template <class T>
 struct PlaneTask {
-  const T* points;      ///< [rows, 3]
-  std::int64_t count;   ///< neighbourhoods
+  const T* points;              ///< [rows, 3]
+  std::int64_t count;           ///< neighbourhoods
   const std::int64_t* queries;  ///< [count]: the row that each is around
   std::int64_t k;
   const std::int64_t* rows;  ///< [count, k]: neighbours, in the order they are summed; -1 behind the last

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,15 +24,16 @@ struct Record {
 };
 
 constexpr Record guard{{-1, -1, -1}, 0xFFFFFFFFU};  // as a float its row is a NaN
-const RecordKernels& kernels = record_kernels_avx512;
+RecordKernels kernels = record_kernels_avx512;      // those that are tested
 
-class Records : public testing::Test {
+class Records : public testing::TestWithParam<InstructionSet> {
  protected:
   void SetUp() override {
     const auto& sets = usable_instruction_sets();
-    if (std::find(sets.begin(), sets.end(), InstructionSet::avx512_vnni) == sets.end()) {
-      GTEST_SKIP() << "this CPU has no AVX-512";
+    if (std::find(sets.begin(), sets.end(), GetParam()) == sets.end()) {
+      GTEST_SKIP() << "this CPU has no " << name(GetParam());
     }
+    kernels = GetParam() == InstructionSet::avx2 ? record_kernels_avx2 : record_kernels_avx512;
   }
 
   // `count` records of about `values` values and a few guards.
@@ -52,7 +54,7 @@ class Records : public testing::Test {
   conformance::Random random_{5};
 };
 
-TEST_F(Records, TheNthDividesThem) {
+TEST_P(Records, TheNthDividesThem) {
   for (std::int64_t count = 1; count <= most_selected; count += count < 80 ? 1 : 211) {
     for (std::int64_t axis = 0; axis < 3; ++axis) {
       for (const unsigned values : {1U, 2U, 3U, 40U, 100000U}) {
@@ -90,7 +92,7 @@ TEST_F(Records, TheNthDividesThem) {
   }
 }
 
-TEST_F(Records, BoxesAndLeavesHoldAllOfThem) {
+TEST_P(Records, BoxesAndLeavesHoldAllOfThem) {
   for (std::int64_t count = 1; count <= 100; ++count) {
     const auto records = some(count, 1000);
     float lower[4];
@@ -180,7 +182,7 @@ void check_division(const std::vector<Record>& points, const Sieve<float>& sieve
   EXPECT_EQ(moved_rows.back(), 77);
 }
 
-TEST_F(Records, PointsGoWhereComparisonsSendThem) {
+TEST_P(Records, PointsGoWhereComparisonsSendThem) {
   for (const std::int64_t count : {1, 15, 16, 17, 63, 64, 65, 200, 1000}) {
     for (int levels = 1; levels <= 4; ++levels) {
       auto points = some(count, 100);
@@ -206,6 +208,9 @@ TEST_F(Records, PointsGoWhereComparisonsSendThem) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Records, testing::Values(InstructionSet::avx2, InstructionSet::avx512_vnni),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace kith::kd_tree

@@ -1,0 +1,166 @@
+// The k-lists in registers, and the planes that are fitted side by side, on every instruction set: data for
+// which keys of upper bits do not tell distances apart, and for which a list meets more candidates than it
+// can hold.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "conformance/problem.hpp"
+#include "core/instruction_set.hpp"
+#include "kith/brute_force.hpp"
+#include "kith/kd_tree.hpp"
+
+namespace kith {
+namespace {
+
+using conformance::Random;
+
+template <class F>
+void on_every_instruction_set(const F& f) {
+  for (const InstructionSet set : usable_instruction_sets()) {
+    SCOPED_TRACE(std::string(name(set)));
+    force_instruction_set(set);
+    f();
+  }
+  force_instruction_set(std::nullopt);
+}
+
+template <class T>
+void expect_answers_of_brute_force(const std::vector<T>& data, const std::vector<T>& asked, std::int64_t dim,
+                                   std::int64_t leaf_size) {
+  const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / dim, dim);
+  const DatasetView queries(asked.data(), static_cast<std::int64_t>(asked.size()) / dim, dim);
+  for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan}) {
+    const BruteForce exact = BruteForce::build(rows, {metric});
+    for (const std::int64_t k : {1, 2, 8, 9, 16, 24, 31, 64, 65}) {
+      const Neighbors wanted = exact.search(queries, k);
+      on_every_instruction_set([&] {
+        const KdTree tree = KdTree::build(rows, {metric, leaf_size});
+        const Neighbors found = tree.search(queries, k);
+        EXPECT_EQ(found.indices, wanted.indices) << name(metric) << " k " << k;
+        EXPECT_EQ(found.distances, wanted.distances) << name(metric) << " k " << k;
+        if (queries.data == rows.data) {
+          const Neighbors self = tree.all_knn(k, true);
+          EXPECT_EQ(self.indices, wanted.indices) << name(metric) << " k " << k;
+        }
+      });
+    }
+  }
+}
+
+TEST(PackedLists, DistancesThatDifferInTheirLastBitsAlone) {
+  Random random(3);
+  std::vector<double> data;
+  for (int i = 0; i < 400; ++i) {  // a shell of radius 1: the distances of its points agree in most bits
+    double x[3];
+    double length = 0;
+    for (double& v : x) {
+      v = random.normal();
+      length += v * v;
+    }
+    for (const double v : x) data.push_back(v / std::sqrt(length));
+  }
+  const std::vector<double> asked = {0, 0, 0, 1e-16, 0, 0, 1e-9, 1e-9, 1e-9, 0.5, 0, 0};
+  expect_answers_of_brute_force(data, asked, 3, 0);
+  expect_answers_of_brute_force(data, asked, 3, 512);
+}
+
+TEST(PackedLists, Lattices) {
+  std::vector<double> data;
+  for (int i = 0; i < 512; ++i) {
+    data.insert(data.end(),
+                {static_cast<double>(i % 8), static_cast<double>(i / 8 % 8), static_cast<double>(i / 64)});
+  }
+  expect_answers_of_brute_force(data, data, 3, 0);
+  expect_answers_of_brute_force(std::vector<float>(data.begin(), data.end()),
+                                std::vector<float>(data.begin(), data.end()), 3, 0);
+}
+
+// One leaf whose points come nearer and nearer, so that each is a candidate; and all at few distances.
+TEST(PackedLists, MoreCandidatesThanAListHolds) {
+  for (const double steps : {1e9, 7.0, 1.0}) {
+    std::vector<double> data;
+    for (int i = 0; i < 3000; ++i) {
+      const double at = std::ceil((3000.0 - i) / 3000 * steps) / steps;
+      data.insert(data.end(), {at, at / 2, -at});
+    }
+    const std::vector<double> asked = {0, 0, 0, -1, 0, 0, 2, 1, -2};
+    expect_answers_of_brute_force(data, asked, 3, 4096);
+    expect_answers_of_brute_force(std::vector<float>(data.begin(), data.end()), {0, 0, 0, -1, 0, 0, 2, 1, -2},
+                                  3, 4096);
+    expect_answers_of_brute_force(data, {0, 0, -1, 0.5}, 2, 4096);
+  }
+}
+
+TEST(PackedLists, RowsThatAreAllTheSame) {
+  std::vector<double> data(3 * 1000, 1.5);
+  data.insert(data.end(), {0, 0, 0, 1.5, 1.5, 1.4, 9, 9, 9});
+  expect_answers_of_brute_force(data, {1.5, 1.5, 1.5, 0, 0, 0, 1.5, 1.5, 1.4}, 3, 0);
+}
+
+TEST(PackedLists, DistancesWithoutEnd) {
+  const double far = 1e300;
+  const std::vector<double> data = {far, far, far, -far, 0, 0, 1, 2, 3, -far, -far, far, 0, 0, 0, 4, 4, 4};
+  expect_answers_of_brute_force(data, data, 3, 0);
+}
+
+// Normals and curvature of all rows, as the plain code finds them.
+template <class T>
+void expect_plain_normals(const std::vector<T>& data, std::int64_t k) {
+  const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / 3, 3);
+  for (const bool viewed : {false, true}) {
+    const std::optional<std::vector<double>> viewpoint =
+        viewed ? std::optional(std::vector<double>{1, 2, 30}) : std::nullopt;
+    force_instruction_set(InstructionSet::portable);
+    const Normals plain = KdTree::build(rows).normals({k}, viewpoint);
+    on_every_instruction_set([&] {
+      const Normals found = KdTree::build(rows).normals({k}, viewpoint);
+      const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+        return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+      };
+      EXPECT_TRUE(same(found.normals, plain.normals)) << "k " << k << " viewpoint " << viewed;
+      EXPECT_TRUE(same(found.curvature, plain.curvature)) << "k " << k << " viewpoint " << viewed;
+    });
+  }
+}
+
+TEST(Planes, SideBySideAreThoseOfOneAtATime) {
+  Random random(11);
+  for (const double scale : {1.0, 1e-3, 1e100, 1e-170, 1e-310, 1e154, 8e307}) {
+    SCOPED_TRACE(scale);
+    std::vector<double> data;
+    for (int i = 0; i < 333; ++i) {  // not a multiple of any register
+      const double x = random.uniform();
+      const double y = random.uniform();
+      for (const double v : {x, y, 0.1 * std::sin(9 * x) + 1e-3 * random.normal()}) data.push_back(scale * v);
+    }
+    for (const std::int64_t k : {1, 2, 3, 4, 16, 400}) expect_plain_normals(data, k);
+    if (scale > 1e-4 && scale < 1e3) {
+      for (const std::int64_t k : {3, 16})
+        expect_plain_normals(std::vector<float>(data.begin(), data.end()), k);
+    }
+  }
+}
+
+TEST(Planes, WhatHasNoPlaneOrManyOfThem) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> data;
+  for (int i = 0; i < 40; ++i) data.insert(data.end(), {static_cast<double>(i), 0, 0});  // a line
+  for (int i = 0; i < 40; ++i) data.insert(data.end(), {5, 5, 5});                       // a point
+  for (int i = 0; i < 27; ++i) {  // a cube: three equal variances
+    data.insert(data.end(), {100.0 + i % 3, 100.0 + i / 3 % 3, 100.0 + static_cast<double>(i / 9)});
+  }
+  data.insert(data.end(), {std::nan(""), 0, 0, infinity, 0, 0, 1, -infinity, 2});
+  for (const std::int64_t k : {3, 7, 27, 200}) expect_plain_normals(data, k);
+  expect_plain_normals({0, 0, 0, 1, 0, 0}, 5);
+}
+
+}  // namespace
+}  // namespace kith
