@@ -13,7 +13,7 @@ architectures=${CMAKE_CUDA_ARCHITECTURES:-80-real;80-virtual;90a-real}
 
 options=(-DKITH_CUDA=ON -DKITH_BUNDLE=ON -DKITH_BUILD_TESTS=ON -DKITH_BUILD_BENCHMARKS=ON
   "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
-targets=(kith_cli conformance unit_brute_force unit_point_tree unit_vamana unit_sharded ladder gpu_search gpu_trees)
+targets=(kith_cli conformance unit_brute_force unit_point_tree unit_vamana unit_sharded unit_point_tiles ladder gpu_search gpu_trees)
 if [[ -n ${BUNDLE_PYTHON:-} ]]; then
   # The module is compiled for one version of Python: nanobind and the interpreter's headers are all it takes.
   venv=$(realpath -m "$build/venv-$("$BUNDLE_PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')")
@@ -34,10 +34,10 @@ cmake --build "$build" -j "$jobs" --target "${targets[@]}"
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib"
-cp "$build"/bin/{kith,gpu_search,gpu_trees} "$build"/bin/tests/{conformance,unit_brute_force,unit_point_tree,unit_vamana,unit_sharded,ladder} "$bundle/bin/"
+cp "$build"/bin/{kith,gpu_search,gpu_trees} "$build"/bin/tests/{conformance,unit_brute_force,unit_point_tree,unit_vamana,unit_sharded,unit_point_tiles,ladder} "$bundle/bin/"
 programs=("$bundle"/bin/*)
 # Files with Python tests that need a GPU; tools/check_gpu_selection.py reads this list.
-gpu_tests=(tests/cli/test_knn.py tests/cli/test_ladder.py tests/cli/test_trees.py tests/python/test_gpu.py)
+gpu_tests=(tests/cli/test_knn.py tests/cli/test_ladder.py tests/cli/test_tiles_gpu.py tests/cli/test_trees.py tests/python/test_gpu.py)
 mkdir -p "$bundle/tests/cli" "$bundle/tests/python"
 cp tests/cli/{conftest,oracle,program,test_terminal}.py "$bundle/tests/cli/"
 for file in "${gpu_tests[@]}"; do cp "$file" "$bundle/$file"; done

@@ -22,6 +22,7 @@ tests() {
   run "$@" bin/unit_point_tree --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
   run "$@" bin/unit_vamana --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
   run "$@" bin/unit_sharded --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
+  run "$@" bin/unit_point_tiles --gtest_brief=1 --gtest_filter="${UNIT:-*Cuda*:*_cuda*}"
   run "$@" bin/ladder --gtest_brief=1 --gtest_filter="${LADDER:--*engine*}"
 }
 

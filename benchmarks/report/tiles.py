@@ -27,6 +27,15 @@ are the same bytes. The disk gave one reader {read}/s and one writer {written}/s
 much of the time the command's own traffic takes at these rates: 100 % would be as quick as the disk. *Ratio* is to the tree in memory.
 """
 
+ON_A_GPU = """### A billion points on a GPU
+
+{rows:,} points of `kith generate terrain_scan`, float32, on the disk of a machine of {cores} cores with one {gpu}: normals, k = {k}, in the order of
+the input, float32, from the file to the file. The source was not in the page cache; what was written goes to the disk, and what is read again lies in
+memory where the machine has it. The disk gave {read}/s to readers and {written}/s to writers of large blocks in the same run; *the disk's share* is how much of
+the time the traffic takes at these rates. {compared:,} normals, of stretches from the beginning, the middle and the end, were compared with
+those of a tree in the GPU's memory: all the same bytes.
+"""
+
 
 def about(result):
     """When and of what state, and what blurs it."""
@@ -79,7 +88,34 @@ def render_in_memory(result):
     return f"{IN_MEMORY.format(**values)}\n{table(rows)}\n\n{about(result)}"
 
 
-MAKERS = {"tiles peers": render_peers, "tiles in memory": render_in_memory}
+def render_gpu(result):
+    rates = result["disk_bytes_a_second"].values()
+    best = {way: max(rate[way] for rate in rates) for way in ("read", "write")}
+    share = {"read": best["read"], "written": best["write"]}
+    rows = [["", "time", "processor time", "peak memory", "read", "written", "the disk's share"]]
+    for step, words in [("build", "`kith build --index point_tiles`"), ("normals", "`kith normals --device cuda`")]:
+        entry = result[step]
+        rows.append([
+            words, duration(entry["seconds"]), duration(entry["processor_seconds"]), mebibytes(entry["peak_bytes"]),
+            mebibytes(entry["read_bytes"]), mebibytes(entry["written_bytes"]),
+            disk_share(entry | {"median_seconds": entry["seconds"]}, share),
+        ])  # fmt: skip
+    rows.append(["**both**", f"**{duration(result['seconds'])}**", "", "", "", "", ""])
+    found, told = result["normals"], result["normals"]["statistics"]
+    idle = 1 - told["device_seconds"] / told["seconds"]
+    text = (
+        f"The GPU had nothing to do in {100 * idle:.0f} % of the search and of the pass that brings normals into order: no call was under"
+        f" way, copies included. Its driver called it busy in {100 * found['busy_share_by_driver']:.0f} % of the time; "
+        f"{mebibytes(found['peak_device_bytes'])} of its memory were taken at most. Of the points"
+        f" {100 * told['crossed'] / result['rows']:.2f} % needed another tile than their own, of {result['tile_points']:,} points; "
+        f"{told['tiles_read_again']} tiles were read twice.\n"
+    )
+    values = {**result, **result["machine"], "compared": result["rows_compared"]}
+    values |= {"read": mebibytes(best["read"]), "written": mebibytes(best["write"])}
+    return f"{ON_A_GPU.format(**values)}\n{table(rows)}\n\n{text}\n{about(result)}"
+
+
+MAKERS = {"tiles gpu": render_gpu, "tiles peers": render_peers, "tiles in memory": render_in_memory}
 
 
 def render_tiles(results):

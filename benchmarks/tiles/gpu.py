@@ -32,6 +32,12 @@ K = 16
 GIB = 1 << 30
 
 
+def commit():
+    """That of the sources here."""
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 class Gpu(threading.Thread):
     """Asks nvidia-smi how busy the GPU is and what of its memory is taken, until it is stopped."""
 
@@ -144,11 +150,12 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     cloud, tiles, normals = f"{folder}/cloud.npy", f"{folder}/cloud.tiles", f"{folder}/normals.npy"
-    report = {"benchmark": "tiles on a gpu", "date": datetime.date.today().isoformat(), "commit": options.commit}
-    report |= {"rows": options.rows, "k": K, "tile_points": options.tile_points, "order": options.order}
-    report |= {"cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    report = {"kind": "tiles gpu", "date": datetime.date.today().isoformat(), "commit": options.commit or commit()}
+    report["command"] = f"python -m benchmarks.tiles.gpu -n {options.rows} --tile-points {options.tile_points}"
+    report |= {"rows": options.rows, "k": K, "tile_points": options.tile_points, "order": options.order, "note": ""}
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    report["gpu"] = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+    name = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+    report["machine"] = {"gpu": name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     disk = {workers: rates(folder, options.disk_bytes, workers) for workers in (1, 4)}
     report["disk_bytes_a_second"] = {
         str(workers): {"write": write, "read": read} for workers, (write, read) in disk.items()

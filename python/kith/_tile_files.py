@@ -42,7 +42,9 @@ class TileStatistics:
     resumed_tiles: int = 0  #: tiles that an interrupted run had done before this one
     reader: str = "pread"  #: what read tiles: ``io_uring`` or ``pread``
     read_seconds: float = 0.0  #: that it was at work in this run, a search beside it or not
-    waited_seconds: float = 0.0  #: of them, those in which the search waited for it
+    waited_seconds: float = 0.0  #: in which the search waited for it, and for what GPUs do with it
+    device: str = "cpu"  #: what has searched
+    device_seconds: float = 0.0  #: of GPUs: in which a call was under way on one, copies included
     seconds: float = 0.0  #: wall time
 
 

@@ -241,8 +241,8 @@ void bind_tiles(nb::module_& module) {
              nb::arg("k"), nb::arg("search"), nb::arg("written"), nb::arg("limits"), nb::arg("report").none(),
              "(files, statistics) of the nearest rows of queries in tiles.");
   module.def("tiles_normals", &normals, nb::arg("tiles"), nb::arg("output"), nb::arg("k"), nb::arg("radius"),
-             nb::arg("viewpoint").none(), nb::arg("search"), nb::arg("written"), nb::arg("limits"),
-             nb::arg("report").none(), "(files, statistics) of the normals of every row.");
+             nb::arg("viewpoint").none(), nb::arg("search"), nb::arg("written"), nb::arg("values"),
+             nb::arg("limits"), nb::arg("report").none(), "(files, statistics) of the normals of every row.");
   module.def("tiles_outliers", &outliers, nb::arg("tiles"), nb::arg("outlier"), nb::arg("mean_distance"),
              nb::arg("k"), nb::arg("radius"), nb::arg("ratio"), nb::arg("search"), nb::arg("limits"),
              nb::arg("report").none(), "(mean, deviation, threshold); the rest is in the files.");

@@ -121,15 +121,17 @@ class UringReader final : public PieceReader {
     });
   }
 
-  // @return bytes from the run's beginning on that were in the page cache
+  // @return bytes from the run's beginning on that were in the page cache. Whoever asks for more than is
+  // there has the kernel begin to read all of that into it (Linux 5.18), beside what is read past it here: so
+  // a page is asked for first, and then no more than a block at a time.
   static std::uint64_t copy_cached(const Run& run) {
     std::uint64_t done = 0;
     while (run.begin + done < run.end) {
       iovec vectors[most_vectors];
       int count = 0;
-      run.for_each(run.begin + done, run.end, [&](std::byte* to, std::size_t bytes) {
-        vectors[count++] = {to, bytes};
-      });
+      const std::uint64_t from = run.begin + done;
+      const std::uint64_t to = std::min(run.end, from + (done == 0 ? alignment : block_bytes));
+      run.for_each(from, to, [&](std::byte* at, std::size_t bytes) { vectors[count++] = {at, bytes}; });
       const ssize_t some = ::preadv2(run.file().descriptor(), vectors, count,
                                      static_cast<off_t>(run.begin + done), RWF_NOWAIT);
       if (some <= 0) break;

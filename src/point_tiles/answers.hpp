@@ -73,6 +73,9 @@ class NormalsInColumns final : public Answers<T> {
   void put_values(std::int64_t first, std::int64_t count, const double* values) override {
     columns_.put_doubles(0, first, count, values);
   }
+  void put_values_at(std::span<const std::int64_t> places, const double* values) override {
+    columns_.put_doubles_at(0, places, values);
+  }
   void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
@@ -95,7 +98,10 @@ class MeanDistances final : public Answers<T> {
   void put(std::int64_t first, const Block<T>& block) override;
   void reduce(const Block<T>& block, double* values) const override;
   void put_values(std::int64_t first, std::int64_t count, const double* values) override {
-    columns_.put(0, first, count, values);
+    columns_.put_doubles(0, first, count, values);
+  }
+  void put_values_at(std::span<const std::int64_t> places, const double* values) override {
+    columns_.put_doubles_at(0, places, values);
   }
   void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 

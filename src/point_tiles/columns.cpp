@@ -144,6 +144,32 @@ void Columns::put_doubles(std::size_t column, std::int64_t first, std::int64_t c
                       [](double value) { return static_cast<float>(value); });
 }
 
+void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> places, const double* from) {
+  Open& to = open_[column];
+  const std::int64_t per_row = columns_[column].per_row;
+  const bool narrow = to.bytes < per_row * static_cast<std::int64_t>(sizeof(double));
+  constexpr std::int64_t part = 1 << 10;
+  const auto count = static_cast<std::int64_t>(places.size());
+  std::atomic<std::uint64_t> sum{0};
+  parallel_for(threads_, (count + part - 1) / part, [&](std::int64_t p) {
+    std::vector<float> floats(static_cast<std::size_t>(per_row));
+    for (std::int64_t i = p * part; i < std::min(count, (p + 1) * part); ++i) {
+      const double* doubles = from + i * per_row;
+      const void* row = doubles;
+      if (narrow) {
+        std::transform(doubles, doubles + per_row, floats.begin(),
+                       [](double v) { return static_cast<float>(v); });
+        row = floats.data();
+      }
+      const std::int64_t place = places[static_cast<std::size_t>(i)];
+      sum.fetch_add(sum_of(row, place, 1, to.bytes), std::memory_order_relaxed);
+      to.file.write(to.header + static_cast<std::uint64_t>(place * to.bytes), row,
+                    static_cast<std::size_t>(to.bytes));
+    }
+  });
+  to.sum += sum;
+}
+
 void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from,
                          bool again) {
   if (width_ == 8) return write(to, first, count, from, again);

@@ -58,6 +58,8 @@ class Columns {
   void put_numbers(std::size_t column, std::int64_t first, std::int64_t count, const std::int64_t* from);
   /// The same of doubles, rounded to nearest where the column is of floats.
   void put_doubles(std::size_t column, std::int64_t first, std::int64_t count, const double* from);
+  /// The same of rows at any places, none of which will be put again.
+  void put_doubles_at(std::size_t column, std::span<const std::int64_t> places, const double* from);
 
   /// All of it is on the disk. @return bytes and sum of each file, which the journal takes as "columns"
   nlohmann::json sync();

@@ -61,6 +61,8 @@ class Answers {
   /// of lists, and where that goes. put() does both.
   virtual void reduce(const Block<T>& /*block*/, double* /*values*/) const {}
   virtual void put_values(std::int64_t /*first*/, std::int64_t /*count*/, const double* /*values*/) {}
+  /// The same of places that need not follow each other, all of them done.
+  virtual void put_values_at(std::span<const std::int64_t> /*places*/, const double* /*values*/) {}
 };
 
 }  // namespace kith::point_tiles

@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -168,6 +169,7 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
                                std::move(part[i].tiles));
       });
       visit_resident(some);
+      put_finished(some);
       for (Waiting& visited : some) pass_on(std::move(visited), here.tile);
     }
     stop_.check();
@@ -269,14 +271,19 @@ Waiting Sweep<T>::make_waiting(const Resident& here, const Lists<T>& lists, std:
 // What is needed of the tiles in memory, the most recent first: they lie nearest on the curve.
 template <class T>
 void Sweep<T>::visit_resident(std::vector<Waiting>& queries) {
-  std::vector<Waiting*> visitors;
+  // There may be hundreds of tiles in memory, and most are nobody's.
+  std::unordered_map<std::int64_t, std::vector<Waiting*>> wanted;
+  for (Waiting& query : queries) {
+    for (const std::int32_t number : query.tiles) wanted[number].push_back(&query);
+  }
   for (const std::int64_t number : resident_.tiles()) {
-    visitors.clear();
-    for (Waiting& query : queries) {
-      if (std::ranges::binary_search(query.tiles, static_cast<std::int32_t>(number)))
-        visitors.push_back(&query);
-    }
-    if (!visitors.empty()) visit(*resident_.find(number), visitors);
+    const auto found = wanted.find(number);
+    if (found == wanted.end()) continue;
+    // Lists have become better meanwhile.
+    std::erase_if(found->second, [&](const Waiting* query) {
+      return !std::ranges::binary_search(query->tiles, static_cast<std::int32_t>(number));
+    });
+    if (!found->second.empty()) visit(*resident_.find(number), found->second);
   }
 }
 
@@ -371,9 +378,30 @@ void Sweep<T>::use_finished(const Waiting& query, const Use& use) const {
                true});
 }
 
+// Those of them that are done, whose answers go to the disk; the others stay.
 template <class T>
-void Sweep<T>::put_finished(const Waiting& query) {
-  use_finished(query, [&](const Block<T>& block) { answers_.put(query.place, block); });
+void Sweep<T>::put_finished(std::vector<Waiting>& queries) {
+  std::vector<const Waiting*> finished;
+  for (const Waiting& query : queries) {
+    if (query.tiles.empty()) finished.push_back(&query);
+  }
+  if (question_.reduction == Reduction::none) {
+    for (const Waiting* query : finished) {
+      use_finished(*query, [&](const Block<T>& block) { answers_.put(query->place, block); });
+    }
+  } else {
+    const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
+    std::vector<std::int64_t> places;
+    for (const Waiting* query : finished) places.push_back(query->place);
+    std::vector<double> values(finished.size() * static_cast<std::size_t>(width));
+    for_parts(finished.size(), [&](std::size_t i) {
+      use_finished(*finished[i], [&](const Block<T>& block) {
+        answers_.reduce(block, values.data() + i * static_cast<std::size_t>(width));
+      });
+    });
+    answers_.put_values_at(places, values.data());
+  }
+  std::erase_if(queries, [](const Waiting& query) { return query.tiles.empty(); });
 }
 
 // The same of all rows of a tile, of which a device has told what their lists come to: only those that need
@@ -442,10 +470,6 @@ std::vector<Waiting> Sweep<T>::waiting_of(const Resident& here, const DatasetVie
 
 template <class T>
 void Sweep<T>::pass_on(Waiting query, std::int64_t current) {
-  if (query.tiles.empty()) {
-    put_finished(query);
-    return;
-  }
   const auto next = std::ranges::upper_bound(query.tiles, static_cast<std::int32_t>(current));
   const std::int64_t bytes = layout_.bytes(query);
   // In the last sweep all of them ascend, and are what the budget holds.
@@ -467,6 +491,7 @@ void Sweep<T>::serve(std::int64_t number, const Resident& here) {
     visitors.push_back(&query);
   }
   visit(here, visitors);
+  put_finished(queries);
   for (Waiting& query : queries) pass_on(std::move(query), number);
 }
 

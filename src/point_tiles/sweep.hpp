@@ -115,7 +115,7 @@ class Sweep {
   void pass_on(Waiting query, std::int64_t current);
   template <class Use>
   void use_finished(const Waiting& query, const Use& use) const;
-  void put_finished(const Waiting& query);
+  void put_finished(std::vector<Waiting>& queries);
   void serve(std::int64_t tile, const Resident& here);
   std::int64_t next_mail(std::int64_t tile) const;
   T kth(std::int64_t found, const T* distances) const;

@@ -48,7 +48,7 @@ def test_normals(kith, tiles, near):
     assert told["files"] == ["n.npy"] and told["rows"] == 2500 and told["index"]["inside"] == "octree"
 
 
-@pytest.mark.covers("normals", "POINTS", "--tile-points", "--order", "--index-dtype", "--memory-limit")
+@pytest.mark.covers("normals", "POINTS", "--tile-points", "--order", "--index-dtype", "--value-dtype", "--memory-limit")
 def test_normals_through_tiles(kith, cloud, folder):
     kith("normals", "points.npy", "-k", 9, "-o", "tree.npy")
     before = files_of(folder)
@@ -60,6 +60,10 @@ def test_normals_through_tiles(kith, cloud, folder):
     rows = np.load("o.rows.npy")
     assert rows.dtype == np.uint32
     assert np.array_equal(np.load("o.npy")[np.argsort(rows)], np.load("tree.npy"), equal_nan=True)
+    kith("normals", "points.npy", "-k", 9, "-o", "f.npy", "--value-dtype", "f32")
+    found = np.load("f.npy")
+    assert found.dtype == np.float32
+    assert np.array_equal(found, np.load("tree.npy").astype(np.float32), equal_nan=True)
     np.save("large.npy", np.random.default_rng(3).random((300_000, 3)))
     kith("normals", "large.npy", "-k", 8, "-o", "tree.npy")
     outcome = kith("normals", "large.npy", "-k", 8, "-o", "n.npy", "--memory-limit", "24MiB")
@@ -173,6 +177,7 @@ def test_what_tiles_would_ignore_is_refused(kith, tiles):
         (["normals", tiles, "-o", "n.npy", "--leaf-size", 8], "--leaf-size"),
         (["normals", tiles, "-o", "n.npy", "--tile-points", 8], "--tile-points"),
         (["normals", tiles, "-o", "n.ply", "--order", "tiles"], "--order"),
+        (["normals", tiles, "-o", "n.ply", "--value-dtype", "f32"], "--value-dtype"),
         (["normals", tiles, "-o", "-", "--format", "ply"], "files"),
         (["normals", tiles, "-o", "n.npy", "--radius", 1, "--inside", "brute_force"], "brute_force"),
         (["normals", tiles, "-o", "n.npy", "--viewpoint", "1,2"], "viewpoint"),

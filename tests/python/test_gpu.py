@@ -706,3 +706,21 @@ def test_torchs_default_stream_comes_first_and_next(cloud):
             np.testing.assert_array_equal(tree.normals(8).normals.cpu().numpy(), host.normals(8).normals)
         for answer in found:
             np.testing.assert_array_equal((answer.indices + 1).cpu().numpy(), truth.indices + 1)
+
+
+@needs_gpu
+def test_point_tiles_on_a_gpu(tmp_path):
+    points = np.random.default_rng(5).random((20_000, 3), dtype=np.float32)
+    tiles = kith.PointTiles.build(tmp_path / "tiles", points, tile_points=900)
+    on_gpu = {"device": GPUS[0], "device_memory_limit": 1 << 28}
+    for name, how in [("cpu", {}), ("gpu", on_gpu)]:
+        tiles.all_knn(tmp_path / f"{name}-a", k=7, **how)
+        tiles.normals(tmp_path / f"{name}-n", k=9, value_dtype="float32", **how)
+        tiles.outliers(tmp_path / f"{name}-o", k=9, **how)
+    for part in ["a.indices", "a.distances", "n", "o.outlier", "o.mean_distance"]:
+        assert (tmp_path / f"cpu-{part}.npy").read_bytes() == (tmp_path / f"gpu-{part}.npy").read_bytes()
+    found, right = tiles.search(points[:50], 4, **on_gpu), tiles.search(points[:50], 4)
+    assert np.array_equal(found.indices, right.indices) and np.array_equal(found.distances, right.distances)
+    assert tiles.radius_search(points[:50], 0.05, **on_gpu) is not None
+    with pytest.raises(kith.OutOfMemory, match="two tiles"):
+        tiles.all_knn(tmp_path / "no", k=7, device=GPUS[0], device_memory_limit=100_000)

@@ -283,8 +283,8 @@ TEST_F(CudaTilesTest, LimitsOfGpuMemory) {
   const std::uint64_t least = std::stoull(message.substr(at));
   EXPECT_FALSE(fs::exists(folder / "all.indices.npy"));
   TilesBesideTheCpu both;
-  // Of lists of 32 a little more.
-  for (const std::uint64_t limit : {least + (4U << 20U), 3 * least, 40 * least}) {
+  // What else is asked takes a little more.
+  for (const std::uint64_t limit : {2 * least, 4 * least, 40 * least}) {
     SCOPED_TRACE(testing::Message() << limit << " bytes");
     both.compare(tiles, queries, 1.0, {}, on_gpus(1, limit));
   }
