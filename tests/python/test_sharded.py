@@ -173,3 +173,31 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "stopped\n", done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_shards_that_were_built_apart(rows, tmp_path):
+    whole = kith.Sharded.build(rows, tmp_path / "whole", 4, index="kd_tree", leaf_size=9)
+    parts = [tmp_path / "a", str(tmp_path / "b")]
+    kith.Sharded.build(rows[:350], parts[0], 2, index="kd_tree", leaf_size=9)
+    kith.Sharded.build(rows[350:], parts[1], 2, index="kd_tree", leaf_size=9)
+    joined = kith.Sharded.join(tmp_path / "joined", parts)
+    for name in os.listdir(tmp_path / "whole"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "joined" / name).read_bytes()
+    assert same(joined.search(rows[:20], 9), whole.search(rows[:20], 9))
+    with pytest.raises(kith.InvalidArgument, match="name one or more"):
+        kith.Sharded.join(tmp_path / "none", [])
+    kith.Sharded.build(rows, tmp_path / "c", 2)
+    with pytest.raises(kith.InvalidArgument, match="built alike"):
+        kith.Sharded.join(tmp_path / "none", [parts[0], tmp_path / "c"])
+    assert not (tmp_path / "none").exists()
+
+
+def test_one_shard_alone(rows, tmp_path):
+    shards = kith.Sharded.build(rows, tmp_path / "s", 5, index="octree")
+    third = shards.shard(2, threads=1)
+    assert isinstance(third, kith.Octree) and third.rows == 140 and shards.open_shards == 1
+    assert same(third.search(rows[:9], 4), kith.knn(rows[280:420], rows[:9], 4))
+    with pytest.raises(kith.InvalidArgument, match="use 0 to 4"):
+        shards.shard(5)
+    with pytest.raises(TypeError):
+        shards.shard("2")

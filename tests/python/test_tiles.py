@@ -229,3 +229,22 @@ def test_another_call_finds_work_that_is_not_its_own(tiles, tmp_path):
     with pytest.raises(kith.IoError, match="in the way"):
         tiles.all_knn(tmp_path / "r", 4)
     assert tiles.all_knn(tmp_path / "other", 4).statistics.resumed_tiles == 0
+
+
+def test_parts_of_the_tiles(tmp_path):
+    """Each row once, with the bits of all_knn."""
+    rows = np.random.default_rng(6).integers(0, 6, (900, 3)).astype(np.float32)
+    tiles = kith.PointTiles.build(tmp_path / "t", rows, tile_points=60)
+    for how in ({}, {"include_self": True, "metric": "manhattan", "inside": "octree"}, {"radius": 1.0}):
+        whole = tiles.all_knn(tmp_path / "w", 5, **how)
+        seen = []
+        for first in range(0, tiles.tiles, 3):
+            numbers, found = tiles.all_knn_of_tiles(first, min(first + 3, tiles.tiles), 5, threads=1, **how)
+            assert np.array_equal(found.indices, whole.indices[numbers])
+            assert found.distances.tobytes() == whole.distances[numbers].tobytes()
+            seen += numbers.tolist()
+        assert sorted(seen) == list(range(900))
+    with pytest.raises(kith.InvalidArgument, match="use 0 to"):
+        tiles.all_knn_of_tiles(0, 1000, 5)
+    with pytest.raises(TypeError):
+        tiles.all_knn_of_tiles("0", 1, 5)
