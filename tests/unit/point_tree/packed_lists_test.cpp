@@ -159,7 +159,7 @@ TEST(Planes, WhatHasNoPlaneOrManyOfThem) {
   }
   data.insert(data.end(), {std::nan(""), 0, 0, infinity, 0, 0, 1, -infinity, 2});
   for (const std::int64_t k : {3, 7, 27, 200}) expect_plain_normals(data, k);
-  expect_plain_normals({0, 0, 0, 1, 0, 0}, 5);
+  expect_plain_normals(std::vector<double>{0, 0, 0, 1, 0, 0}, 5);
 }
 
 }  // namespace
