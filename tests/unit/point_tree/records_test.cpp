@@ -210,7 +210,7 @@ TEST_P(Records, PointsGoWhereComparisonsSendThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Records, testing::Values(InstructionSet::avx2, InstructionSet::avx512_vnni),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         [](const auto& kernel) { return std::string(name(kernel.param)); });
 
 }  // namespace
 }  // namespace kith::kd_tree
