@@ -101,7 +101,10 @@ class TileSearches:
             IoError: a tile is damaged, or the answer cannot be written.
         """
         names = _written(order, index_dtype)
-        search, limits = search_of(metric, inside, include_self, radius), limits_of(threads, memory_limit, device, device_memory_limit)
+        search, limits = (
+            search_of(metric, inside, include_self, radius),
+            limits_of(threads, memory_limit, device, device_memory_limit),
+        )
         with reporting(progress) as report:
             found = _kith.tiles_all_knn(
                 self._tiles, os.fspath(output), _integer(k, "k"), search, *names, limits, report
@@ -168,7 +171,10 @@ class TileSearches:
             TypeError: the tiles' element type would round the queries.
         """
         queries = self._queries(Q)
-        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit, device, device_memory_limit)
+        search, limits = (
+            search_of(metric, inside, radius=radius),
+            limits_of(threads, memory_limit, device, device_memory_limit),
+        )
         with reporting(progress) as report:
             parts = _kith.tiles_search(self._tiles, queries, _integer(k, "k"), search, limits, report)
         return from_parts(parts)
@@ -200,7 +206,10 @@ class TileSearches:
         Raises:
             InvalidArgument, OutOfMemory, IoError: as for :meth:`all_knn`; queries of another type or dimension.
         """
-        search, limits = search_of(metric, inside, radius=radius), limits_of(threads, memory_limit, device, device_memory_limit)
+        search, limits = (
+            search_of(metric, inside, radius=radius),
+            limits_of(threads, memory_limit, device, device_memory_limit),
+        )
         with reporting(progress) as report:
             found = _kith.tiles_search_files(
                 self._tiles,

@@ -6,7 +6,6 @@
 #include <limits>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -266,103 +265,6 @@ Waiting Sweep<T>::make_waiting(const Resident& here, const Lists<T>& lists, std:
     }
   }
   return query;
-}
-
-// What is needed of the tiles in memory, the most recent first: they lie nearest on the curve.
-template <class T>
-void Sweep<T>::visit_resident(std::vector<Waiting>& queries) {
-  // There may be hundreds of tiles in memory, and most are nobody's.
-  std::unordered_map<std::int64_t, std::vector<Waiting*>> wanted;
-  for (Waiting& query : queries) {
-    for (const std::int32_t number : query.tiles) wanted[number].push_back(&query);
-  }
-  for (const std::int64_t number : resident_.tiles()) {
-    const auto found = wanted.find(number);
-    if (found == wanted.end()) continue;
-    // Lists have become better meanwhile.
-    std::erase_if(found->second, [&](const Waiting* query) {
-      return !std::ranges::binary_search(query->tiles, static_cast<std::int32_t>(number));
-    });
-    if (!found->second.empty()) visit(*resident_.find(number), found->second);
-  }
-}
-
-template <class T>
-void Sweep<T>::visit(const Resident& where, std::span<Waiting*> queries) {
-  statistics_.visits += static_cast<std::int64_t>(queries.size());
-  const Manifest& manifest = folder_.manifest();
-  while (!queries.empty()) {
-    const auto some =
-        queries.first(std::min(queries.size(), static_cast<std::size_t>(shares_.visiting_rows)));
-    queries = queries.subspan(some.size());
-    Dataset points = Dataset::allocate(manifest.dtype, static_cast<std::int64_t>(some.size()), manifest.dim);
-    auto* to = static_cast<std::byte*>(points.mutable_data());
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      std::memcpy(to + i * row_bytes_, layout_.point(*some[i]), row_bytes_);
-    }
-    Lists<T> lists;
-    for (std::int64_t first = 0; first < points.rows(); first += lists.queries) {
-      lists = find(visits_, where, points.view(), first, false);
-      constexpr std::int64_t part = 1 << 8;
-      parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
-        for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
-          Waiting& query = *some[static_cast<std::size_t>(first + i)];
-          merge(query, where, lists, i);
-          forget_tiles(query, where.tile);
-        }
-      });
-      stop_.check();
-    }
-  }
-}
-
-// Two lists by (distance, row), of different rows.
-template <class T>
-void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& lists, std::int64_t i) const {
-  const std::int64_t more = lists.size(i);
-  if (more == 0) return;
-  if (question_.kind == Kind::count) {
-    query.found += more;
-    return;
-  }
-  Waiting merged;
-  layout_.allocate(merged, std::min(question_.most(), query.found + more));
-  layout_.set_point(merged, layout_.point(query));
-  const std::int64_t* rows = lists.rows + lists.begin(i);
-  const T* distances = lists.distances + lists.begin(i);
-  std::int64_t a = 0;
-  std::int64_t b = 0;
-  for (std::int64_t j = 0; j < merged.found; ++j) {
-    // One list gives at most j rows before the j-th, so where both are over no row is left to take.
-    bool take_b = a == query.found;
-    if (!take_b && b < more) {
-      const std::int64_t row = where.rows[static_cast<std::size_t>(rows[b])];
-      const T old = layout_.distances(query)[a];
-      take_b = distances[b] < old || (distances[b] == old && row < layout_.rows(query)[a]);
-    }
-    // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
-    layout_.rows(merged)[j] = take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
-    layout_.distances(merged)[j] = take_b ? distances[b] : layout_.distances(query)[a];
-    if (question_.points) {
-      const void* from = take_b ? where.coordinates.view().row(rows[b])
-                                : layout_.points_of(query) + static_cast<std::size_t>(a) * row_bytes_;
-      std::memcpy(layout_.points_of(merged) + static_cast<std::size_t>(j) * row_bytes_, from, row_bytes_);
-    }
-    take_b ? ++b : ++a;
-  }
-  query.found = merged.found;
-  query.words = std::move(merged.words);
-}
-
-// The tile just visited, and those that the list no longer needs.
-template <class T>
-void Sweep<T>::forget_tiles(Waiting& query, std::int64_t visited) const {
-  Point point;
-  reach_.load(layout_.point(query), point);
-  const T bound = kth(query.found, layout_.distances(query));
-  std::erase_if(query.tiles, [&](std::int32_t number) {
-    return number == visited || !reach_.needs(bound, reach_.distance(point, number));
-  });
 }
 
 // use(block) of the one list.

@@ -1,6 +1,7 @@
 """Point tiles on a GPU: the files that the CPU writes. Skipped where there is none."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_gpu_tiles_give_the_same_files(kith, cloud, gpu, folder):
         kith("outliers", "tiles", "-k", 8, "--mark", *how, "-o", f"{device}/o.npy")
         # Through tiles by themselves.
         kith("normals", "points.npy", "-k", 9, "--tile-points", 2000, *how, "-o", f"{device}/t.npy")
-    assert files_of("cpu") == files_of("cuda")
+    assert files_of(Path("cpu")) == files_of(Path("cuda"))
     for name in os.listdir("cpu"):
         assert open(f"cpu/{name}", "rb").read() == open(f"cuda/{name}", "rb").read(), name
     told = kith("normals", "tiles", "-k", 16, "--device", "cuda", "-o", "n.npy", "--json").json["statistics"]

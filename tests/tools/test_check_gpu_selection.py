@@ -65,6 +65,7 @@ def test_the_script_is_understood():
     assert tool.python_test_files(tool.BUNDLE.read_text()) == [
         "tests.cli.test_knn",
         "tests.cli.test_ladder",
+        "tests.cli.test_tiles_gpu",
         "tests.cli.test_trees",
         "tests.python.test_gpu",
     ]
