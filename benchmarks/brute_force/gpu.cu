@@ -4,6 +4,8 @@
 //   gpu_search [--repeat N] [--devices cuda:0,1] [--filter F] [--json FILE] [CASE...]
 //   CASE: [mixture:RATIO:]d,queries,rows,k[,dtype]   uniform values, or a mixture like embeddings
 //   (gpu_data.cuh)
+//   or GENERATOR:d,queries,rows,k[,dtype]   gaussian, clusters or low_intrinsic_dimension as `kith generate`
+//   makes them, queries the rows behind the others
 //   --directions on|off|both   whether codes may hold leading directions alone; both: answers are compared
 //   --mixtures        the mixtures, and uniform values beside them, with and without directions
 //   --data BASE QUERIES K   rows and queries from files, as another case
@@ -61,9 +63,11 @@ struct Case {
   kith::Dtype dtype = kith::Dtype::f32;
   double ratio = 0;                     // of a mixture; 0: uniform
   std::string base_file, queries_file;  // empty: made here
+  std::string generator;                // empty: made on the device
 
   std::string data() const {
     if (!base_file.empty()) return base_file;
+    if (!generator.empty()) return generator;
     return ratio > 0 ? "mixture:" + std::to_string(static_cast<int>(ratio)) : "uniform";
   }
 };
@@ -71,6 +75,14 @@ struct Case {
 Rows rows_of(const Case& c, bool queries) {
   const std::string& file = queries ? c.queries_file : c.base_file;
   if (!file.empty()) return Rows(kith::read_dataset(file).view());
+  if (!c.generator.empty()) {
+    return Rows(kith::generate({.generator = kith::parse_generator(c.generator),
+                                .rows = queries ? c.queries : c.rows,
+                                .dim = c.dim,
+                                .dtype = c.dtype,
+                                .first_row = queries ? c.rows : 0})
+                    .view());
+  }
   if (c.ratio > 0) {
     const Mixture mixture(static_cast<int>(c.dim), c.ratio);
     return queries ? Rows(mixture, c.rows, c.queries, c.dim, c.dtype)
@@ -158,14 +170,14 @@ int main(int argc, char** argv) {
     } else if (text == "--mixtures") {
       directions = "both";
       for (const std::int64_t k : {10, 100}) {
-        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 40, "", ""});
-        cases.push_back({128, 10000, 10000000, k, kith::Dtype::u8, 6, "", ""});
-        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 6, "", ""});
-        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 0, "", ""});
-        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 0, "", ""});
+        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 40, "", "", ""});
+        cases.push_back({128, 10000, 10000000, k, kith::Dtype::u8, 6, "", "", ""});
+        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 6, "", "", ""});
+        cases.push_back({128, 10000, 1000000, k, kith::Dtype::f32, 0, "", "", ""});
+        cases.push_back({768, 10000, 1000000, k, kith::Dtype::f32, 0, "", "", ""});
       }
-      cases.push_back({768, 1, 1000000, 10, kith::Dtype::f32, 40, "", ""});
-      cases.push_back({128, 1, 10000000, 10, kith::Dtype::u8, 6, "", ""});
+      cases.push_back({768, 1, 1000000, 10, kith::Dtype::f32, 40, "", "", ""});
+      cases.push_back({128, 1, 10000000, 10, kith::Dtype::u8, 6, "", "", ""});
     } else if (text == "--host") {
       host = true;
     } else if (text == "--memory-limit" && i + 1 < argc) {
@@ -179,14 +191,21 @@ int main(int argc, char** argv) {
       double ratio = 0;
       const std::size_t colon = text.rfind(':');
       const std::string shape = colon == std::string::npos ? text : text.substr(colon + 1);
-      const bool known = colon == std::string::npos || std::sscanf(text.c_str(), "mixture:%lf:", &ratio) == 1;
+      const bool mixture = std::sscanf(text.c_str(), "mixture:%lf:", &ratio) == 1;
+      const std::string generator =
+          mixture || colon == std::string::npos ? std::string() : text.substr(0, colon);
+      const bool known = generator.empty() || generator == "gaussian" || generator == "clusters" ||
+                         generator == "low_intrinsic_dimension";
       if (!known ||
           std::sscanf(shape.c_str(), "%lld,%lld,%lld,%lld,%7s", &v[0], &v[1], &v[2], &v[3], dtype) < 4) {
-        std::fprintf(stderr, "'%s' is not a case; write [mixture:RATIO:]d,queries,rows,k[,f32|u8]\n",
-                     text.c_str());
+        std::fprintf(
+            stderr,
+            "'%s' is not a case; write [mixture:RATIO:]d,queries,rows,k[,f32|u8], or with gaussian:, "
+            "clusters: or low_intrinsic_dimension: in front\n",
+            text.c_str());
         return 2;
       }
-      c = {v[0], v[1], v[2], v[3], kith::parse_dtype(dtype), ratio, "", ""};
+      c = {v[0], v[1], v[2], v[3], kith::parse_dtype(dtype), ratio, "", "", generator};
       cases.push_back(c);
     }
   }

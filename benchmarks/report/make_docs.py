@@ -11,6 +11,7 @@ from .crossover import render_crossover
 from .directions import render_directions
 from .filters import render_filters
 from .gpu import render_gpu
+from .gpu_data import render_gpu_data
 from .gpu_graphs import render_gpu_graphs
 from .sweep import render_sweep
 from .text import duration, figure, mebibytes, table
@@ -142,7 +143,8 @@ def render(results=RESULTS):
         parts.append(render_exactness(json.loads(path.read_text())))
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []
     parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
-    makers = {"trees": render_trees, "gpu": render_gpu, "sweep": render_sweep, "directions": render_directions, "trees_gpu": render_trees_gpu,
+    makers = {"trees": render_trees, "gpu": render_gpu, "gpu_data": render_gpu_data, "sweep": render_sweep,
+              "directions": render_directions, "trees_gpu": render_trees_gpu,
               "filters": render_filters, "graph_crossover": render_crossover, "vamana_gpu": render_gpu_graphs}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():

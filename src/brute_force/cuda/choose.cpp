@@ -191,8 +191,12 @@ std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows
   const std::vector<double> left = residuals(rows, dim, choice.step, tuning::code_sample_rows);
   std::vector<double> nearest = nearest_distances(rows, dim);
   choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
-  choice.residual_cap = 4 * choice.typical_residual + 4;
-  const double reach = share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
+  // Twice as far as the sample's rows lie apart: early bounds are loose, and queries beyond the reach meet
+  // the largest residual of all rows.
+  const double reach = 2 * share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
+  // A row is special where its residual would make up much of its distances: then every query evaluates it,
+  // where else some more queries keep it.
+  choice.residual_cap = std::max(4 * choice.typical_residual + 4, choice.typical_residual + reach / 4);
   // In the Cauchy form the reach is the length of a query's code.
   choice.typical_reach =
       choice.form == codes::Form::triangle ? reach : 64 * std::sqrt(static_cast<double>(dim));

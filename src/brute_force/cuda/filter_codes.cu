@@ -16,6 +16,7 @@
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/mma.cuh"
 #include "brute_force/cuda/scores.cuh"
+#include "brute_force/cuda/wide_filter.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 
@@ -291,7 +292,9 @@ unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int process
 
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) {
   const auto limit = static_cast<std::size_t>(shared_limit(device));
-  if (queries > 64 && code_filter_sm90_fits(shape, device)) return 128;
+  if (queries > 64 && code_filter_sm90_fits(shape, device)) {
+    return wide_filter_pays(shape, queries, device) ? wide_query_tile : 128;
+  }
   for (const int tile : {128, 64, 16}) {
     const bool wanted = tile == 16 || queries > tile / 2;
     if (wanted && bytes_of(tile, shape, short_ring) <= limit) return tile;
@@ -301,7 +304,7 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
 
 void run_code_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   if (f.stage.count <= 0 || f.queries <= 0) return;
-  if (run_code_filter_sm90(f, device, stream)) return;
+  if (run_wide_filter(f, device, stream) || run_code_filter_sm90(f, device, stream)) return;
   const bool room = f.query_tile > 16 &&
                     bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
   switch (f.shape.width) {

@@ -44,6 +44,7 @@ struct Args {
   const QueryBound* bounds;
   CodeTest test;
   std::int64_t queries;
+  int query_tile;  // of the image
   int chunks;
   int steps;
   int slots;
@@ -66,11 +67,15 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
   // The second block of the last pair may have no queries: it takes somebody else's, and keeps nothing.
   const std::int64_t last = (a.queries + BM - 1) / BM - 1;
   const std::int64_t query_tile = blockIdx.x < last ? blockIdx.x : last;
-  const std::uint8_t* queries = a.query_codes + query_tile * BM * W * a.chunks;
+  const std::int64_t in_tile = query_tile * BM % a.query_tile;
+  const std::uint8_t* queries =
+      a.query_codes + ((query_tile * BM - in_tile) * a.chunks + in_tile) * W;  // chunks lie a tile apart
+  const int next_chunk = a.query_tile * W;
   if constexpr (!pair) {
-    const auto query_bytes = static_cast<std::uint32_t>(a.chunks * BM * W);
-    expect_bytes(query_barrier, query_bytes);
-    copy_bulk(q_codes, queries, query_bytes, query_barrier);
+    expect_bytes(query_barrier, static_cast<std::uint32_t>(a.chunks * BM * W));
+    for (int chunk = 0; chunk < a.chunks; ++chunk) {
+      copy_bulk(q_codes + chunk * BM * W, queries + chunk * next_chunk, BM * W, query_barrier);
+    }
   }
   const auto bytes = static_cast<std::uint32_t>(slot_bytes(W, pair));
   int slot = 0;
@@ -95,7 +100,7 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
       } else {
         copy_bulk(to, from, BN * W, bar);
       }
-      if constexpr (pair) copy_bulk(to + BN * W, queries + chunk * (BM * W), BM * W, bar);
+      if constexpr (pair) copy_bulk(to + BN * W, queries + chunk * next_chunk, BM * W, bar);
       if (++slot == a.slots) {
         slot = 0;
         parity ^= 1;
@@ -316,8 +321,8 @@ bool launch(const CodeFilter& f, const Cut& cut, int device, cudaStream_t stream
   allow_shared(kernel, threads, bytes, device);
   const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
   const std::int64_t blocks = pair ? (query_tiles + 1) / 2 * 2 : query_tiles;
-  const Args args{f.rows.codes,   f.rows.bias,   f.rows.largest, f.query_codes, f.bounds, f.test, f.queries,
-                  f.shape.chunks, f.shape.steps, cut.slots,      f.all,         f.stage,  f.out};
+  const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test,  f.queries,
+                  f.query_tile, f.shape.chunks, f.shape.steps,  cut.slots,     f.all,    f.stage, f.out};
   cudaLaunchConfig_t config{};
   config.gridDim =
       dim3(static_cast<unsigned>(blocks), choose_splits(blocks, f.stage.count, processors(device)));
@@ -362,7 +367,7 @@ bool code_filter_sm90_fits(const CodeShape& shape, int device) {
 }
 
 bool run_code_filter_sm90(const CodeFilter& f, int device, cudaStream_t stream) {
-  if (f.query_tile != BM || !is_native(device)) return false;
+  if (f.query_tile % BM != 0 || !is_native(device)) return false;
   const auto run = [&]<int W>(std::integral_constant<int, W> /*width*/) {
     return f.test.half ? launch_cut<W, true>(f, device, stream) : launch_cut<W, false>(f, device, stream);
   };

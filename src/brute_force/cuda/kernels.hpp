@@ -108,6 +108,11 @@ struct Lists {
   std::uint64_t* first = nullptr;   ///< [queries, lists]
   std::uint32_t* second = nullptr;  ///< [queries, lists]
   ListShape shape;
+  /// Where the estimates are scores of int8 codes: what they are made of. Else null.
+  const std::uint8_t* codes = nullptr;
+  const std::int32_t* bias = nullptr;
+  const std::uint8_t* query_codes = nullptr;
+  int query_tile = 16;
 };
 
 /// Filter on the tensor cores: codes of int8 or half, rows and queries as encode.cu leaves them.

@@ -35,7 +35,7 @@ MeasuredSearch measure_search(Shard& shard, Workspace& w, const void* queries, s
   w.stream.synchronize();
   // A stage that sees g times the rows of those before it keeps k (g - 1) by a filter without error.
   double expected = 0;
-  if (plan.look) {
+  if (plan.look || plan.runs) {
     expected +=
         static_cast<double>(list_k) *
         (static_cast<double>(plan.stage_ends[0] * cuda::code_tile_rows) / static_cast<double>(plan.sample) -

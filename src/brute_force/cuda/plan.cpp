@@ -8,10 +8,16 @@
 #include <fmt/format.h>
 
 #include "brute_force/cuda/tuning.hpp"
+#include "brute_force/cuda/wide_filter.hpp"
 
 namespace kith::brute_force {
 
 namespace {
+
+// Rows of the least sample whose runs' nearest bound a query: few of its k nearest share a run.
+std::int64_t least_in_runs(const tuning::Policy& policy, std::int64_t list_k) {
+  return std::max(policy.least_look, 4 * cuda::wide_look_rows * list_k);
+}
 
 // The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
 // whose bounds are open.
@@ -35,9 +41,15 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
   };
   double least_seconds = std::numeric_limits<double>::infinity();
   double growth = 1;
-  const std::int64_t smallest = plan.look ? policy.least_look : least;
-  const std::int64_t largest =
-      plan.look ? std::min(policy.most_look, shard.rows / 4) : std::max(least, tuning::most_sample);
+  std::int64_t smallest = least;
+  std::int64_t largest = std::max(least, tuning::most_sample);
+  if (plan.look) {
+    smallest = policy.least_look;
+    largest = std::min(policy.most_look, shard.rows / 4);
+  } else if (plan.runs) {
+    smallest = least_in_runs(policy, list_k);
+    largest = std::max(smallest, std::min(tuning::most_in_runs, shard.rows / 4));
+  }
   for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
     const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_reranked_at_once);
@@ -47,6 +59,9 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
               (tiled ? policy.look_int8_seconds
                      : policy.look_float_seconds +
                            static_cast<double>(shard.space.dim) * policy.look_value_seconds);
+    } else if (plan.runs) {
+      first = static_cast<double>(sample) * policy.look_run_seconds + policy.rerank_seconds +
+              (1.2 * k + 16) * evaluated;
     } else if (tiled) {
       first = static_cast<double>(sample) * policy.open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
@@ -55,7 +70,7 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
       const double passed = k * g * shard.surplus;
       const double each = policy.rerank_seconds + passed * kept + std::min(passed, 1.2 * k + 16) * evaluated;
       const double seconds = s * (policy.stage_seconds + latency(passed) + q * each) + q * first +
-                             (plan.look ? 0 : latency(static_cast<double>(sample)));
+                             (plan.look || plan.runs ? 0 : latency(static_cast<double>(sample)));
       if (seconds >= least_seconds) continue;
       plan.seconds = least_seconds = seconds;
       growth = g;
@@ -64,11 +79,14 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
   }
   std::int64_t sample_tiles = 0;
   if (tiled && !plan.look) {
-    sample_tiles = std::min(tiles, (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows);
-    plan.sample = sample_tiles * cuda::code_tile_rows;
+    const std::int64_t whole = (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows;
+    plan.sample = std::min(tiles, whole) * cuda::code_tile_rows;
+  }
+  if (tiled && !plan.look && !plan.runs) {
+    sample_tiles = plan.sample / cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);
   }
-  plan.first_room = plan.look ? 1 : plan.sample;
+  plan.first_room = plan.look ? 1 : (plan.runs ? plan.sample / cuda::wide_look_rows : plan.sample);
   plan.sample = std::min(plan.sample, shard.rows);
   const double whole = n / static_cast<double>(plan.sample);
   double share = 1 / whole;
@@ -79,6 +97,7 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     plan.stage_ends.push_back(sample_tiles);
   }
   plan.expected = static_cast<std::int64_t>(k * growth * shard.surplus) + 32;
+  plan.refined = static_cast<std::int64_t>(1.5 * k * growth) + 32;
 }
 
 // Whether launches cost more than one dearer look at every pair.
@@ -107,6 +126,13 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
          (!shard.space.int8() || shard.space.shape.row_bytes() == 32);
 }
 
+// Or from the nearest of the runs of one.
+bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  return shard.space.tiled() && list_k <= tuning::largest_block_k &&
+         shard.rows >= 8 * least_in_runs(tuning::policy_of(shard.device), list_k) &&
+         cuda::wide_filter_pays(shard.space.shape, queries, shard.device);
+}
+
 }  // namespace
 
 LimitTooLow::LimitTooLow(std::int64_t k, std::uint64_t needed, std::uint64_t limit)
@@ -126,6 +152,7 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
   if (plan.filtered) {
     plan.look = look_pays(shard, queries, list_k);
+    plan.runs = !plan.look && runs_pay(shard, queries, list_k);
     plan_stages(plan, shard, queries, list_k);
     plan.one_pass = one_pass_pays(shard, queries, list_k);
   }
@@ -145,6 +172,13 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
                               static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine) + 256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
+  // Where codes keep many rows, some queries keep far more than others: searching these again takes long.
+  if (plan.filtered && room == 0 && shard.surplus > tuning::uneven_surplus) {
+    const std::uint64_t share = memory / 2 / static_cast<std::uint64_t>(std::max<std::int64_t>(queries, 1));
+    const std::int64_t fit = share > fixed ? static_cast<std::int64_t>((share - fixed) / kept) : 0;
+    plan.room =
+        std::max(plan.room, std::min({fit, tuning::uneven_room * plan.room, tuning::most_room, shard.rows}));
+  }
   if (room > 0 && memory > fixed) {
     plan.room = std::clamp(static_cast<std::int64_t>((memory - fixed) / kept), plan.first_room, plan.room);
   }
@@ -159,6 +193,7 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
 double expected_seconds(const Shard& shard, std::int64_t queries, std::int64_t k) {
   Plan plan;
   plan.look = look_pays(shard, queries, k);
+  plan.runs = !plan.look && runs_pay(shard, queries, k);
   plan_stages(plan, shard, queries, k);
   return plan.seconds;
 }

@@ -15,9 +15,11 @@ struct Plan {
   bool filtered = false;
   bool one_pass = false;                 ///< worth one look at every pair before stages
   bool look = false;                     ///< the first bound comes from one look at a sample
+  bool runs = false;                     ///< or from the nearest of each run of a sample (wide_filter.hpp)
   std::int64_t sample = 0;               ///< rows of the first bound
   std::vector<std::int64_t> stage_ends;  ///< in tiles
   std::int64_t expected = 0;             ///< candidates a query and stage
+  std::int64_t refined = 0;              ///< of them, what fine codes leave
   std::int64_t room = 0;
   std::int64_t first_room = 1;  ///< what the first bound needs: a sample, or an open first stage
   std::int64_t batch = 0;       ///< queries at once

@@ -37,9 +37,25 @@ __device__ void write_answer(const Answer<R>& answer, std::int64_t at, const Key
   answer.distances[at] = key.is_none() ? static_cast<R>(CUDART_INF) : key.distance();
 }
 
+// The score of a row: what the look at all pairs has found and not kept.
+__device__ inline std::int32_t score_of(const Lists& lists, const CodeShape& shape, std::int64_t q,
+                                        std::int64_t row) {
+  const std::int64_t place = row % lists.shape.tiles * code_tile_rows + row / lists.shape.tiles;
+  std::int32_t sum = lists.bias[place];
+  for (int column = 0; column < shape.row_bytes(); column += 16) {
+    const auto* x = reinterpret_cast<const int4*>(lists.codes + shape.offset(place, column, code_tile_rows));
+    const auto* y =
+        reinterpret_cast<const int4*>(lists.query_codes + shape.offset(q, column, lists.query_tile));
+    const int4 a = __ldg(x);
+    const int4 b = __ldg(y);
+    sum = __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, sum))));
+  }
+  return sum;
+}
+
 // A block a query, since several would each evaluate as much. Of every list the first entry is known, and the
 // order of the second: with the bound that the first ones give, the few lists whose second may be within it
-// are looked through row by row.
+// are looked through row by row, rows by their scores where there are codes.
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
     rerank_lists_kernel(Batch<R> batch, Lists lists, Answer<R> answer, int capacity, int chunk) {
@@ -83,26 +99,27 @@ __global__ void __launch_bounds__(threads)
       if (at < most_reopened) reopen[at] = l;
     }
     __syncthreads();
-    for (int r = 0; r < min(reopened, most_reopened); ++r) {
-      const std::int64_t l = reopen[r];
-      const std::uint64_t known = lists.first[q * count + l];
-      for (std::int64_t from = 0; from < lists.shape.length; from += chunk) {
-        const int n = static_cast<int>(lists.shape.length - from < chunk ? lists.shape.length - from : chunk);
-        if (threadIdx.x == 0) histogram.picked = 0;
-        __syncthreads();
-        for (int i = threadIdx.x; i < n; i += threads) {
-          const std::int64_t row = lists.shape.row(l, from + i);
-          if (row < 0 || (known != no_candidate && static_cast<std::uint32_t>(known) == row)) continue;
-          const int at = atomicAdd(&histogram.picked, 1);
-          entries[at] = static_cast<std::uint64_t>(row);
-          desk.picks[at] = static_cast<std::uint16_t>(at);
-        }
-        __syncthreads();
-        const int picked = histogram.picked;
-        evaluate<T, metric>(batch, q, entries, desk.picks, picked, list);
-        evaluated += static_cast<unsigned long long>(picked);
-        __syncthreads();
+    // The rows of all these lists, one after the other.
+    const std::int64_t rows = min(reopened, most_reopened) * lists.shape.length;
+    for (std::int64_t from = 0; from < rows; from += chunk) {
+      const int n = static_cast<int>(rows - from < chunk ? rows - from : chunk);
+      if (threadIdx.x == 0) histogram.picked = 0;
+      __syncthreads();
+      for (int i = threadIdx.x; i < n; i += threads) {
+        const std::int64_t l = reopen[(from + i) / lists.shape.length];
+        const std::int64_t row = lists.shape.row(l, (from + i) % lists.shape.length);
+        const std::uint64_t known = lists.first[q * count + l];
+        if (row < 0 || (known != no_candidate && static_cast<std::uint32_t>(known) == row)) continue;
+        if (lists.codes != nullptr && order_of(score_of(lists, batch.space.shape, q, row)) > cut) continue;
+        const int at = atomicAdd(&histogram.picked, 1);
+        entries[at] = static_cast<std::uint64_t>(row);
+        desk.picks[at] = static_cast<std::uint16_t>(at);
       }
+      __syncthreads();
+      const int picked = histogram.picked;
+      evaluate<T, metric>(batch, q, entries, desk.picks, picked, list);
+      evaluated += static_cast<unsigned long long>(picked);
+      __syncthreads();
     }
   }
   for (int i = threadIdx.x; i < k; i += threads) write_answer(answer, q * k + i, keys[i]);

@@ -17,9 +17,12 @@ struct Scores<false> {
   __device__ static Value bias(std::int32_t bits) { return bits; }
   __device__ static Value lowest() { return -2147483647; }
   __device__ static Value larger(Value a, Value b) { return max(a, b); }
+  __device__ static Value sum(Value a, Value b) { return a + b; }
   __device__ static Value sum_or_larger(Value product, Value bias, Value largest) {
     return __viaddmax_s32(product, bias, largest);
   }
+  /// Of a bias, or of a threshold: what no score reaches stays so.
+  __device__ static Value opposite(Value value) { return -min(value, 1 << 30); }
   __device__ static Value limit(const QueryBound& bound, const CodeTest& test, const float* largest) {
     return threshold(bound, test, largest);
   }
@@ -34,9 +37,11 @@ struct Scores<true> {
   __device__ static Value bias(std::int32_t bits) { return __int_as_float(bits); }
   __device__ static Value lowest() { return -CUDART_INF_F; }
   __device__ static Value larger(Value a, Value b) { return fmaxf(a, b); }
+  __device__ static Value sum(Value a, Value b) { return __fadd_rn(a, b); }
   __device__ static Value sum_or_larger(Value product, Value bias, Value largest) {
     return fmaxf(__fadd_rn(product, bias), largest);
   }
+  __device__ static Value opposite(Value value) { return -value; }
   __device__ static Value limit(const QueryBound& bound, const CodeTest& test, const float* largest) {
     return half_threshold(bound, test, largest);
   }

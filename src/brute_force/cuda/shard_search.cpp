@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "brute_force/cuda/tuning.hpp"
+#include "brute_force/cuda/wide_filter.hpp"
 #include "brute_force/directions.hpp"
 #include "cuda/upload.hpp"
 
@@ -55,11 +56,13 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
     const bool open = best == nullptr;
     if (open && plan_.look) {
       look_at_sample();
+    } else if (open && plan_.runs) {
+      look_at_runs();
     } else if (open && !shard_.space.tiled()) {
       first_bound();
     }
     evaluate_special();
-    filter_all(open && shard_.space.tiled() && !plan_.look);
+    filter_all(open && shard_.space.tiled() && !plan_.look && !plan_.runs);
   }
   look();
   if (exact_count() == 0) return 0;
@@ -89,8 +92,14 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
   codes.nan_queries = w_.totals.data() + 2;
   const bool raw = cuda::scan_codes_queries(space, shape);
   if (!raw) cuda::encode_queries(queries, stride, count, space, codes, stream_);
-  const cuda::Lists lists{w_.first.reserve(count * shape.lists, stream_),
-                          w_.second.reserve(count * shape.lists, stream_), shape};
+  cuda::Lists lists{w_.first.reserve(count * shape.lists, stream_),
+                    w_.second.reserve(count * shape.lists, stream_), shape};
+  if (space.int8() && !raw) {
+    lists.codes = shard_.codes.data();
+    lists.bias = shard_.bias.data();
+    lists.query_codes = w_.query_codes.data();
+    lists.query_tile = codes.tile;
+  }
   cuda::Scan scan = scan_of(shard_.rows, 1, count, lists);
   scan.query_tile = codes.tile;
   if (raw) {
@@ -257,6 +266,30 @@ void ShardSearch<R>::look_at_sample() {
 }
 
 template <class R>
+void ShardSearch<R>::look_at_runs() {
+  const std::int64_t tiles = shard_.tiles();
+  const std::int64_t looked = plan_.sample / cuda::code_tile_rows;
+  if (query_tile_ == cuda::wide_query_tile) {
+    cuda::run_wide_look({shard_.row_codes(),
+                         shard_.rows,
+                         w_.query_codes.data(),
+                         batch_.bounds,
+                         batch_.count,
+                         query_tile_,
+                         shard_.space.shape,
+                         shard_.space.test(),
+                         false,
+                         {tiles, spreading_multiplier(tiles), 0, looked},
+                         batch_.candidates},
+                        shard_.device, stream_);
+  } else {
+    const double step = static_cast<double>(shard_.rows) / static_cast<double>(plan_.first_room);
+    cuda::fill_candidates(batch_.candidates, everyone(), nullptr, 0, step, plan_.first_room, stream_);
+  }
+  rerank(everyone(), plan_.first_room, true);
+}
+
+template <class R>
 void ShardSearch<R>::first_bound() {
   const double step = static_cast<double>(shard_.rows) / static_cast<double>(plan_.sample);
   cuda::fill_candidates(batch_.candidates, everyone(), nullptr, 0, step, plan_.sample, stream_);
@@ -296,8 +329,9 @@ void ShardSearch<R>::filter_all(bool open) {
            shard_.space.form == codes::Form::difference, stage, batch_.candidates},
           shard_.device, stream_);
     }
-    rerank(everyone(), open && done == 0 ? plan_.sample : 2 * plan_.expected, false,
-           end != plan_.stage_ends.back(), (list_k_ * (end - done) + end - 1) / end);
+    const std::int64_t expected = batch_.fine == nullptr ? plan_.expected : plan_.refined;
+    rerank(everyone(), open && done == 0 ? plan_.sample : 2 * expected, false, end != plan_.stage_ends.back(),
+           (list_k_ * (end - done) + end - 1) / end);
     done = end;
   }
   batch_.fine = nullptr;

@@ -61,6 +61,9 @@ class ShardSearch {
   // The nearest of a sample spread over all rows, from one look at its pairs.
   void look_at_sample();
 
+  // The nearest of every run of a sample, many queries at once; few have a smaller sample evaluated.
+  void look_at_runs();
+
   void first_bound();
 
   // Rows that no filter speaks for.

@@ -27,6 +27,11 @@ inline constexpr std::int64_t largest_block_k = 1024;
 /// One look at every pair instead of stages: up to this k, and so many rows.
 inline constexpr std::int64_t largest_one_pass_k = 32;
 inline constexpr std::int64_t least_one_pass_rows = 4096;
+/// Rows of a sample whose runs leave their nearest, at most, where k does not ask for more.
+inline constexpr std::int64_t most_in_runs = 16384;
+/// Where the filter keeps so many times too many, some queries keep far more than others: room for them, too.
+inline constexpr double uneven_surplus = 2;
+inline constexpr std::int64_t uneven_room = 4;
 inline constexpr int most_stages = 8;
 inline constexpr double most_short_surplus = 8;
 
@@ -100,6 +105,7 @@ struct Policy {
   double look_int8_seconds;   ///< a pair of int8 codes
   double look_float_seconds;  ///< a pair of float32 rows, a fixed part
   double look_value_seconds;  ///< and a part a value
+  double look_run_seconds;    ///< a pair of codes of many queries, where each run leaves its nearest
 
   /// Rows up to which short rows are worth int8 codes, which are longer than the rows: they stay in the
   /// cache.
@@ -115,19 +121,20 @@ inline constexpr Policy with_wgmma{
     .fp16_least_seconds = 0.1e-3,
     .fp32_value_seconds = 0.035e-3,
     .stage_seconds = 15e-6,
-    .rerank_seconds = 18e-9,
+    .rerank_seconds = 12e-9,
     .rerank_candidate_seconds = 40e-9,
-    .kept_int8_seconds = 0.45e-9,
+    .kept_int8_seconds = 0.25e-9,
     .kept_float_seconds = 0.1e-9,
     .open_seconds = 18e-12,
-    .evaluated_seconds = 0.15e-9,
-    .evaluated_byte_seconds = 0.6e-12,
+    .evaluated_seconds = 0.1e-9,
+    .evaluated_byte_seconds = 0.28e-12,
     .most_one_pass_pairs = std::int64_t{1} << 28,
     .least_look = 4096,
     .most_look = 65536,
     .look_int8_seconds = 0.36e-12,
     .look_float_seconds = 0.25e-12,
     .look_value_seconds = 0.1e-12,
+    .look_run_seconds = 2.5e-12,
     .most_short_coded_rows = std::int64_t{1} << 18,
 };
 

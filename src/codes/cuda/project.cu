@@ -4,7 +4,7 @@
 // values of the rows, brought to code space on the way, and of the map pass through shared memory. Each sum
 // is of as many products as a row has values, rounded to nearest one by one or better;
 // docs/exact-contract.md, step 11, allows for any order of them. Few rows: a block a row and 32 directions,
-// eight threads a sum.
+// 32 threads a sum.
 #include "codes/cuda/codes.hpp"
 #include "codes/cuda/encode_query.cuh"
 #include "cuda/launch.hpp"
@@ -23,6 +23,8 @@ constexpr int depth = 16;  // values of a row in shared memory at once
 // Strides that keep the 16 values of half a warp's read in different banks.
 constexpr int row_stride = depth + 4;
 constexpr std::int64_t few_rows = 256;
+constexpr int few_threads = 1024;  // of a block
+constexpr std::int64_t least_row_blocks = 100;
 
 // 1 / |x| of each row; a warp a row.
 template <class T>
@@ -133,8 +135,9 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 template <class T>
-__global__ void project_few_kernel(const T* data, std::int64_t stride, CodeSpace space, Coordinates out) {
-  __shared__ double parts[block_threads];
+__global__ void __launch_bounds__(few_threads)
+    project_few_kernel(const T* data, std::int64_t stride, CodeSpace space, Coordinates out) {
+  __shared__ double parts[few_threads];
   const std::int64_t r = blockIdx.y;
   const int part = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x % 32;
@@ -142,13 +145,13 @@ __global__ void project_few_kernel(const T* data, std::int64_t stride, CodeSpace
   const T* row = data + r * stride;
   double sum = 0;
 #pragma unroll 8
-  for (std::int64_t i = part; i < space.dim; i += block_threads / 32) {
+  for (std::int64_t i = part; i < space.dim; i += few_threads / 32) {
     sum = fma(value_at(row, i, space, inverse), space.map[i * space.map_width + column], sum);
   }
   parts[threadIdx.x] = sum;
   __syncthreads();
   if (part != 0) return;
-  for (int p = 1; p < block_threads / 32; ++p) sum += parts[p * 32 + threadIdx.x];
+  for (int p = 1; p < few_threads / 32; ++p) sum += parts[p * 32 + threadIdx.x];
   out.values[r * space.map_width + column] = sum;
 }
 
@@ -176,9 +179,11 @@ void project(const void* data, std::int64_t stride, std::int64_t rows, const Cod
     }
     if (rows <= few_rows) {
       const dim3 grid(static_cast<unsigned>(space.map_width / 32), static_cast<unsigned>(rows));
-      project_few_kernel<T><<<grid, block_threads, 0, stream>>>(values, stride, space, out);
+      project_few_kernel<T><<<grid, few_threads, 0, stream>>>(values, stride, space, out);
     } else {
-      switch (space.map_width) {
+      // Few rows leave processors idle where a block takes all directions.
+      const bool narrow = (rows + block_rows - 1) / block_rows < least_row_blocks;
+      switch (narrow ? std::int64_t{32} : space.map_width) {
         case 32: project_many<T, 32>(values, stride, rows, space, out, stream); break;
         case 64: project_many<T, 64>(values, stride, rows, space, out, stream); break;
         case 96: project_many<T, 96>(values, stride, rows, space, out, stream); break;

@@ -1,0 +1,38 @@
+"""The section on brute force on GPUs over data of several kinds, from a list of gpu_search's cases."""
+
+from .text import figure, table
+
+HEADING = "### Other data on a GPU\n\n<a id=\"gpu-other-data\"></a>\n"
+
+INTRODUCTION = """Rows, queries and answers in GPU memory; medians of whole searches by `gpu_search`, ms. *Mixtures* are like
+embeddings, of the given participation ratio; the others are uniform or what `kith generate` makes. Codes may be made along leading
+directions where that promises to be quicker (*along* how many). The answers to 16 queries of each case were compared with an
+unfiltered search: {wrong}. {peers}
+"""
+
+
+def name_of(case):
+    return (
+        f"{case['data'].replace(':', ', ratio ').replace('_', ' ')}; {case['dim']}; {case['queries']:,}; "
+        f"{case['rows']:,}; {case['k']}; {case['dtype']}"
+    )
+
+
+def render_gpu_data(result):
+    cases = result["cases"]
+    wrong = sum(case["wrong_cells"] for case in cases)
+    parts = [
+        HEADING,
+        INTRODUCTION.format(wrong="none differs" if wrong == 0 else f"{wrong} cells differ", peers=result["peers"]),
+        f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
+    ]
+    rows = [["d; queries; rows; k", "filter", "along", "candidates a query", "build", "median", "before", "certex"]]
+    for case in cases:
+        before, certex = case.get("before_ms"), case.get("certex_ms")
+        rows.append([
+            name_of(case), case["filter"], str(case["directions"] or ""), figure(case["candidates"] / case["queries"]),
+            figure(case["build_ms"]), figure(case["median_ms"]), figure(before) if before else "",
+            figure(certex) if certex else "",
+        ])  # fmt: skip
+    parts.append(table(rows) + "\n")
+    return "\n".join(parts)

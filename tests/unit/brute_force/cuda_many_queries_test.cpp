@@ -1,0 +1,121 @@
+// Many queries of short codes on a GPU, where blocks compare 256 queries at a time: the bits of the CPU for
+// every width of a code, int8 and halves, whole tiles of queries and parts of one, rows and queries that no
+// filter speaks for, and batches too small for such tiles. Skipped where there is no GPU.
+#ifdef KITH_CUDA_ENABLED
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kith/brute_force.hpp"
+#include "kith/generate.hpp"
+#include "support/device_memory.hpp"
+#include "support/gpus.hpp"
+
+namespace kith {
+namespace {
+
+using test::DeviceMemory;
+using test::gpus;
+
+class CudaManyQueries : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
+  }
+};
+
+Execution on_gpu(std::uint64_t device_memory_limit = 0) {
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  execution.device_memory_limit = device_memory_limit;
+  return execution;
+}
+
+bool reduced() {  // under sanitizers
+  const char* size = std::getenv("KITH_CONFORMANCE");
+  return size != nullptr && std::string(size) != "full";
+}
+
+Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
+  Dataset data = generate({.generator = Generator::clusters,
+                           .rows = rows,
+                           .dim = dim,
+                           .dtype = dtype,
+                           .first_row = first,
+                           .clusters = 30,
+                           .spread = 0.3});
+  if (dtype == Dtype::f32) {
+    auto* values = static_cast<float*>(data.mutable_data());
+    values[3 * dim] = std::numeric_limits<float>::quiet_NaN();
+    values[70 * dim + 1] = std::numeric_limits<float>::infinity();
+    values[150 * dim] = 1e30F;                                                             // special
+    values[190 * dim + dim / 2] *= 40;                                                     // beyond the codes
+    for (std::int64_t j = 0; j < dim; ++j) values[191 * dim + j] = values[192 * dim + j];  // equal rows
+  }
+  return data;
+}
+
+void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
+  ASSERT_EQ(found.indices, expected.indices) << what;
+  ASSERT_EQ(found.distances, expected.distances) << what;
+}
+
+struct Shape {
+  std::int64_t rows, dim, queries;
+};
+
+TEST_F(CudaManyQueries, TheBitsOfTheCpu) {
+  std::vector<Shape> shapes = {{40'000, 20, 256},  {33'001, 64, 193},  {70'001, 100, 513},
+                               {35'000, 128, 300}, {36'000, 130, 257}, {33'333, 250, 200},
+                               {33'100, 500, 210}, {33'000, 640, 194}, {9'000, 128, 1000}};
+  if (reduced()) shapes = {{33'001, 64, 193}, {9'000, 130, 257}};
+  for (const Shape& s : shapes) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
+      if (dtype == Dtype::u8 && s.dim > 300) continue;
+      const Dataset rows = clusters(s.rows, s.dim, dtype, 0);
+      const Dataset queries = clusters(s.queries, s.dim, dtype, s.rows);
+      const DeviceMemory copy(rows.view().data, static_cast<std::size_t>(s.rows * s.dim) * size_of(dtype));
+      DatasetView there = rows.view();
+      there.data = copy.data();
+      there.space = MemorySpace::cuda;
+      for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
+        const BruteForce cpu = BruteForce::build(rows.view(), {.metric = metric});
+        for (const Filter filter : {Filter::int8, Filter::fp16}) {
+          const BruteForce gpu = BruteForce::build(there, {.metric = metric, .filter = filter}, on_gpu());
+          for (const std::int64_t k : {1, 10, 100}) {
+            const std::string what = std::to_string(s.rows) + " x " + std::to_string(s.dim) + ", " +
+                                     std::to_string(s.queries) + " queries, k " + std::to_string(k) + ", " +
+                                     std::string(name(dtype)) + " " + std::string(name(metric)) + " " +
+                                     std::string(name(filter));
+            expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k), what);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The plan is for all queries, a batch may have few: its first bound comes from a sample.
+TEST_F(CudaManyQueries, ALimitCutsThemIntoSmallBatches) {
+  const std::int64_t n = reduced() ? 33'000 : 70'000, d = 96, q = 450, k = 10;
+  const Dataset rows = clusters(n, d, Dtype::f32, 0);
+  const Dataset queries = clusters(q, d, Dtype::f32, n);
+  const BruteForce cpu = BruteForce::build(rows.view());
+  const BruteForce gpu = BruteForce::build(rows.view(), {}, on_gpu());
+  const Neighbors expected = cpu.search(queries.view(), k);
+  for (const std::uint64_t mib : {4, 16, 32}) {
+    expect_same(gpu.search(queries.view(), k, on_gpu(mib << 20U)), expected, std::to_string(mib) + " MiB");
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace kith
+
+#endif
