@@ -94,9 +94,11 @@ Neighbors PointTiles::search(const DatasetView& queries, std::int64_t k, const T
   return search_with_statistics(queries, k, options, execution).first;
 }
 
-std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(
-    std::int64_t first, std::int64_t last, std::int64_t k, const TileSearchOptions& options,
-    const Execution& given) const {
+std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(std::int64_t first,
+                                                                             std::int64_t last,
+                                                                             std::int64_t k,
+                                                                             const TileSearchOptions& options,
+                                                                             const Execution& given) const {
   const Execution execution = point_tiles::checked(given);
   point_tiles::check_options(options);
   if (first < 0 || last < first || last > tiles()) {
