@@ -2,7 +2,7 @@
 
 from .text import figure, table
 
-HEADING = '### Other data on a GPU\n\n<a id="gpu-other-data"></a>\n'
+HEADING = "### Other data on a GPU\n"
 
 INTRODUCTION = """Rows, queries and answers in GPU memory; medians of whole searches by `gpu_search`, ms. *Mixtures* are like
 embeddings, of the given participation ratio; the others are uniform or what `kith generate` makes. Codes may be made along leading

@@ -216,7 +216,7 @@ def all_knn(
             tiles twice as many.
         tile_points: as for :meth:`kith.PointTiles.build`, where tiles are built.
         output, block, num_cpus, num_gpus, device, retries: as for :func:`knn`.
-        memory_limit, device_memory_limit, progress, **parameters: as for :func:`knn`.
+        memory_limit, device_memory_limit, progress, parameters: as for :func:`knn`.
 
     Raises:
         As :func:`knn`.
@@ -339,7 +339,7 @@ def build(
         directory: the folder, which appears whole or not at all. An older folder of shards is replaced, another one
             refused. Work that is interrupted goes on from ``directory + ".kith-ray-work"``.
         index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``.
-        metric, **parameters: as for :meth:`kith.Sharded.build`.
+        metric, parameters: as for :meth:`kith.Sharded.build`.
         num_cpus, num_gpus, device, retries, memory_limit, device_memory_limit: as for :func:`knn`.
         progress: True for a bar, or a function of (done, total), in rows.
 
