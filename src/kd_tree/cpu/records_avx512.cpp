@@ -147,22 +147,7 @@ void sift_as(const float* values, std::int64_t count, const Sieve<float>& sieve,
   for (int part = 0; part < 1 << levels; ++part) counts[part] = seen[part];
 }
 
-template <int stride>
-void sift_from(const float* values, std::int64_t count, const Sieve<float>& sieve, unsigned char* parts,
-               std::int64_t* counts) {
-  switch (sieve.levels) {
-    case 1: return sift_as<stride, 1>(values, count, sieve, parts, counts);
-    case 2: return sift_as<stride, 2>(values, count, sieve, parts, counts);
-    case 3: return sift_as<stride, 3>(values, count, sieve, parts, counts);
-    default: return sift_as<stride, 4>(values, count, sieve, parts, counts);
-  }
-}
-
-void sift(const float* values, std::int64_t stride, std::int64_t count, const Sieve<float>& sieve,
-          unsigned char* parts, std::int64_t* counts) {
-  if (stride == 3) return sift_from<3>(values, count, sieve, parts, counts);
-  return sift_from<4>(values, count, sieve, parts, counts);
-}
+#include "kd_tree/cpu/sift.inc"
 
 // Sixteen points side by side that go to one part move as they are; where points come in some order most do.
 template <bool from_records, bool numbered, bool to_records>
