@@ -249,7 +249,7 @@ void sift_as(const float* values, std::int64_t count, const Sieve<float>& sieve,
              std::int64_t* counts) {
   std::int64_t seen[1 << levels] = {};
   for (std::int64_t i = 0; i < count; i += 32) {
-    alignas(32) unsigned char found[32];
+    alignas(32) unsigned char found[32] = {};
     const std::int64_t here = count - i < 32 ? count - i : 32;
     for (std::int64_t j = 0; j < here; j += 8) {
       const __m256i part =
