@@ -16,16 +16,10 @@
 namespace kith::cli {
 namespace {
 
-struct Options {
-  std::vector<std::string> clouds;
-  Source points;
-  std::string input_format;
-  IndexOptions index;
+struct Options : CloudOptions {
   std::string metric = "euclidean";
   bool include_self = false;
   ResultOptions result;
-  TileOptions tiles;
-  std::optional<std::int64_t> tile_points;
 };
 
 TileSearchOptions tile_search(const Options& options, Metric metric) {
@@ -34,11 +28,7 @@ TileSearchOptions tile_search(const Options& options, Metric metric) {
 
 void through_tiles(const Common& common, const Options& options, Metric metric, const std::string& why) {
   refuse_tree_options(options.index);
-  std::vector<Source> clouds;
-  for (const std::string& path : options.clouds) {
-    clouds.push_back(options.points);
-    clouds.back().path = path;
-  }
+  std::vector<Source> clouds = options.sources();
   join_through_tiles(common, clouds, options.input_format, tile_parameters(options.tile_points),
                      options.result, tile_search(options, metric), options.tiles, why);
 }
@@ -48,7 +38,7 @@ void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
   const UnpackedClouds unpacked(common, options.clouds, options.result.output, options.input_format);
-  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+  if (const std::string why = why_tiles(options); !why.empty()) {
     if (!is_tiles(options.clouds.front())) return through_tiles(common, options, metric, why);
     refuse_tree_options(options.index);
     join_tiles(common, PointTiles::open(options.clouds.front()), options.result, tile_search(options, metric),
@@ -95,7 +85,6 @@ void run(const Common& common, Options& options) {
 
 void add_all_knn(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
-  options->points.default_member = "train";
   CLI::App& command =
       add_command(app, common, "all-knn", "Find the nearest other rows of every row, by a tree",
                   [options, &common] { run(common, *options); });
@@ -111,11 +100,7 @@ void add_all_knn(CLI::App& app, Common& common) {
   add_tree_index_options(command, common, options->index);
   add_inside_option(command, common, options->tiles);
   add_tile_answer_options(command, common, options->tiles);
-  add_tile_points_option(command, options->tile_points);
-  add_member_option(command, "--member", options->points, "to read");
-  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
-  add_execution_options(command, common);
-  add_statistics_option(command, common);
+  add_cloud_options(command, common, *options);
   About& about = common.about(command);
   about.details = {
       "The answer has a line for each row, in the order of the file: the same rows and the same bits as kith "

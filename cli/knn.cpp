@@ -58,7 +58,7 @@ void run_on_tiles(const Common& common, Options& options) {
 }
 
 // What does not fit in memory goes through tiles, where nothing is asked for that they lack.
-bool may_go_through_tiles(const Common& common, const Options& options) {
+bool may_go_through_tiles(const Options& options) {
   return may_take_tiles(options.index) && !asks_for_more(options) && options.result.max_queries < 0 &&
          is_tree_metric(parse_metric(options.metric)) && takes_tile_answer(options.result) &&
          inspect(options.base.path, options.base.format).element_type ==
@@ -113,7 +113,7 @@ void run(const Common& common, Options& options) {
   try {
     fits.emplace(load_all());
   } catch (const OutOfMemory&) {
-    if (!may_go_through_tiles(common, options)) throw;
+    if (!may_go_through_tiles(options)) throw;
     options.tiles.inside = inside_for(options);
     search_through_tiles(common, options.base, options.queries, options.result,
                          tile_search(options, parse_metric(options.metric)),
@@ -197,6 +197,9 @@ void add_knn(CLI::App& app, Common& common) {
       "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
       "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
+      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
+      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
+      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.",
       "--index auto builds a tree where that should be faster: for many queries in low dimension. With "
       "--recall below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that "
       "only one kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
@@ -204,20 +207,13 @@ void add_knn(CLI::App& app, Common& common) {
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
       "build.",
       "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
-      "holds them exactly (f32 or f64), and a note says so."};
-  about.details.emplace(
-      about.details.begin() + 1,
-      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
-      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
-      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.");
-  about.details.emplace_back(
+      "holds them exactly (f32 or f64), and a note says so.",
       "The Python that reads tables also writes the answer where the output is called .parquet or .arrow: a "
       "row a query, with columns "
-      "query, indices, ids where --ids names some, and distances.");
-  about.details.emplace_back(
+      "query, indices, ids where --ids names some, and distances.",
       "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
       "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
-      "as kith search does. The answer is the same, and is written to files.");
+      "as kith search does. The answer is the same, and is written to files."};
   about.examples = {
       {"kith knn base.fvecs queries.fvecs -k 5", "Shows the 5 nearest rows of the first queries."},
       {"kith knn base.fvecs queries.fvecs -k 100 -o answer",
@@ -233,10 +229,9 @@ void add_knn(CLI::App& app, Common& common) {
       {"kith knn products.parquet:embedding queries.npy -k 10 -o answer",
        "A column of vectors in a Parquet file."},
       {"kith knn base.npy queries.npy --max-queries 3 --json",
-       "Everything about three queries, for a program."}};
-  about.examples.emplace_back(
-      "kith knn products.parquet:embedding queries.npy -k 10 --ids products.parquet:sku -o answer.parquet",
-      "The answer as a table, with the products' own numbers.");
+       "Everything about three queries, for a program."},
+      {"kith knn products.parquet:embedding queries.npy -k 10 --ids products.parquet:sku -o answer.parquet",
+       "The answer as a table, with the products' own numbers."}};
 }
 
 }  // namespace kith::cli

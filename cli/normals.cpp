@@ -21,17 +21,11 @@
 namespace kith::cli {
 namespace {
 
-struct Options {
-  std::vector<std::string> clouds;
-  Source points;
-  std::string input_format;
-  IndexOptions index;
+struct Options : CloudOptions {
   std::optional<std::int64_t> k;
   std::string viewpoint;
   std::string output;
   std::string format;
-  TileOptions tiles;
-  std::optional<std::int64_t> tile_points;
 };
 
 std::optional<std::vector<double>> parse_viewpoint(const std::string& text) {
@@ -158,8 +152,7 @@ void run_on_tiles(const Common& common, Options& options, const CloudFiles& clou
                                execution);
   };
   const TileAnswer answer =
-      answer_from_tiles(common, options.clouds, options.points, options.input_format, options.output,
-                        tile_parameters(options.tile_points), why, find);
+      answer_from_tiles(common, options, options.output, tile_parameters(options.tile_points), why, find);
   nlohmann::json files = nlohmann::json::array();
   std::string list;
   for (const auto& file : answer.files) {
@@ -189,7 +182,7 @@ void run(const Common& common, Options& options) {
   CloudFiles clouds{options.clouds, {}, named_formats(options.clouds, options.input_format)};
   const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
   clouds.readable = options.clouds;
-  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+  if (const std::string why = why_tiles(options); !why.empty()) {
     return run_on_tiles(common, options, clouds, format, near, viewpoint, why);
   }
   options.points.path = options.clouds.front();
@@ -256,7 +249,6 @@ void run(const Common& common, Options& options) {
 
 void add_normals(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
-  options->points.default_member = "train";
   CLI::App& command =
       add_command(app, common, "normals", "Estimate the normal and the curvature at every point",
                   [options, &common] { run(common, *options); });
@@ -288,11 +280,7 @@ void add_normals(CLI::App& app, Common& common) {
   add_inside_option(command, common, options->tiles);
   add_tile_answer_options(command, common, options->tiles);
   add_value_dtype_option(command, common, options->tiles);
-  add_tile_points_option(command, options->tile_points);
-  add_member_option(command, "--member", options->points, "to read");
-  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
-  add_execution_options(command, common);
-  add_statistics_option(command, common);
+  add_cloud_options(command, common, *options);
   About& about = common.about(command);
   about.details = {
       "A normal is the direction in which a point's neighbours, itself included, spread the least (Hoppe et "

@@ -23,19 +23,13 @@
 namespace kith::cli {
 namespace {
 
-struct Options {
-  std::vector<std::string> clouds;
-  Source points;
-  std::string input_format;
-  IndexOptions index;
+struct Options : CloudOptions {
   std::optional<std::int64_t> k;
   double ratio = 2;
   std::string metric = "euclidean";
   bool mark = false;
   std::string output;
   std::string format;
-  TileOptions tiles;
-  std::optional<std::int64_t> tile_points;
 };
 
 FileFormat output_format(const Options& options) {
@@ -209,8 +203,8 @@ void run_on_tiles(const Common& common, Options& options, const CloudFiles& clou
   TileOutlierFiles files;
   (options.mark ? files.outlier : files.kept) = options.output;
   const TileOutliers answer = answer_from_tiles(
-      common, options.clouds, options.points, options.input_format, options.output,
-      tile_parameters(options.tile_points), why, [&](const PointTiles& tiles, const Execution& execution) {
+      common, options, options.output, tile_parameters(options.tile_points), why,
+      [&](const PointTiles& tiles, const Execution& execution) {
         if (array) return tiles.outliers(files, near, options.ratio, search, execution);
         check_dim(options, tiles.dim());
         return outliers_with_points(common, {clouds, options.output, output_format(options)}, tiles, near,
@@ -238,7 +232,7 @@ void run(const Common& common, Options& options) {
   CloudFiles clouds{options.clouds, {}, named_formats(options.clouds, options.input_format)};
   const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
   clouds.readable = options.clouds;
-  if (const std::string why = why_tiles(options.clouds, options.tiles, options.tile_points); !why.empty()) {
+  if (const std::string why = why_tiles(options); !why.empty()) {
     return run_on_tiles(common, options, clouds, near, metric, why);
   }
   options.points.path = options.clouds.front();
@@ -303,7 +297,6 @@ void run(const Common& common, Options& options) {
 
 void add_outliers(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
-  options->points.default_member = "train";
   CLI::App& command = add_command(app, common, "outliers",
                                   "Remove the points that are far from their neighbours, or mark them",
                                   [options, &common] { run(common, *options); });
@@ -339,11 +332,7 @@ void add_outliers(CLI::App& app, Common& common) {
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
   add_inside_option(command, common, options->tiles);
-  add_tile_points_option(command, options->tile_points);
-  add_member_option(command, "--member", options->points, "to read");
-  add_input_format_option(command, common, options->input_format, {"POINTS"}, dataset_formats());
-  add_execution_options(command, common);
-  add_statistics_option(command, common);
+  add_cloud_options(command, common, *options);
   About& about = common.about(command);
   about.details = {
       "Statistical outlier removal (Rusu et al. 2008): a point is an outlier if its mean distance to its "

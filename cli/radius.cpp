@@ -1,8 +1,6 @@
 // kith radius: all rows within a distance of every query, or their number.
-#include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +9,7 @@
 #include "index_file.hpp"
 #include "input.hpp"
 #include "io/format.hpp"
-#include "json_arrays.hpp"
+#include "radius_result.hpp"
 #include "result.hpp"
 #include "run.hpp"
 #include "shards.hpp"
@@ -40,22 +38,6 @@ struct Options {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t shown_queries = 10;
-constexpr std::int64_t shown_ranks = 10;
-
-// Its values by their place, for JSON.
-template <class T>
-auto of(const std::vector<T>& values) {
-  return [&values](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
-}
-
-// The last line of what is shown, where that is not all.
-void show_more(std::int64_t queries) {
-  if (queries <= shown_queries) return;
-  print(fmt::format("... {}: write all of them with -o FILE\n",
-                    plural(queries - shown_queries, "more query", "more queries")));
-}
-
 void check(const Options& options) {
   check_index_options(options.index);
   if (options.max_queries < -1) {
@@ -74,12 +56,6 @@ void check(const Options& options) {
   }
 }
 
-// The file of --count: OUT.npy as it is, OUT without an extension as OUT.counts.npy.
-std::string counts_file(const std::string& output) {
-  if (writes_to_stream() || std::filesystem::path(output).has_extension()) return output;
-  return output + ".counts.npy";
-}
-
 void check_output_files(const Common& common, Options& options) {
   if (options.output.empty()) return;
   options.output = output_path(common, options.output);
@@ -93,92 +69,6 @@ void check_output_files(const Common& common, Options& options) {
   std::vector<std::filesystem::path> files = {counts_file(options.output)};
   if (!options.count) files = io::radius_files(options.output);
   refuse_overwriting(files, {options.points.path, options.queries.path});
-}
-
-void deliver_counts(const Common& common, const Options& options, const std::vector<std::int64_t>& counts,
-                    Metric metric, const IndexUsed& index) {
-  const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  const auto queries = static_cast<std::int64_t>(counts.size());
-  std::string file;
-  if (!options.output.empty()) {
-    file = counts_file(options.output);
-    const CancellableScope scope;
-    write_array(file, counts, {FileFormat::npy, must_stop});
-  }
-  if (common.json) {
-    nlohmann::json object = {{"queries", queries},
-                             {"radius", options.index.radius.value_or(0)},
-                             {"metric", name(metric)},
-                             {"index", to_json(index)},
-                             {"neighbors", total}};
-    std::vector<JsonMember> arrays;
-    if (file.empty()) {
-      arrays.push_back(array_member("counts", queries, of(counts)));
-    } else {
-      object["files"] = {file};
-    }
-    print_json(object, arrays);
-  } else if (!file.empty()) {
-    note(common, fmt::format("wrote {}: {}, {}", shown_output(file), plural(queries, "query", "queries"),
-                             plural(total, "neighbour")));
-  } else {
-    print(fmt::format("{:>8}  {:>12}\n", "query", "neighbours"));
-    for (std::int64_t q = 0; q < std::min(queries, shown_queries); ++q) {
-      print(fmt::format("{:>8}  {:>12}\n", q, counts[static_cast<std::size_t>(q)]));
-    }
-    show_more(queries);
-  }
-}
-
-void show(const RadiusNeighbors& answer) {
-  print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", "query", "rank", "row", "distance"));
-  const std::int64_t queries = std::min(answer.queries, shown_queries);
-  for (std::int64_t q = 0; q < queries; ++q) {
-    const auto rows = answer.indices_of(q);
-    const auto found = static_cast<std::int64_t>(rows.size());
-    if (found == 0) print(fmt::format("{:>8}  {:>5}  {:>12}  none within the radius\n", q, "-", "-"));
-    for (std::int64_t j = 0; j < std::min(found, shown_ranks); ++j) {
-      print(fmt::format("{:>8}  {:>5}  {:>12}  {}\n", q, j + 1, rows[static_cast<std::size_t>(j)],
-                        format_number(answer.distance(q, j))));
-    }
-    if (found > shown_ranks) {
-      print(fmt::format("{:>8}  {:>5}  {:>12}\n", q, "...", fmt::format("{} more", found - shown_ranks)));
-    }
-  }
-  show_more(answer.queries);
-}
-
-void deliver_rows(const Common& common, const Options& options, const RadiusNeighbors& answer, Metric metric,
-                  const IndexUsed& index) {
-  std::vector<std::string> files;
-  if (!options.output.empty()) {
-    const CancellableScope scope;
-    for (const auto& file : write_radius_neighbors(options.output, answer, {{}, must_stop})) {
-      files.push_back(file.string());
-    }
-  }
-  const std::int64_t total = answer.offsets.back();
-  if (common.json) {
-    nlohmann::json object = {{"queries", answer.queries}, {"radius", options.index.radius.value_or(0)},
-                             {"metric", name(metric)},    {"index", to_json(index)},
-                             {"neighbors", total},        {"statistics", to_json(answer.statistics)}};
-    std::vector<JsonMember> arrays;
-    if (files.empty()) {
-      arrays.push_back(array_member("offsets", answer.queries + 1, of(answer.offsets)));
-      arrays.push_back(array_member("indices", total, of(answer.indices)));
-      std::visit([&](const auto& held) { arrays.push_back(array_member("distances", total, of(held))); },
-                 answer.distances);
-    } else {
-      object["files"] = files;
-    }
-    print_json(object, arrays);
-  } else if (files.empty()) {
-    show(answer);
-  } else {
-    note(common, fmt::format("wrote {}: {}, {}", fmt::join(files, ", "),
-                             plural(answer.queries, "query", "queries"), plural(total, "neighbour")));
-  }
-  note_nan(common, answer.statistics);
 }
 
 // Queries in tiles: an answer in files.
@@ -224,8 +114,8 @@ template <class Count, class Find>
 void answer_in_memory(const Common& common, const Options& options, const Execution& execution,
                       const MemoryPlan& plan, Metric metric, std::string_view name, const Count& count,
                       const Find& find) {
-  IndexUsed index;
-  index.name = name;
+  RadiusResult result{options.index.radius.value_or(0), metric, {}, options.output};
+  result.index.name = name;
   const auto with_limit = [&](const auto& call) {
     return run_cancellable(common, execution, [&](const Execution& given) {
       Execution left = given;
@@ -234,9 +124,9 @@ void answer_in_memory(const Common& common, const Options& options, const Execut
     });
   };
   if (options.count) {
-    deliver_counts(common, options, with_limit(count), metric, index);
+    deliver_counts(common, result, with_limit(count));
   } else {
-    deliver_rows(common, options, with_limit(find), metric, index);
+    deliver_rows(common, result, with_limit(find));
   }
 }
 
@@ -321,12 +211,12 @@ void run(const Common& common, Options& options) {
   // How many rows are near is known only when they are found; the search counts them against what is left.
   BaseAndQueries data = load_base_and_queries(common, options.points, options.queries, 8);
   const double radius = options.index.radius.value_or(0);
-  IndexUsed index;
+  RadiusResult result{radius, metric, {}, options.output};
   const auto search = [&](auto&& find) {
     return run_cancellable(common, execution, [&](const Execution& how) {
       Execution left = how;
       const AnyIndex tree = build_tree(options.index, data.base, metric, data.plan, left);
-      index = used(tree);
+      result.index = used(tree);
       return find(*tree.point_tree(), left);
     });
   };
@@ -334,14 +224,14 @@ void run(const Common& common, Options& options) {
     const auto counts = search([&](const PointTree& tree, const Execution& how) {
       return tree.count_within(data.view, radius, how);
     });
-    deliver_counts(common, options, counts, metric, index);
+    deliver_counts(common, result, counts);
     return;
   }
   const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
   const RadiusNeighbors answer = search([&](const PointTree& tree, const Execution& how) {
     return tree.radius_search(data.view, radius, how_many, how);
   });
-  deliver_rows(common, options, answer, metric, index);
+  deliver_rows(common, result, answer);
 }
 
 }  // namespace

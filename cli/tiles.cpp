@@ -46,10 +46,28 @@ void add_clouds_argument(CLI::App& command, Common& common, std::vector<std::str
           ->required());
 }
 
-std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions& options,
-                      const std::optional<std::int64_t>& tile_points) {
+std::vector<Source> CloudOptions::sources() const {
+  std::vector<Source> all;
+  for (const std::string& path : clouds) {
+    all.push_back(points);
+    all.back().path = path;
+  }
+  return all;
+}
+
+void add_cloud_options(CLI::App& command, Common& common, CloudOptions& options) {
+  options.points.default_member = "train";
+  add_tile_points_option(command, options.tile_points);
+  add_member_option(command, "--member", options.points, "to read");
+  add_input_format_option(command, common, options.input_format, {"POINTS"}, dataset_formats());
+  add_execution_options(command, common);
+  add_statistics_option(command, common);
+}
+
+std::string why_tiles(const CloudOptions& options) {
+  const std::vector<std::string>& clouds = options.clouds;
   if (clouds.size() == 1 && is_tiles(clouds.front())) {
-    if (!tile_points) return "tiles";
+    if (!options.tile_points) return "tiles";
     throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
   }
   for (const std::string& cloud : clouds) {
@@ -60,7 +78,9 @@ std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions&
                     cloud, clouds.size()));
   }
   if (clouds.size() > 1) return fmt::format("{} files are one cloud", clouds.size());
-  return given_tile_option(options) != nullptr || tile_points ? "an option of point tiles was given" : "";
+  return given_tile_option(options.tiles) != nullptr || options.tile_points
+             ? "an option of point tiles was given"
+             : "";
 }
 
 bool may_take_tiles(const IndexOptions& options) {

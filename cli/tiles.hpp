@@ -62,13 +62,26 @@ std::vector<std::filesystem::path> paths_of(const std::vector<Source>& clouds);
 void build_tiles(const Common& common, std::vector<Source>& clouds, const std::string& input_format,
                  const std::string& folder, const PointTilesParameters& parameters);
 
+/// What commands over every point of a cloud, in memory or through tiles, have in common.
+struct CloudOptions {
+  std::vector<std::string> clouds;
+  Source points;  ///< how each of them is read
+  std::string input_format;
+  IndexOptions index;
+  TileOptions tiles;
+  std::optional<std::int64_t> tile_points;
+
+  std::vector<Source> sources() const;
+};
+
 /// POINTS of commands that also work on a folder of tiles, or on several files as one cloud.
 void add_clouds_argument(CLI::App& command, Common& common, std::vector<std::string>& clouds,
                          const std::string& text);
+/// --tile-points and the options of reading and running, which end a list.
+void add_cloud_options(CLI::App& command, Common& common, CloudOptions& options);
 /// Why these go through tiles: an option asks for it, they are several, or a folder of them; empty where they
 /// need not. @throws InvalidArgument
-std::string why_tiles(const std::vector<std::string>& clouds, const TileOptions& options,
-                      const std::optional<std::int64_t>& tile_points);
+std::string why_tiles(const CloudOptions& options);
 /// Whether what does not fit in memory may go through tiles: nothing was asked for that they lack.
 bool may_take_tiles(const IndexOptions& options);
 /// @throws InvalidArgument for what an index in memory takes and tiles would ignore
@@ -143,20 +156,15 @@ auto run_with_tiles(const Common& common, const std::vector<TilesBeside*>& besid
 
 /// What find(tiles, execution) answers of a folder of tiles, or of files through tiles beside `output`.
 template <class Find>
-auto answer_from_tiles(const Common& common, const std::vector<std::string>& clouds, const Source& like,
-                       const std::string& input_format, const std::string& output,
+auto answer_from_tiles(const Common& common, const CloudOptions& options, const std::string& output,
                        const PointTilesParameters& parameters, const std::string& why, const Find& find) {
-  if (is_tiles(clouds.front())) {
-    const PointTiles tiles = PointTiles::open(clouds.front());
+  if (is_tiles(options.clouds.front())) {
+    const PointTiles tiles = PointTiles::open(options.clouds.front());
     note_resumption(common, output);
     return run_with_tiles(common, {}, [&](const Execution& execution) { return find(tiles, execution); });
   }
-  std::vector<Source> sources;
-  for (const std::string& path : clouds) {
-    sources.push_back(like);
-    sources.back().path = path;
-  }
-  TilesBeside beside(common, output, ".kith-tiles", sources, input_format, parameters);
+  std::vector<Source> clouds = options.sources();
+  TilesBeside beside(common, output, ".kith-tiles", clouds, options.input_format, parameters);
   return run_with_tiles(common, {&beside}, [&](const Execution& execution) {
     return find(beside.build(execution, why), execution);
   });

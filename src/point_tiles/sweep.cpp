@@ -106,23 +106,6 @@ void Sweep<T>::search(std::int64_t number, const DatasetView& queries, std::span
 }
 
 template <class T>
-void Sweep<T>::serve(std::int64_t number) {
-  if (mail_[static_cast<std::size_t>(number)].empty()) return;
-  resident_.reach(number);
-  const auto here = get(number);
-  if (const std::int64_t next = next_mail(number); next < statistics_.tiles) resident_.expect(next);
-  serve(number, *here);
-}
-
-// The tile after this one that somebody waits for; past the last where nobody does.
-template <class T>
-std::int64_t Sweep<T>::next_mail(std::int64_t tile) const {
-  std::int64_t next = tile + 1;
-  while (next < statistics_.tiles && mail_[static_cast<std::size_t>(next)].empty()) ++next;
-  return next;
-}
-
-template <class T>
 void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
                       std::int64_t place, bool join, const OwnAnswers<T>* own) {
   const auto around = join ? reach_.around(here.tile) : reach_.around(here.tile, queries);
@@ -368,33 +351,6 @@ std::vector<Waiting> Sweep<T>::waiting_of(const Resident& here, const DatasetVie
                               place + crossing[i].query, std::move(crossing[i].tiles));
   });
   return waiting;
-}
-
-template <class T>
-void Sweep<T>::pass_on(Waiting query, std::int64_t current) {
-  const auto next = std::ranges::upper_bound(query.tiles, static_cast<std::int32_t>(current));
-  const std::int64_t bytes = layout_.bytes(query);
-  // In the last sweep all of them ascend, and are what the budget holds.
-  if (next == query.tiles.end() || (!last_ && mail_bytes_ + bytes > shares_.waiting / 2)) {
-    postponed_.add(std::move(query));
-    return;
-  }
-  mail_bytes_ += bytes;
-  mail_[static_cast<std::size_t>(*next)].push_back(std::move(query));
-}
-
-template <class T>
-void Sweep<T>::serve(std::int64_t number, const Resident& here) {
-  std::vector<Waiting> queries = std::exchange(mail_[static_cast<std::size_t>(number)], {});
-  if (queries.empty()) return;
-  std::vector<Waiting*> visitors;
-  for (Waiting& query : queries) {
-    mail_bytes_ -= layout_.bytes(query);
-    visitors.push_back(&query);
-  }
-  visit(here, visitors);
-  put_finished(queries);
-  for (Waiting& query : queries) pass_on(std::move(query), number);
 }
 
 template <class T>
