@@ -7,6 +7,7 @@
 
 #include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
+#include "point_tree/cpu/planes.hpp"
 #include "point_tree/neighborhoods.hpp"
 
 namespace kith::point_tiles {
@@ -96,7 +97,23 @@ void NormalsInColumns<T>::fit(const Block<T>& block, double* values) const {
   constexpr std::size_t row_bytes = dim * sizeof(Value);
   constexpr std::int64_t part = 1 << 8;
   const Lists<T>& lists = block.lists;
+  const double* viewpoint = viewpoint_ ? viewpoint_->data() : nullptr;
+  const point_tree::PlaneKernels* kernels = point_tree::plane_kernels();
   parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
+    if constexpr (dim == 3 && std::is_same_v<Value, T>) {
+      if (kernels != nullptr && !block.in_order) {
+        const std::int64_t first = p * part;
+        const std::int64_t count = std::min(part, lists.queries - first);
+        double* out = values + first * (dim + 1);
+        std::fill_n(out, count * (dim + 1), std::numeric_limits<double>::quiet_NaN());
+        const bool ragged = lists.offsets != nullptr;
+        kernels->fit(point_tree::PlaneTask<T>{
+            reinterpret_cast<const T*>(block.points), reinterpret_cast<const T*>(block.queries) + first * dim,
+            nullptr, count, ragged ? lists.rows : lists.rows + first * lists.k, lists.k,
+            ragged ? lists.offsets + first : nullptr, viewpoint, out, dim + 1, out + dim, dim + 1});
+        return;
+      }
+    }
     for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
       double* out = values + i * (dim + 1);
       std::fill_n(out, dim + 1, std::numeric_limits<double>::quiet_NaN());
@@ -114,7 +131,7 @@ void NormalsInColumns<T>::fit(const Block<T>& block, double* values) const {
       double normal[dim];
       double curvature = 0;
       if (!plane.solve(normal, curvature)) continue;
-      point_tree::orient<dim>(normal, center, viewpoint_ ? viewpoint_->data() : nullptr);
+      point_tree::orient<dim>(normal, center, viewpoint);
       std::copy_n(normal, dim, out);
       out[dim] = curvature;
     }

@@ -141,13 +141,8 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
   if (dim == 3 && kernels != nullptr && neighborhood.k > 0 && backend_of(execution) == nullptr) {
     run<T>(tree, {nullptr, true}, Kind::nearest, neighborhood.k, neighborhood.radius, execution, "normals",
            [&](const Part<T>& part) {
-             const PlaneTask<T> task{points.data(), part.count, part.queries, part.k,
-                                     part.rows,     viewpoint,  out.normals,  out.curvature};
-             if constexpr (sizeof(T) == 4) {
-               kernels->f32(task);
-             } else {
-               kernels->f64(task);
-             }
+             kernels->fit(PlaneTask<T>{points.data(), points.data(), part.queries, part.count, part.rows,
+                                       part.k, nullptr, viewpoint, out.normals, dim, out.curvature, 1});
            });
     return;
   }

@@ -8,20 +8,30 @@ namespace kith::point_tree {
 /// Neighbourhoods and where their planes go. A point's own row is among its neighbours, or not.
 template <class T>
 struct PlaneTask {
-  const T* points;              ///< [rows, 3]
+  const T* points;              ///< [.., 3]: neighbours
+  const T* centers;             ///< [.., 3]: what neighbourhoods are around
+  const std::int64_t* queries;  ///< [count]: the center and the plane of each; null: those of its number
   std::int64_t count;           ///< neighbourhoods
-  const std::int64_t* queries;  ///< [count]: the row that each is around
+  /// Neighbours by their place among the points, in the order they are summed: [count, k], -1 behind the last
+  /// of a list; or, where there are offsets, list i is [offsets[i], offsets[i + 1]).
+  const std::int64_t* rows;
   std::int64_t k;
-  const std::int64_t* rows;  ///< [count, k]: neighbours, in the order they are summed; -1 behind the last
-  const double* viewpoint;   ///< [3], or null
-  double* normals;           ///< [rows, 3]; not written where there is no answer
-  double* curvature;         ///< [rows], or null
+  const std::int64_t* offsets;
+  const double* viewpoint;  ///< [3], or null
+  /// Planes that are not determined are not written.
+  double* normals;                ///< 3 values each
+  std::int64_t normal_stride;     ///< values from one to the next
+  double* curvature;              ///< one each, or null
+  std::int64_t curvature_stride;  ///< values from one to the next
 };
 
 /// The bits of PlaneFit<3>::solve and orient (neighborhoods.hpp), a neighbourhood a lane.
 struct PlaneKernels {
   void (*f32)(const PlaneTask<float>& task);
   void (*f64)(const PlaneTask<double>& task);
+
+  void fit(const PlaneTask<float>& task) const { f32(task); }
+  void fit(const PlaneTask<double>& task) const { f64(task); }
 };
 
 extern const PlaneKernels plane_kernels_avx2;
