@@ -192,28 +192,34 @@ void add_knn(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   add_statistics_option(command, common);
   About& about = common.about(command);
+  const std::string tables_in =
+      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
+      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
+      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.";
+  const std::string different_types =
+      "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
+      "holds them exactly (f32 or f64), and a note says so.";
+  const std::string tables_out =
+      "The Python that reads tables also writes the answer where the output is called .parquet or .arrow: a "
+      "row a query, with columns "
+      "query, indices, ids where --ids names some, and distances.";
+  const std::string larger_than_memory =
+      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
+      "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
+      "as kith search does. The answer is the same, and is written to files.";
   about.details = {
       "Reads fvecs, bvecs, fbin, u8bin, i8bin, npy, HDF5 (ann-benchmarks), PCD, PLY, LAS and xyz. Without "
       "-o it shows the first answers; with -o it writes all of them. The answer is exact: the same rows and "
       "the same bits whatever the index, the filter, the threads and the device. Ties go to the lower row "
       "number; where a query finds fewer than K rows, the rest is row -1 at an infinite distance.",
-      "Columns of Parquet and Arrow files are read, too, by this and every other command that reads vectors: "
-      "base.parquet:embedding, or base.parquet where only one column has vectors. The Python that has "
-      "pyarrow unpacks them beside the output first: that of KITH_PYTHON, or python3.",
+      tables_in,
       "--index auto builds a tree where that should be faster: for many queries in low dimension. With "
       "--recall below 1 it builds a graph where even that is faster, and is exact elsewhere. An option that "
       "only one kind of index has (--filter; --radius, --leaf-size; --list-size) selects that kind.",
       "--index vamana is approximate: it finds a stated share of the nearest rows, at their true distances, "
       "and a note says which share. Building its graph takes longer than most searches: keep it with kith "
-      "build.",
-      "When BASE and QUERIES have different element types, both are converted to the narrowest type that "
-      "holds them exactly (f32 or f64), and a note says so.",
-      "The Python that reads tables also writes the answer where the output is called .parquet or .arrow: a "
-      "row a query, with columns "
-      "query, indices, ids where --ids names some, and distances.",
-      "A base that does not fit into --memory-limit with the queries and the answer goes through point tiles "
-      "beside the output, and a note says so; a folder that kith build --index point_tiles made is searched "
-      "as kith search does. The answer is the same, and is written to files."};
+      "build."};
+  about.details.insert(about.details.end(), {different_types, tables_out, larger_than_memory});
   about.examples = {
       {"kith knn base.fvecs queries.fvecs -k 5", "Shows the 5 nearest rows of the first queries."},
       {"kith knn base.fvecs queries.fvecs -k 100 -o answer",

@@ -39,6 +39,8 @@ entry = entries[0]
 command = shlex.split(entry["command"])
 output = command.index("-o")
 del command[output : output + 2]
+if "-fpch-preprocess" in command:  # would name the precompiled header, by this folder's path
+    command.remove("-fpch-preprocess")
 while "=" in command[0] or os.path.basename(command[0]) in ("env", "ccache"):
     del command[0]
 sys.exit(subprocess.run([*command, "-E", "-P", "-C"], cwd=entry["directory"]).returncode)
