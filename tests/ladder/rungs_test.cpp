@@ -1,7 +1,6 @@
 // Every rung gives the one right answer, ties and all: compared with whole-number arithmetic, which makes no
 // error on the ladder's data and shares nothing with rungs or engine.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "kith/point_tiles.hpp"
 #include "ladder.hpp"
 #include "support/files.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith::ladder {
 namespace {
@@ -308,13 +308,8 @@ TEST(Fallbacks, QueriesGoInBatchesBeyondConstantMemory) {
   EXPECT_NE(fallback_of(7, {8193, 3, 20, 1, 31}).find("3 batches"), std::string::npos);
 }
 
-// Long under compute-sanitizer, and nothing there that smaller matrices do not do.
-bool under_sanitizer() {
-  return std::getenv("KITH_CONFORMANCE") != nullptr;
-}
-
 TEST(Fallbacks, MatrixIsCutAtTheRowsOfAGrid) {
-  if (under_sanitizer()) GTEST_SKIP() << "reduced";
+  if (test::reduced()) GTEST_SKIP() << "reduced";
   if (!can_run(rung_of(3))) GTEST_SKIP() << "no GPU";
   for (const int rung : {3, 12, 19}) {  // as rung 2, which would call a library 65,536 times
     EXPECT_EQ(fallback_of(rung, {1, 65535, 7, 1, 15}), "") << rung;
@@ -325,7 +320,7 @@ TEST(Fallbacks, MatrixIsCutAtTheRowsOfAGrid) {
 
 // 2^30 cells; the engine tells the truth here, whole numbers would take a minute.
 TEST(Fallbacks, MatrixIsCutAtFourGiB) {
-  if (under_sanitizer()) GTEST_SKIP() << "reduced";
+  if (test::reduced()) GTEST_SKIP() << "reduced";
   if (!can_run(rung_of(3))) GTEST_SKIP() << "no GPU";
   const Instance instance({1, 16385, 65536, 1, 4095});
   Answer truth(instance.problem());

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
 #include "support/gpus.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith {
 namespace {
@@ -34,11 +34,6 @@ Execution on_gpu(std::uint64_t device_memory_limit = 0) {
   execution.devices = {{Device::Kind::cuda, 0}};
   execution.device_memory_limit = device_memory_limit;
   return execution;
-}
-
-bool reduced() {  // under sanitizers
-  const char* size = std::getenv("KITH_CONFORMANCE");
-  return size != nullptr && std::string(size) != "full";
 }
 
 Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
@@ -73,7 +68,7 @@ TEST_F(CudaManyQueries, TheBitsOfTheCpu) {
   std::vector<Shape> shapes = {{40'000, 20, 256},  {33'001, 64, 193},  {70'001, 100, 513},
                                {35'000, 128, 300}, {36'000, 130, 257}, {33'333, 250, 200},
                                {33'100, 500, 210}, {33'000, 640, 194}, {9'000, 128, 1000}};
-  if (reduced()) shapes = {{33'001, 64, 193}, {9'000, 130, 257}};
+  if (test::reduced()) shapes = {{33'001, 64, 193}, {9'000, 130, 257}};
   for (const Shape& s : shapes) {
     for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
       if (dtype == Dtype::u8 && s.dim > 300) continue;
@@ -103,7 +98,7 @@ TEST_F(CudaManyQueries, TheBitsOfTheCpu) {
 
 // The plan is for all queries, a batch may have few: its first bound comes from a sample.
 TEST_F(CudaManyQueries, ALimitCutsThemIntoSmallBatches) {
-  const std::int64_t n = reduced() ? 33'000 : 70'000, d = 96, q = 450, k = 10;
+  const std::int64_t n = test::reduced() ? 33'000 : 70'000, d = 96, q = 450, k = 10;
   const Dataset rows = clusters(n, d, Dtype::f32, 0);
   const Dataset queries = clusters(q, d, Dtype::f32, n);
   const BruteForce cpu = BruteForce::build(rows.view());

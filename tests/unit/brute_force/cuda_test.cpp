@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -26,6 +25,7 @@
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/gpus.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith {
 namespace {
@@ -217,10 +217,8 @@ TEST_F(Cuda, OneLookAtEveryPair) {
                           {9001, 3, 130},  {30000, 4, 40},   {12345, 8, 129},  {8000, 13, 4},
                           {8000, 16, 300}, {6000, 24, 77},   {7000, 32, 5},    {9000, 100, 2},
                           {5000, 300, 4},  {40000, 3, 2000}, {600000, 3, 700}, {400000, 16, 900}};
-  const char* size = std::getenv("KITH_CONFORMANCE");
-  const bool reduced = size != nullptr && std::string(size) != "full";  // under sanitizers
   for (const Shape& s : shapes) {
-    if (reduced && s.n * s.q > 1'000'000) continue;
+    if (test::reduced() && s.n * s.q > 1'000'000) continue;
     for (const std::string kind : {"clustered", "sorted", "duplicates"}) {
       const bool large = s.n * s.q > 100'000'000;
       if (large && kind == "duplicates") continue;

@@ -3,7 +3,6 @@
 #include "brute_force/cpu/filter.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
 #include "distance/canonical.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith::brute_force {
 namespace {
@@ -120,10 +120,8 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
   constexpr std::int64_t rows = 70;
   constexpr std::int64_t queries = 3;
   // Sanitizers slow the kernels down a hundredfold: fewer dimensions there, as in the conformance suite.
-  const char* size = std::getenv("KITH_CONFORMANCE");
-  const bool reduced = size != nullptr && std::string(size) == "reduced";
   const std::vector<std::int64_t> dims =
-      reduced ? std::vector<std::int64_t>{3, 17} : std::vector<std::int64_t>{1, 3, 4, 17, 64, 100};
+      test::reduced() ? std::vector<std::int64_t>{3, 17} : std::vector<std::int64_t>{1, 3, 4, 17, 64, 100};
   Tally total;
   Tally projected;
   for (const Shape& shape : shapes) {
@@ -174,7 +172,7 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
       }
     }
   }
-  EXPECT_GT(total.pairs, reduced ? 100000 : 1000000);
+  EXPECT_GT(total.pairs, test::reduced() ? 100000 : 1000000);
   // Rows at more than four times the bound: nearly all must go, or the filter does no work.
   EXPECT_GT(static_cast<double>(total.far_dropped), 0.7 * static_cast<double>(total.far_pairs));
   // A third of the directions of data that mostly have no leading ones.

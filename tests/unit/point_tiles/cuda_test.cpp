@@ -15,6 +15,7 @@
 #include "point_tiles/devices.hpp"
 #include "support/errors.hpp"
 #include "support/gpus.hpp"
+#include "support/sanitizers.hpp"
 #include "unit/point_tiles/clouds.hpp"
 #include "unit/point_tiles/killed.hpp"
 
@@ -133,6 +134,7 @@ class TilesBesideTheCpu {
     const PointTiles queries =
         PointTiles::build(folder_ / "queries", DatasetView(others.data(), 150, asked.dim), {40});
     for (const std::int64_t tile_points : {150, 900, 5000}) {
+      if (test::reduced() && tile_points != 150) continue;
       SCOPED_TRACE(testing::Message() << tile_points << " points a tile");
       const PointTiles tiles = PointTiles::build(folder_ / "tiles", view, {tile_points});
       compare(tiles, queries, radius, {}, execution);

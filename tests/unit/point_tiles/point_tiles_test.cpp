@@ -8,6 +8,7 @@
 
 #include "kith/brute_force.hpp"
 #include "support/errors.hpp"
+#include "support/sanitizers.hpp"
 #include "support/threads.hpp"
 #include "unit/point_tiles/clouds.hpp"
 
@@ -72,6 +73,7 @@ class TilesOf : public testing::TestWithParam<test::CloudCase> {
       ASSERT_EQ(tiles.rows(), rows);
       for (const std::int64_t size : tiles.tile_sizes()) EXPECT_LE(size, 2 * tile_points);
       for (const std::int64_t k : {1, 8, 32}) {
+        if (test::reduced() && k != 8) continue;
         const int threads = k == 8 ? 1 : 2;
         SCOPED_TRACE(testing::Message() << tile_points << " points a tile, k = " << k);
         const TileAnswer answer = tiles.all_knn(folder / "all", k, {}, {}, with_threads(threads));

@@ -16,6 +16,7 @@
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/sanitizers.hpp"
 #include "support/threads.hpp"
 #include "unit/vamana/rows.hpp"
 
@@ -56,6 +57,7 @@ double recall_of(const Vamana& index, const Dataset& data, const Dataset& querie
 TEST(VamanaCodes, OfLeadingDirectionsFindWhatThoseOfAllValuesFind) {
   for (const Metric metric : vamana_metrics) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+      if (test::reduced() && dtype != Dtype::bf16) continue;
       const Dataset data = with_few_directions(3000, 0, dtype);
       const Dataset queries = with_few_directions(100, 3000, dtype);
       VamanaParameters parameters{.metric = metric};
