@@ -12,7 +12,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
@@ -160,12 +163,33 @@ class Batch {
     scratch.group_ends.push_back(count);
   }
 
+  // Scratch memory goes from task to task. It has a size that the allocator gives back to the system each
+  // time, and the system zeroes it for every task anew: two threads would be no faster than one and a third.
+  std::unique_ptr<Scratch> take_scratch() {
+    const std::scoped_lock lock(idle_mutex_);
+    if (idle_.empty()) return std::make_unique<Scratch>(this);
+    std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+    idle_.pop_back();
+    return scratch;
+  }
+
+  void give_back(std::unique_ptr<Scratch> scratch) {
+    scratch->begin_again();
+    const std::scoped_lock lock(idle_mutex_);
+    idle_.push_back(std::move(scratch));
+  }
+
   void walk(std::int64_t first, std::int64_t count, ProgressCounter& progress) {
-    Scratch scratch(this);
-    scratch.progress = &progress;
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    scratch->progress = &progress;
+    walk(first, count, *scratch);
+    give_back(std::move(scratch));
+  }
+
+  void walk(std::int64_t first, std::int64_t count, Scratch& scratch) {
     gather(first, count, scratch);
     scratch.stack.resize(static_cast<std::size_t>(node_width * (tree_.levels + 2)));
-    scratch.boxes = AlignedBuffer<T>(2 * tree_.dim * (node_width + 1));
+    if (scratch.boxes.size() == 0) scratch.boxes = AlignedBuffer<T>(2 * tree_.dim * (node_width + 1));
     // Boxes that stay empty are computed with, too.
     std::fill_n(scratch.boxes.data(), scratch.boxes.size(), T{0});
     Task<T> task{};
@@ -199,13 +223,14 @@ class Batch {
       scratch.distances.resize(static_cast<std::size_t>(count * list_k_));
       if (list_k_ > largest_short_list) scratch.entries.resize(static_cast<std::size_t>(2 * list_k_ + 64));
     } else if (kind_ == Kind::collect) {
-      scratch.ends.resize(static_cast<std::size_t>(count));
+      scratch.ends.assign(static_cast<std::size_t>(count), 0);
     } else {
-      scratch.counts.resize(static_cast<std::size_t>(count));
+      scratch.counts.assign(static_cast<std::size_t>(count), 0);
     }
     task.out_rows = scratch.rows.data();
     task.out_distances = scratch.distances.data();
     task.entries = scratch.entries.data();
+    task.capacity = static_cast<std::int64_t>(scratch.entries.size());
     task.ends = scratch.ends.data();
     task.counts = scratch.counts.data();
     function_(view_, task);
@@ -365,6 +390,8 @@ class Batch {
   QueryOrder order_;
   std::vector<Leaf> leaves_;  // of the tree's own rows
   std::atomic<std::int64_t> tested_{0}, candidates_{0};
+  std::mutex idle_mutex_;
+  std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
 }  // namespace

@@ -31,8 +31,14 @@ struct TaskScratch {
   explicit TaskScratch(MemoryBudget* of) : budget(of) {}
   TaskScratch(const TaskScratch&) = delete;
   TaskScratch& operator=(const TaskScratch&) = delete;
-  ~TaskScratch() {
-    if (budget != nullptr) budget->give_back(bytes(entries.size()));
+  ~TaskScratch() { give_entries_back(); }
+
+  /// For the next task. Entries that a budget counts are not kept.
+  void begin_again() {
+    give_entries_back();
+    taken = 0;
+    group_ends.clear();
+    with_infinite.clear();
   }
 
   static std::int64_t bytes(std::size_t count) { return static_cast<std::int64_t>(count * sizeof(Entry<T>)); }
@@ -51,6 +57,13 @@ struct TaskScratch {
       throw;
     }
     budget->give_back(before);
+  }
+
+ private:
+  void give_entries_back() {
+    if (budget == nullptr) return;
+    budget->give_back(bytes(entries.size()));
+    entries = std::vector<Entry<T>>();
   }
 };
 
