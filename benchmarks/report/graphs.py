@@ -104,8 +104,10 @@ def render_graphs(path, result):
     blurred = (
         f" Other work ran beside it (load {result['load']:g}), which blurs the figures." if result["load"] > 0.5 else ""
     )
+    kith = next((library.get("parameters", {}) for library in result["libraries"] if library["name"] == "Kith"), {})
+    four = ", codes of 4 bits" if kith.get("code_bits") == 4 else ""
     parts = [
-        f"### {data['name']}: {data['rows']:,} x {data['dim']} {data['dtype']}\n",
+        f"### {data['name']}: {data['rows']:,} x {data['dim']} {data['dtype']}{four}\n",
         f"{data['text']} {data['queries']:,} queries. {machine['cpu']}, {machine['cores']} cores; Kith at "
         f"{result['commit']}, {result['date'][:10]}.{blurred} In brackets how many times more queries Kith answers.\n",
     ]
