@@ -16,4 +16,11 @@ const PlaneKernels* plane_kernels() {
   }
 }
 
+void PlaneKernels::fit(const PlaneTask<float>& task) const {
+  f32(task);
+}
+void PlaneKernels::fit(const PlaneTask<double>& task) const {
+  f64(task);
+}
+
 }  // namespace kith::point_tree

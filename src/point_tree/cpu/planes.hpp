@@ -30,8 +30,8 @@ struct PlaneKernels {
   void (*f32)(const PlaneTask<float>& task);
   void (*f64)(const PlaneTask<double>& task);
 
-  void fit(const PlaneTask<float>& task) const { f32(task); }
-  void fit(const PlaneTask<double>& task) const { f64(task); }
+  void fit(const PlaneTask<float>& task) const;
+  void fit(const PlaneTask<double>& task) const;
 };
 
 extern const PlaneKernels plane_kernels_avx2;
