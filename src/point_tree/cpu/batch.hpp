@@ -164,7 +164,7 @@ class Batch {
   }
 
   // Scratch memory goes from task to task. It has a size that the allocator gives back to the system each
-  // time, and the system zeroes it for every task anew: two threads would be no faster than one and a third.
+  // time, and the system would zero it for every task anew: a third of its time in normals of 10M points.
   std::unique_ptr<Scratch> take_scratch() {
     const std::scoped_lock lock(idle_mutex_);
     if (idle_.empty()) return std::make_unique<Scratch>(this);
