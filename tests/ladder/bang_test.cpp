@@ -254,6 +254,7 @@ TEST(GraphCase, CodesFindWhatTheirRungsMustFind) {
 
 // Rows that were expanded come back and push others off the list.
 TEST(GraphCase, WithoutTheFilterFewerAreFound) {
+  if (test::reduced()) GTEST_SKIP() << "reduced";
   const std::int64_t subspaces = default_subspaces(instance().problem);
   const Answer truth = instance().truth();
   const double with = recall_of(instance().problem, OnHost(instance(), subspaces, true).search(), truth);

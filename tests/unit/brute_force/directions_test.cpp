@@ -15,6 +15,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith {
 namespace {
@@ -72,6 +73,7 @@ TEST(BruteForceDirections, AreTakenWhereTheyPay) {
   for (const InstructionSet set : usable_instruction_sets()) {
     const test::Forced forced(set);
     for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
+      if (test::reduced() && metric != Metric::inner_product) continue;
       const BruteForce index = BruteForce::build(rows_of(steep()), {.metric = metric});
       const Neighbors found = index.search(asked, 10);
       EXPECT_GT(found.statistics.directions, 0) << name(set) << " " << name(metric);
@@ -106,6 +108,7 @@ TEST(BruteForceDirections, AreLeftOutWhereTheyDoNotPay) {
 TEST(BruteForceDirections, GiveWayForQueriesUnlikeTheRows) {
   const std::vector<float> even = falling(1e9);
   for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
+    if (test::reduced() && metric != Metric::cosine) continue;
     const BruteForce index = BruteForce::build(rows_of(steep()), {.metric = metric});
     const std::uint64_t before = index.memory_bytes();
     EXPECT_GT(index.search(queries_of(steep()), 10).statistics.directions, 0);

@@ -217,6 +217,7 @@ TEST(Quantizer, SearchRanksByEstimates) {
 
 TEST(Quantizer, TheSameBitsFromAnyThreadsAndInstructionSet) {
   for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
+    if (test::reduced() && dtype != Dtype::f32) continue;
     const Dataset data = rows_of(1100, 7, dtype);
     for (const Kind& kind : kinds()) {
       for (const Metric metric : metrics) {

@@ -17,6 +17,7 @@
 #include "kith/codes.hpp"
 #include "kith/generate.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith::codes {
 namespace {
@@ -282,7 +283,7 @@ Dataset hostile(const std::string& kind, std::int64_t dim) {
 }
 
 TEST(Rabitq, TheBoundHoldsWithTheConfidenceStated) {
-  constexpr std::uint64_t seeds = 60;
+  const std::uint64_t seeds = test::reduced() ? 20 : 60;
   Execution alone;
   alone.threads = 1;
   for (const char* kind : {"uniform", "one value", "signs", "blocks", "walsh", "far off", "nearly equal",
