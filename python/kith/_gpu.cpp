@@ -165,7 +165,7 @@ void follow_queries(Execution& execution, const DatasetView& queries) {
 }
 
 nb::tuple search_for(const Execution& asked, const nb::object& report, bool quick, const DatasetView& queries,
-                     std::int64_t k, const Search& search) {
+                     std::int64_t k, const Search& search, const AnswerRoom& room) {
   if (queries.space == MemorySpace::host) {
     Neighbors answer;
     run(asked, report, quick, [&](const Execution& execution) { answer = search.to_host(execution); });
@@ -176,9 +176,23 @@ nb::tuple search_for(const Execution& asked, const nb::object& report, bool quic
   run(asked, report, quick, [&](const Execution& execution) {
     Execution following = execution;
     follow_queries(following, queries);
-    answer.emplace(queries.rows, k, distance_dtype(queries.dtype), queries.device);
-    statistics = search.into(answer->view(), following);
+    NeighborsView view;
+    if (room) {
+      // NOLINTBEGIN(performance-no-int-to-ptr)
+      view = {reinterpret_cast<std::int64_t*>(room->second),
+              reinterpret_cast<void*>(room->first),
+              queries.rows,
+              k,
+              MemorySpace::cuda,
+              queries.device};
+      // NOLINTEND(performance-no-int-to-ptr)
+    } else {
+      answer.emplace(queries.rows, k, distance_dtype(queries.dtype), queries.device);
+      view = answer->view();
+    }
+    statistics = search.into(view, following);
   });
+  if (!answer) return nb::make_tuple(nb::none(), nb::none(), statistics_dict(statistics));
   return answer->to_python(statistics);
 }
 
@@ -224,6 +238,10 @@ void bind_gpu(nb::module_& module) {
             a.vector ? fmt::format("{}", a.rows) : fmt::format("{}, {}", a.rows, a.columns);
         return fmt::format("GpuArray([{}], {}, cuda:{})", shape, type_name(a), a.device);
       });
+  module.def("meet", &cuda::meet, nb::arg("device"), nb::arg("stream"),
+             "What a stream, a cudaStream_t as a number, has been given comes before what the meeting stream "
+             "is given "
+             "later.");
   module.def(
       "meeting_stream", &meeting, nb::arg("device"), nb::arg("what"),
       "Stream that other libraries order their arrays before; its cudaStream_t as a number. It comes after "

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -56,9 +58,14 @@ struct Search {
   std::function<SearchStatistics(const NeighborsView&, const Execution&)> into;
 };
 
-/// Runs a search (_run.hpp): queries on a GPU are answered there, others on the host.
+/// Addresses of distances and indices, [queries, k] each, on the GPU of the queries.
+using AnswerRoom = std::optional<std::pair<std::uintptr_t, std::uintptr_t>>;
+
+/// Runs a search (_run.hpp): queries on a GPU are answered there, in `room` where there is one (the tuple
+/// then has None for the arrays), others on the host.
 nanobind::tuple search_for(const Execution& asked, const nanobind::object& report, bool quick,
-                           const DatasetView& queries, std::int64_t k, const Search& search);
+                           const DatasetView& queries, std::int64_t k, const Search& search,
+                           const AnswerRoom& room = std::nullopt);
 
 void bind_gpu(nanobind::module_& module);
 

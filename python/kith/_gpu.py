@@ -13,6 +13,7 @@ from ._errors import InvalidArgument
 #: Device types of DLPack whose memory a GPU reads: its own, and managed memory.
 _CUDA = (2, 13)
 _TYPES = {"f4": "float32", "f8": "float64", "f2": "float16", "i1": "int8", "u1": "uint8"}
+_SEARCHED = {*_TYPES.values(), "bfloat16"}
 _WANTED = "Kith searches float32, float64, float16, bfloat16, int8, uint8: convert it where it lies"
 
 
@@ -23,11 +24,34 @@ def gpu_rows(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
     PyCUDA). What the producer still has to do to the array, and what the default streams have been given, is put
     before a stream of Kith's, which a search follows.
     """
+    if library_of(array) == "torch":
+        tensor = _from_torch(array, what, one_row_allowed)
+        if tensor is not None:
+            return tensor
     if hasattr(type(array), "__dlpack_device__") and hasattr(type(array), "__dlpack__"):
         kind, number = (int(part) for part in array.__dlpack_device__())
         return _from_dlpack(array, number, what, one_row_allowed) if kind in _CUDA else None
     interface = getattr(array, "__cuda_array_interface__", None)
     return None if interface is None else _from_interface(array, interface, what, one_row_allowed)
+
+
+def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
+    """A plain contiguous tensor of PyTorch on a GPU; None for all else.
+
+    By DLPack, where PyTorch makes an event and a stream of its own for a stream of ours, it takes four times as long.
+    """
+    torch = sys.modules["torch"]
+    if type(array) is not torch.Tensor or not array.is_cuda or array.layout != torch.strided or array.requires_grad:
+        return None
+    dtype = str(array.dtype).partition(".")[2]
+    shape = array.shape
+    if len(shape) == 1 and one_row_allowed:
+        shape = (1, *shape)
+    if dtype not in _SEARCHED or len(shape) != 2 or shape[0] == 0 or not array.is_contiguous() or array.is_neg():
+        return None
+    stream = torch.cuda.current_stream(array.device).cuda_stream
+    # rows_at() meets the default streams, of which 0 is one.
+    return _kith.rows_at(array.data_ptr(), dtype, *shape, shape[1], stream, array, what)
 
 
 def _from_dlpack(array: Any, device: int, what: str, one_row_allowed: bool) -> _kith.Rows:
@@ -103,6 +127,32 @@ def default_device(*arrays: _kith.Rows) -> str:
 def library_of(array: Any) -> str:
     """The name of the library that an array is of."""
     return type(array).__module__.partition(".")[0]
+
+
+#: Cells of an answer that lies in arrays of PyTorch's own: to make these takes less time than to hand over ours, and
+#: few need no other message where there is no memory.
+_FEW_CELLS = 1 << 14
+
+
+def room_for(queries: Any, k: int, dtype: str) -> tuple[Any, Any] | None:
+    """(distances, indices) of PyTorch for the answer to a few queries of PyTorch, of ``dtype``, on a GPU; None for all
+    else.
+
+    To be called before the queries come in (:func:`gpu_rows`): a search follows what their stream has been given until
+    then, and so does not write while somebody still reads what lay in these arrays before.
+    """
+    if library_of(queries) != "torch" or not getattr(queries, "is_cuda", False) or not 1 <= queries.ndim <= 2:
+        return None
+    rows = 1 if queries.ndim == 1 else len(queries)
+    if not 1 <= rows * k <= _FEW_CELLS:
+        return None
+    torch = sys.modules["torch"]
+    distances = torch.float64 if dtype == "float64" else torch.float32
+    return queries.new_empty((rows, k), dtype=distances), queries.new_empty((rows, k), dtype=torch.int64)
+
+
+def addresses_of(room: tuple[Any, Any] | None) -> tuple[int, int] | None:
+    return None if room is None else (room[0].data_ptr(), room[1].data_ptr())
 
 
 def in_library(library: str, answer: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from . import _kith
 from ._arrays import promote, promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument, IoError
-from ._gpu import default_device, library_of
+from ._gpu import addresses_of, default_device, library_of, room_for
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -225,11 +225,12 @@ class Index:
         count = _integer(k, "k")
         execution = _execution(threads, memory_limit, device_memory_limit, self._device if device is None else device)
         dtype = self._index.dtype
+        room = room_for(Q, count, dtype)
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         with reporting(progress) as report:
             options = (None, None, None, None, to_row_set(allowed, self.rows))
-            parts = self._index.search(queries, count, *options, execution, report)
-        return from_parts(parts, library_of(Q))
+            parts = self._index.search(queries, count, *options, execution, report, addresses_of(room))
+        return from_parts(parts, library_of(Q), room)
 
     @classmethod
     def load(

@@ -13,6 +13,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -219,7 +220,8 @@ std::int64_t looked_at(const AnyIndex& index, const SearchOptions& options, std:
 nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t k,
                        std::optional<double> recall, std::optional<std::int64_t> list_size,
                        std::optional<std::int64_t> beam_width, std::optional<std::int64_t> rerank,
-                       const RowSet* allowed, const CallLimits& limits, const nb::object& report) {
+                       const RowSet* allowed, const CallLimits& limits, const nb::object& report,
+                       const AnswerRoom& room) {
   const DatasetView& q = queries.dataset;
   const SearchOptions options{.recall = recall,
                               .list_size = list_size,
@@ -232,7 +234,8 @@ nb::tuple search_index(const AnyIndex& index, const Rows& queries, std::int64_t 
                     {[&](const Execution& execution) { return index.search(q, k, execution, options); },
                      [&](const NeighborsView& out, const Execution& execution) {
                        return index.search_into(q, out, execution, options);
-                     }});
+                     }},
+                    room);
 }
 
 // A graph: built for long, and always watched.
@@ -301,7 +304,10 @@ void bind_index(nb::module_& module) {
       .def("search", &search_index, nb::arg("queries"), nb::arg("k"), nb::arg("recall").none(),
            nb::arg("list_size").none(), nb::arg("beam_width").none(), nb::arg("rerank").none(),
            nb::arg("allowed").none(), nb::arg("limits"), nb::arg("report").none(),
-           "(distances, indices, statistics) of the k nearest rows of each query.")
+           nb::arg("room").none() = nb::none(),
+           "(distances, indices, statistics) of the k nearest rows of each query; room: addresses of "
+           "distances and "
+           "indices on the GPU of the queries, which then takes them.")
       .def("save", &save_index, nb::arg("path"), nb::arg("report").none(),
            "Writes one file, whole or not at all.")
       .def_prop_ro("type", &AnyIndex::type, "Name of the index type.")

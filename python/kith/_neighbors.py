@@ -146,10 +146,13 @@ def plain_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     return array.view(np.int64)
 
 
-def from_parts(parts: tuple[Any, ...], library: str = "") -> Neighbors:
-    """From the (distances, indices, statistics) of the compiled part, on a GPU in arrays of the library."""
+def from_parts(parts: tuple[Any, ...], library: str = "", room: tuple[Any, Any] | None = None) -> Neighbors:
+    """From the (distances, indices, statistics) of the compiled part, on a GPU in arrays of the library: in ``room``
+    where the answer was put there."""
     distances, indices, statistics = parts
-    if isinstance(indices, np.ndarray):
+    if room is not None:
+        distances, indices = room
+    elif isinstance(indices, np.ndarray):
         indices = plain_int64(indices)
     else:
         distances, indices = in_library(library, distances), in_library(library, indices)

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
-from ._gpu import default_device, library_of
+from ._gpu import addresses_of, default_device, library_of, room_for
 from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
@@ -156,6 +156,7 @@ class Vamana(Index):
             to_row_set(allowed, self.rows),
         )
         dtype = self._index.dtype
+        room = room_for(Q, count, dtype)
         queries = promote_queries(to_rows(Q, "queries", True, dtype), dtype)
         if device is None:
             place = default_device(queries)
@@ -163,8 +164,8 @@ class Vamana(Index):
         execution = _execution(threads, memory_limit, device_memory_limit, device)
         index = self._index if tune is None else self._index.tuned(_tuning(tune)._tuning)
         with reporting(progress) as report:
-            parts = index.search(queries, count, *options, execution, report)
-        return from_parts(parts, library_of(Q))
+            parts = index.search(queries, count, *options, execution, report, addresses_of(room))
+        return from_parts(parts, library_of(Q), room)
 
     def tune(
         self,

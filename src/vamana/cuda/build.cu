@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(32) see_kernel(const __grid_constant__ InsertJ
   WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   const GraphView graph{job.graph.edges, job.graph.stride,     job.graph.codes,
                         job.entries,     job.graph.code_bytes, job.entry_count};
-  WarpWalk<WarpCodes<T, P, halves>, false> walk(graph, job.shape, codes, room);
+  WarpWalk<WarpCodes<T, P, halves>, WarpList<false>> walk(graph, job.shape, codes, room);
   if (!job.shape.list_in_shared) walk.place_list(job.lists + i * job.shape.capacity, nullptr);
   Seen seen{job.seen + i * seen_room, seen_room, static_cast<int>(tuning::most_candidates)};
   codes.set_query(job.nodes[i]);
@@ -254,7 +254,7 @@ void insert(const InsertJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
   visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
     const std::size_t bytes = WarpCodes<T, P, halves>::bytes(job.graph.code_bytes) +
-                              WarpWalk<WarpCodes<T, P, halves>, false>::bytes(job.shape);
+                              WarpWalk<WarpCodes<T, P, halves>, WarpList<false>>::bytes(job.shape);
     allow_shared(see_kernel<T, P, halves>, 32, bytes, device);
     see_kernel<T, P, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
   });

@@ -6,6 +6,7 @@
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 #include "vamana/cuda/kernels.hpp"
+#include "vamana/cuda/tuning.hpp"
 
 namespace kith::vamana::cuda {
 namespace {
@@ -53,7 +54,9 @@ template <class T>
 __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__ EncodeJob job) {
   __shared__ double sum;
   __shared__ unsigned long long most;
-  extern __shared__ unsigned char bytes[];  // of a code of 4 bits a value, before they are joined
+  // Values, where they fit, and a code of 4 bits a value before its halves are joined.
+  extern __shared__ __align__(8) unsigned char shared[];
+  unsigned char* bytes = shared + (job.values_in_shared ? job.space.full_dim * sizeof(double) : 0);
   const SpaceView& space = job.space;
   const std::int64_t q = blockIdx.x;
   const int tid = static_cast<int>(threadIdx.x);
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__
     return;
   }
   if (!told) return;
-  double* y = job.values + q * space.full_dim;
+  double* y = job.values_in_shared ? reinterpret_cast<double*>(shared) : job.values + q * space.full_dim;
   for (std::int64_t i = tid; i < space.dim; i += threads) y[i] = query[i];
   __syncthreads();
   transform(space, y, &sum, &most);
@@ -106,6 +109,7 @@ __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__
       continue;
     }
     float projected = 0;
+#pragma unroll 32  // their loads at once: one query alone waits for every one of them
     for (std::int64_t i = 0; i < space.full_dim; ++i) {
       projected = __fadd_rn(projected, __fmul_rn(__double2float_rn(y[i]), space.map[i * space.leading + j]));
     }
@@ -125,9 +129,13 @@ __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__
 
 }  // namespace
 
-void encode_queries(const EncodeJob& job, cudaStream_t stream) {
-  if (job.count == 0) return;
-  const auto bytes = static_cast<std::size_t>(job.space.bits == 8 ? 0 : job.space.code_dim);
+void encode_queries(const EncodeJob& asked, cudaStream_t stream) {
+  if (asked.count == 0) return;
+  EncodeJob job = asked;
+  const auto values = static_cast<std::size_t>(job.space.full_dim) * sizeof(double);
+  job.values_in_shared = !job.space.raw_integers && values <= constants.largest_shared_values;
+  const std::size_t bytes = (job.values_in_shared ? values : 0) +
+                            static_cast<std::size_t>(job.space.bits == 8 ? 0 : job.space.code_dim);
   visit_element(job.space.dtype, [&]<class T>(T /*tag*/) {
     encode_kernel<T><<<static_cast<unsigned>(job.count), threads, bytes, stream>>>(job);
   });

@@ -49,6 +49,7 @@ struct WalkShape {
   int beam_width;
   int table;  ///< entries of the table of visited nodes, a power of two
   bool list_in_shared;
+  bool few = false;     ///< walks, of a graph on the device: they prefetch
   int query_bytes = 0;  ///< of the query in shared memory; 0: it is read from the device's
 };
 
@@ -104,6 +105,14 @@ struct Depth {
   std::int64_t factor_depth = 0;  ///< 0: all of the list
 };
 
+/// How the last kernel of a search tells the host that it is done, sooner than the driver does.
+struct Report {
+  unsigned long long* counters;  ///< [size], and behind them the blocks that have ended; all 0 afterwards
+  int size;
+  unsigned long long* to =
+      nullptr;  ///< page-locked: takes the counters, and behind them a 1; null: no report
+};
+
 /// Canonical distances of what walks found, and the k nearest of them.
 struct RerankJob {
   const void* data;  ///< rows
@@ -131,6 +140,7 @@ struct RerankJob {
   std::int64_t* indices;        ///< [count, out_k]
   void* distances;              ///< [count, out_k] float, or double for f64 rows
   unsigned long long* evaluated;
+  Report report = {};
 };
 
 /// Bytes of device memory that re-ranking takes a query; 0: it has them in shared memory.
@@ -164,6 +174,7 @@ struct EncodeJob {
   unsigned char* codes;   ///< [count, code_bytes]
   unsigned char* usable;  ///< [count]: 0 for a query with a NaN
   unsigned long long* nan_queries;
+  bool values_in_shared = false;  ///< in place of `values`; chosen by encode_queries()
 };
 void encode_queries(const EncodeJob& job, cudaStream_t stream);
 

@@ -67,25 +67,47 @@ struct Seen {
   __device__ void sort() { sort_in_memory(keys, count); }
 };
 
+/// The nodes that a walk was at last, in shared memory.
+class VisitedNodes {
+ public:
+  /// @param memory bytes() of it
+  __device__ VisitedNodes(const WalkShape& shape, unsigned char* memory)
+      : table_(reinterpret_cast<std::uint32_t*>(memory)), size_(shape.table) {
+    shift_ = __clz(shape.table) + 1;
+  }
+  __host__ __device__ static std::size_t bytes(const WalkShape& shape) {
+    return static_cast<std::size_t>(shape.table) * sizeof(std::uint32_t);
+  }
+  __device__ void clear() {
+    for (int i = lane_of_warp(); i < size_; i += 32) table_[i] = no_node;
+    __syncwarp();
+  }
+  /// Whether a node was visited, as far as is remembered; from now on it was. It decides no outcome: what is
+  /// forgotten is evaluated again.
+  __device__ bool visit(std::uint32_t node) {
+    return atomicExch(&table_[(node * 0x9E3779B1U) >> shift_], node) == node;
+  }
+
+ private:
+  std::uint32_t* table_;
+  int size_;
+  int shift_;
+};
+
 template <bool among_allowed>
 class WarpList {
  public:
   /// @param memory bytes() in shared memory, aligned to 8
-  __device__ WarpList(const WalkShape& shape, unsigned char* memory) : shape_(shape) {
-    list_ = reinterpret_cast<Key*>(memory);
+  __device__ WarpList(const WalkShape& shape, unsigned char* memory)
+      : shape_(shape), list_(reinterpret_cast<Key*>(memory)) {
     if (shape.list_in_shared) memory += sizeof(Key) * static_cast<std::size_t>(shape.capacity);
-    table_ = reinterpret_cast<std::uint32_t*>(memory);
-    memory += sizeof(std::uint32_t) * static_cast<std::size_t>(shape.table);
     marks_ = memory;
-    shift_ = __clz(shape.table) + 1;
   }
 
   /// A multiple of 8.
   __host__ __device__ static std::size_t bytes(const WalkShape& shape) {
     const auto list = static_cast<std::size_t>(shape.list_in_shared ? shape.capacity : 0);
-    const std::size_t sum = list * (sizeof(Key) + (among_allowed ? 1 : 0)) +
-                            static_cast<std::size_t>(shape.table) * sizeof(std::uint32_t);
-    return (sum + 7) / 8 * 8;
+    return (list * (sizeof(Key) + (among_allowed ? 1 : 0)) + 7) / 8 * 8;
   }
 
   /// The list and its marks where they do not fit shared memory.
@@ -94,25 +116,18 @@ class WarpList {
     marks_ = marks;
   }
 
-  /// Empty, with nothing visited.
+  /// Empty.
   __device__ void clear(const NodeRows& nodes) {
     nodes_ = &nodes;
     size_ = next_ = allowed_ = 0;
-    for (int i = lane_of_warp(); i < shape_.table; i += 32) table_[i] = no_node;
-    __syncwarp();
   }
 
-  /// Ascending.
-  __device__ const Key* keys() const { return list_; }
+  /// This thread's key of those from a multiple of 32 on, which ascend; `base` + its number below size().
+  __device__ Key key(int base) const { return list_[base + lane_of_warp()]; }
   __device__ int size() const { return size_; }
   __device__ bool marked(int i) const { return marks_[i] != 0; }
   /// among_allowed: nodes of the list that are.
   __device__ int allowed() const { return allowed_; }
-
-  /// Whether a node was visited, as far as is remembered; from now on it was. It decides no outcome: what is
-  /// forgotten is evaluated again.
-  __device__ bool visit(std::uint32_t node) { return atomicExch(place_of(node), node) == node; }
-  __device__ bool visited(std::uint32_t node) const { return *place_of(node) == node; }
 
   /// Takes the first `count` keys, at most most_offered, those that are near enough; changes them.
   __device__ void offer(Key* keys, int count) {
@@ -159,10 +174,6 @@ class WarpList {
   }
 
  private:
-  __device__ std::uint32_t* place_of(std::uint32_t node) const {
-    return &table_[(node * 0x9E3779B1U) >> shift_];
-  }
-
   __device__ bool full() const {
     return size_ == shape_.capacity || (among_allowed && allowed_ == shape_.list_size);
   }
@@ -248,9 +259,7 @@ class WarpList {
   const WalkShape& shape_;
   const NodeRows* nodes_ = nullptr;
   Key* list_;
-  std::uint32_t* table_;
   unsigned char* marks_;
-  int shift_;
   int size_ = 0;  // entries of list_ in use
   int next_ = 0;  // no entry before it is unexpanded
   int allowed_ = 0;

@@ -230,6 +230,25 @@ __device__ std::int64_t visit_near(const RerankJob& job, std::int64_t q, const K
   }
 }
 
+// By all threads of each block, at its end.
+__device__ void report_end(const Report& report) {
+  __shared__ bool last;
+  const int tid = static_cast<int>(threadIdx.x);
+  __threadfence();  // answers and counts of this thread are there
+  __syncthreads();
+  if (tid == 0) last = atomicAdd(report.counters + report.size, 1ULL) == gridDim.x - 1;
+  __syncthreads();
+  if (!last) return;
+  __threadfence_system();
+  for (int i = tid; i <= report.size; i += threads) {
+    const unsigned long long count = atomicExch(report.counters + i, 0ULL);
+    if (i < report.size) report.to[i] = count;
+  }
+  __threadfence_system();
+  __syncthreads();
+  if (tid == 0) *static_cast<volatile unsigned long long*>(report.to + report.size) = 1;
+}
+
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
     rerank_kernel(const __grid_constant__ RerankJob job, int capacity, bool in_shared) {
@@ -272,6 +291,7 @@ __global__ void __launch_bounds__(threads)
     job.indices[q * job.out_k + i] = pair.is_none() ? -1 : static_cast<std::int64_t>(pair.row());
     distances[q * job.out_k + i] = pair.is_none() ? static_cast<R>(CUDART_INF) : pair.distance();
   }
+  if (job.report.to != nullptr) report_end(job.report);
 }
 
 // Keys that a block has place for, a power of two: the k nearest, and as many offers at least.

@@ -1,8 +1,9 @@
 // Searches on devices, the host's part: which queries at once, what goes up and what comes down. On the
 // device a batch takes three launches, without a word from the host in between: queries are encoded, a warp
-// walks for each, a block re-ranks what it found.
+// walks for each, a block re-ranks what it found and the last of the blocks tells the host.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -31,14 +32,16 @@ enum Counter : int { hops, distances, hot_hops, evaluated, nan_queries, counters
 
 // What a search borrows on a device and leaves for the next.
 struct Workspace {
-  explicit Workspace(int ordinal) : device(ordinal), counts(counters, stream) {
+  explicit Workspace(int ordinal) : device(ordinal), counts(counters + 1, stream) {
     KITH_CUDA(cudaMemsetAsync(counts.data(), 0, counts.bytes(), stream));
   }
   int device;
   cuda::Stream stream;
   cuda::Buffer<unsigned long long> counts;
-  cuda::PinnedBuffer<unsigned long long> seen{counters};
+  cuda::PinnedBuffer<unsigned long long> seen{counters + 1};
   cuda::Uploader uploader;
+  cuda::PinnedBuffer<unsigned char> queries_here{cuda::constants.little_host_bytes};
+  cuda::PinnedBuffer<unsigned char> answers_here{cuda::constants.little_host_bytes};
   EncodedQueries queries;
   cuda::Buffer<unsigned char> uploaded, marks, room, found_distances;
   cuda::Buffer<double> nearest;
@@ -88,17 +91,17 @@ class Share {
       w_.uploader.copy(DatasetView(words.data(), Dtype::u8, bytes, 1, 1), w_.allowed.data(), w_.stream,
                        s_.execution);
     }
+    std::fill_n(w_.seen.data(), counters + 1, 0ULL);
     for (std::int64_t from = first; from < last; from += batch_) {
       const std::int64_t count = std::min(batch_, last - from);
-      search_batch(from, count);
-      if (from + count < last)
+      search_batch(from, count, from + count == last);
+      if (from + count < last) {
         w_.stream.synchronize();  // so that whoever wants to stop need not wait for all
+      } else {
+        wait_for_report();
+      }
       s_.progress.advance(count);
     }
-    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counts.data(), w_.counts.bytes(), cudaMemcpyDeviceToHost,
-                              w_.stream));
-    KITH_CUDA(cudaMemsetAsync(w_.counts.data(), 0, w_.counts.bytes(), w_.stream));
-    w_.stream.synchronize();
     workspace_.done();
     const std::scoped_lock lock(s_.mutex);
     for (int i = 0; i < counters; ++i) s_.totals[i] += w_.seen.data()[i];
@@ -107,6 +110,9 @@ class Share {
 
  private:
   bool in_place() const { return s_.out.space == MemorySpace::cuda && s_.out.device == device_; }
+  static bool little(std::int64_t values, std::size_t bytes) {
+    return values * static_cast<std::int64_t>(bytes) <= cuda::constants.little_host_bytes;
+  }
   bool raw() const { return s_.built.space.raw_integers(); }
   // As Task::by_bound of cpu/search.cpp has it.
   bool by_bound() const {
@@ -153,11 +159,12 @@ class Share {
     shape_.list_size = static_cast<int>(p.list_size);
     shape_.capacity = static_cast<int>(longest);
     shape_.beam_width = static_cast<int>(p.beam_width);
+    shape_.few = graph_->placement == Placement::resident && batch_ <= cuda::constants.few_walks;
     cuda::choose_memory(shape_, graph_->walked(s_.built), EncodedQueries::query_bytes(*graph_, s_.built),
                         device_);
   }
 
-  void search_batch(std::int64_t first, std::int64_t count) {
+  void search_batch(std::int64_t first, std::int64_t count, bool last) {
     const codes::ScalarSpace& space = s_.built.space;
     cudaStream_t stream = w_.stream;
     encode(first, count);
@@ -203,12 +210,7 @@ class Share {
                   stream);
     }
 
-    const std::int64_t k = s_.out.k;
-    std::int64_t* indices =
-        in_place() ? s_.out.indices + first * k : w_.found_indices.reserve(count * k, stream);
-    R* distances = in_place() ? static_cast<R*>(s_.out.distances) + first * k
-                              : reinterpret_cast<R*>(w_.found_distances.reserve(
-                                    count * k * static_cast<std::int64_t>(sizeof(R)), stream));
+    const Cells cells = place_answers(first, count);
     const std::int64_t room = cuda::room_bytes(s_.rows.dtype, k_);
     const std::int64_t factor = s_.built.rerank_factor;
     const bool whole_list = factor == 0 || s_.plan.list_size >= s_.built.nodes.count;
@@ -232,27 +234,60 @@ class Share {
         .nearest = by_bound() ? w_.nearest.data() : nullptr,
         .limit = RuledOutLimit(space),
         .k = k_,
-        .out_k = k,
+        .out_k = s_.out.k,
         .rows_of_a_node = raw() ? k_ : std::numeric_limits<std::int64_t>::max(),
         .room = room > 0 ? w_.room.reserve(count * room, stream) : nullptr,
-        .indices = indices,
-        .distances = distances,
-        .evaluated = w_.counts.data() + evaluated};
+        .indices = cells.indices,
+        .distances = cells.distances,
+        .evaluated = w_.counts.data() + evaluated,
+        .report = {w_.counts.data(), counters, last ? w_.seen.data() : nullptr}};
     cuda::rerank(rerank, stream);
-    finish(first, count, indices, distances);
+    finish(first, count, cells, last);
   }
 
   void encode(std::int64_t first, std::int64_t count) {
     cudaStream_t stream = w_.stream;
-    const auto placed =
-        cuda::place(s_.queries.slice(first, count), device_, w_.uploaded, w_.uploader, stream, s_.execution);
+    const DatasetView some = s_.queries.slice(first, count);
+    const std::size_t row_bytes = static_cast<std::size_t>(some.dim) * size_of(some.dtype);
+    cuda::PlacedRows placed{w_.queries_here.data(), some.dim};
+    if (some.space == MemorySpace::host && little(count, row_bytes)) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(w_.queries_here.data() + static_cast<std::size_t>(i) * row_bytes, some.row(i), row_bytes);
+      }
+    } else {
+      placed = cuda::place(some, device_, w_.uploaded, w_.uploader, stream, s_.execution);
+    }
     w_.queries.encode(*graph_, s_.built, placed.data, placed.stride, count, w_.counts.data() + nan_queries,
                       stream);
   }
 
+  // For the end of the last batch.
+  void wait_for_report() {
+    const volatile unsigned long long* done = w_.seen.data() + counters;
+    cuda::wait_until([&] { return *done != 0; }, w_.stream);
+  }
+
+  // Where answers of a batch go.
+  struct Cells {
+    std::int64_t* indices;
+    R* distances;
+    bool here;  ///< in page-locked memory
+  };
+  Cells place_answers(std::int64_t first, std::int64_t count) {
+    const std::int64_t k = s_.out.k;
+    if (in_place()) {
+      return {s_.out.indices + first * k, static_cast<R*>(s_.out.distances) + first * k, false};
+    }
+    if (s_.out.space == MemorySpace::host && little(count * k, sizeof(std::int64_t) + sizeof(R))) {
+      auto* indices = reinterpret_cast<std::int64_t*>(w_.answers_here.data());
+      return {indices, reinterpret_cast<R*>(indices + count * k), true};
+    }
+    const std::int64_t bytes = count * k * static_cast<std::int64_t>(sizeof(R));
+    return {w_.found_indices.reserve(count * k, w_.stream),
+            reinterpret_cast<R*>(w_.found_distances.reserve(bytes, w_.stream)), false};
+  }
   // Answers to the caller, and which queries have none.
-  void finish(std::int64_t first, std::int64_t count, const std::int64_t* indices, const R* distances) {
-    const std::int64_t cells = count * s_.out.k;
+  void finish(std::int64_t first, std::int64_t count, const Cells& cells, bool last) {
     cudaStream_t stream = w_.stream;
     if (s_.plan.allowed != nullptr) {
       std::vector<std::int32_t> found(static_cast<std::size_t>(count));
@@ -266,14 +301,20 @@ class Share {
     if (in_place()) return;
     std::int64_t* to = s_.out.indices + first * s_.out.k;
     R* to_distances = static_cast<R*>(s_.out.distances) + first * s_.out.k;
-    const auto values = static_cast<std::uint64_t>(cells);
-    if (s_.out.space == MemorySpace::host) {
-      cuda::download(indices, to, values * sizeof(std::int64_t), stream, s_.execution);
-      cuda::download(distances, to_distances, values * sizeof(R), stream, s_.execution);
-      return;
+    const auto values = static_cast<std::uint64_t>(count * s_.out.k);
+    if (cells.here) {
+      last ? wait_for_report() : w_.stream.synchronize();
+      std::copy_n(cells.indices, values, to);
+      std::copy_n(cells.distances, values, to_distances);
+    } else if (s_.out.space == MemorySpace::host) {
+      cuda::download(cells.indices, to, values * sizeof(std::int64_t), stream, s_.execution);
+      cuda::download(cells.distances, to_distances, values * sizeof(R), stream, s_.execution);
+    } else {
+      KITH_CUDA(cudaMemcpyAsync(to, cells.indices, values * sizeof(std::int64_t), cudaMemcpyDefault, stream));
+      KITH_CUDA(
+          cudaMemcpyAsync(to_distances, cells.distances, values * sizeof(R), cudaMemcpyDefault, stream));
+      w_.stream.synchronize();
     }
-    KITH_CUDA(cudaMemcpyAsync(to, indices, values * sizeof(std::int64_t), cudaMemcpyDefault, stream));
-    KITH_CUDA(cudaMemcpyAsync(to_distances, distances, values * sizeof(R), cudaMemcpyDefault, stream));
   }
 
   Search& s_;

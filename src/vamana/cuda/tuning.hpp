@@ -20,13 +20,18 @@ struct Constants {
   std::int64_t walks_of_a_sample = std::int64_t{1} << 21U;
   std::int64_t list_of_a_sample = 32;
 
-  std::int64_t most_at_once = std::int64_t{1} << 14;      ///< queries between two polls
+  std::int64_t most_at_once = std::int64_t{1} << 14;  ///< queries between two polls
+  std::int64_t few_walks = 1024;  ///< at once: each prefetches what it is likely to need next
+  /// Queries and answers of so few bytes lie in page-locked memory that kernels read and write themselves.
+  std::int64_t little_host_bytes = std::int64_t{16} << 10U;
   std::int64_t nodes_at_once = std::int64_t{1} << 15U;    ///< of a build, between two polls
   std::uint64_t little_memory = std::uint64_t{1} << 28U;  ///< that a search takes without asking
   std::size_t most_idle = 8;                              ///< workspaces that are kept for later searches
 
-  int rerank_threads = 128;       ///< of a block
-  int shared_room_bytes = 32768;  ///< keys of a block that re-ranks, in shared memory
+  std::size_t largest_shared_values = std::size_t{16}
+                                      << 10U;  ///< bytes of a query's values while it is encoded
+  int rerank_threads = 128;                    ///< of a block
+  int shared_room_bytes = 32768;               ///< keys of a block that re-ranks, in shared memory
 };
 inline constexpr Constants constants;
 

@@ -1,14 +1,15 @@
 // Walks of a batch: a warp a query. Queries differ in how far they walk, and blocks of one warp let the
 // device put the next query in the place of one that has ended.
 #include "vamana/cuda/quantized_walk.hpp"
+#include "vamana/cuda/short_list.cuh"
 #include "vamana/cuda/tuning.hpp"
 #include "vamana/cuda/walk.cuh"
 
 namespace kith::vamana::cuda {
 namespace {
 
-template <int T, int P, bool halves, bool among_allowed>
-__global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ WalkJob job) {
+template <bool among_allowed, class List, bool prefetches, int T, int P, bool halves>
+__device__ void walk_of_block(const WalkJob& job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t q = blockIdx.x;
   if (job.usable[q] == 0) {
@@ -18,7 +19,18 @@ __global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ Wa
   unsigned char* room = memory;
   WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   codes.set_query(job.codes + q * job.code_stride);
-  walk_for<among_allowed>(q, job, codes, room);
+  walk_for<among_allowed, List, prefetches>(q, job, codes, room);
+}
+
+template <int T, int P, bool halves, bool among_allowed>
+__global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ WalkJob job) {
+  walk_of_block<among_allowed, WarpList<among_allowed>, false, T, P, halves>(job);
+}
+
+// With lists of at most 32 * R nodes, for few walks.
+template <int T, int P, bool halves, int R>
+__global__ void __launch_bounds__(32, 16) short_walk_kernel(const __grid_constant__ WalkJob job) {
+  walk_of_block<false, ShortList<R>, true, T, P, halves>(job);
 }
 
 }  // namespace
@@ -43,8 +55,15 @@ void walk(const WalkJob& job, Walked walked, int device, cudaStream_t stream) {
     return;
   }
   visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int P, bool halves>() {
-    job.nodes.allowed != nullptr ? launch_walk<true>(walk_kernel<T, P, halves, true>, job, device, stream)
-                                 : launch_walk<false>(walk_kernel<T, P, halves, false>, job, device, stream);
+    if (job.nodes.allowed != nullptr) {
+      launch_walk<true>(walk_kernel<T, P, halves, true>, job, device, stream);
+    } else if (!job.shape.few || job.shape.capacity > 64) {
+      launch_walk<false>(walk_kernel<T, P, halves, false>, job, device, stream);
+    } else {
+      launch_walk<false>(
+          job.shape.capacity > 32 ? short_walk_kernel<T, P, halves, 2> : short_walk_kernel<T, P, halves, 1>,
+          job, device, stream);
+    }
   });
 }
 

@@ -10,8 +10,10 @@
 namespace kith::vamana::cuda {
 namespace {
 
-/// What a warp walks with. Codes: WarpCodes, or one of those of quantized.cuh.
-template <class Codes, bool among_allowed>
+/// What a warp walks with. Codes: WarpCodes, or one of those of quantized.cuh. List: WarpList or ShortList.
+/// prefetches: while neighbours go into the list, codes of those that are likely to be next are on their way;
+/// that helps where few walks leave memory idle.
+template <class Codes, class List, bool prefetches = false>
 class WarpWalk {
  public:
   /// @param memory bytes() in shared memory, aligned to 8
@@ -19,36 +21,46 @@ class WarpWalk {
       : graph_(graph),
         shape_(shape),
         codes_(codes),
-        list_(shape, memory + beam_bytes(shape)),
+        visited_(shape, memory + beam_bytes(shape)),
+        list_(shape, memory + beam_bytes(shape) + VisitedNodes::bytes(shape)),
         beam_(reinterpret_cast<std::uint32_t*>(memory)) {}
 
   /// A multiple of 8.
   __host__ __device__ static std::size_t bytes(const WalkShape& shape) {
-    return WarpList<among_allowed>::bytes(shape) + beam_bytes(shape);
+    return List::bytes(shape) + VisitedNodes::bytes(shape) + beam_bytes(shape);
   }
 
   /// The list and its marks where they do not fit shared memory.
   __device__ void place_list(Key* list, unsigned char* marks) { list_.place(list, marks); }
 
   /// From the entries to where every node of the list is expanded, for the query of the codes.
-  /// @param nodes for among_allowed
+  /// @param nodes for lists of allowed nodes
   /// @param seen takes the keys of expanded nodes, in their order; null: nobody wants them
   /// @param visits a counter a node, of how often walks expand it; null: nobody asks
   __device__ void run(std::uint32_t left_out, const NodeRows& nodes, Seen* seen, unsigned* visits = nullptr) {
     left_out_ = left_out;
     list_.clear(nodes);
+    visited_.clear();
     expand(graph_.entries, graph_.entry_count);
     while (const int count = choose(seen)) {
       hops_ += count;
       if (visits != nullptr) {
         for (int i = lane_of_warp(); i < count; i += 32) atomicAdd(visits + beam_[i], 1U);
       }
-      for (int i = 0; i < count; ++i) expand(edges_of(beam_[i]), graph_.stride);
+      const std::uint32_t* likely = nullptr;
+      if constexpr (prefetches) {
+        int unused = 0;
+        const Key next = list_.nearest(0, unused);
+        if (next != no_key) likely = graph_.edges + node_of(next) * graph_.stride;
+      }
+      for (int i = 0; i < count; ++i) {
+        expand(edges_of(beam_[i]), graph_.stride, i + 1 == count ? likely : nullptr);
+      }
     }
   }
 
   /// Every node of it expanded; valid until the next run.
-  __device__ const WarpList<among_allowed>& list() const { return list_; }
+  __device__ const List& list() const { return list_; }
   __device__ std::uint32_t hops() const { return hops_; }
   __device__ std::uint32_t distances() const { return distances_; }
   __device__ std::uint32_t hot_hops() const { return hot_hops_; }
@@ -69,40 +81,57 @@ class WarpWalk {
     return graph_.edges + node * graph_.stride;
   }
 
-  // Offers the nodes of a list that were not visited yet. It is read in as few transactions as there can be:
-  // in host memory their number counts, not their length.
-  __device__ void expand(const std::uint32_t* nodes, std::int64_t count) {
+  // Two nodes a thread of a list from `from` on. It is read in as few transactions as there can be: in host
+  // memory their number counts, not their length.
+  __device__ static uint2 read(const std::uint32_t* nodes, std::int64_t from, std::int64_t count) {
     static_assert(most_offered == 64);
     const int lane = lane_of_warp();
+    if (from + most_offered <= count && (reinterpret_cast<std::uintptr_t>(nodes + from) & 7U) == 0) {
+      return reinterpret_cast<const uint2*>(nodes + from)[lane];
+    }
+    const std::int64_t i = from + lane;
+    return {i < count ? nodes[i] : no_node, i + 32 < count ? nodes[i + 32] : no_node};
+  }
+
+  __device__ void prefetch(std::uint32_t node) const {
+    if (node == no_node) return;
+    const unsigned char* code = graph_.codes + std::int64_t{node} * graph_.code_bytes;
+    for (int at = 0; at < graph_.code_bytes; at += 128) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(code + at));
+    }
+  }
+
+  // Offers the nodes of a list that were not visited yet. @param likely where the next list is likely to be,
+  // as long as this one; null: no prefetch
+  __device__ void expand(const std::uint32_t* nodes, std::int64_t count,
+                         const std::uint32_t* likely = nullptr) {
     bool ended = false;
     for (std::int64_t from = 0; from < count && !ended; from += most_offered) {
-      int found = 0;
-      std::uint32_t some[2];
-      if (from + most_offered <= count && (reinterpret_cast<std::uintptr_t>(nodes + from) & 7U) == 0) {
-        const uint2 pair = reinterpret_cast<const uint2*>(nodes + from)[lane];
-        some[0] = pair.x;
-        some[1] = pair.y;
-      } else {
-#pragma unroll
-        for (int part = 0; part < 2; ++part) {
-          const std::int64_t i = from + 32 * part + lane;
-          some[part] = i < count ? nodes[i] : no_node;
-        }
+      const uint2 pair = read(nodes, from, count);
+      uint2 next = {no_node, no_node};
+      if constexpr (prefetches) {
+        if (likely != nullptr) next = read(likely, from, count);
       }
-#pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const std::uint32_t node = some[part];
-        const bool fresh = node != no_node && node != left_out_ && !list_.visit(node);
-        const unsigned mask = __ballot_sync(whole_warp, fresh);
-        if (fresh) codes_.found[found + __popc(mask & lanes_below())] = node;
-        found += __popc(mask);
-        ended = ended || __any_sync(whole_warp, node == no_node);
-      }
+      const auto is_fresh = [&](std::uint32_t node) {
+        return node != no_node && node != left_out_ && !visited_.visit(node);
+      };
+      const bool fresh[2] = {is_fresh(pair.x), is_fresh(pair.y)};
+      const unsigned masks[2] = {__ballot_sync(whole_warp, fresh[0]), __ballot_sync(whole_warp, fresh[1])};
+      ended = __any_sync(whole_warp, pair.x == no_node || pair.y == no_node);
+      const int first = __popc(masks[0]);
+      const int found = first + __popc(masks[1]);
+      if (fresh[0]) codes_.found[__popc(masks[0] & lanes_below())] = pair.x;
+      if (fresh[1]) codes_.found[first + __popc(masks[1] & lanes_below())] = pair.y;
       __syncwarp();
-      if (found == 0) continue;
-      distances_ += static_cast<std::uint32_t>(found);
-      codes_.estimate(found);
-      list_.offer(codes_.offered, found);
+      if (found > 0) {
+        distances_ += static_cast<std::uint32_t>(found);
+        codes_.estimate(found);
+      }
+      if constexpr (prefetches) {  // what was asked for before those codes is here
+        prefetch(next.x);
+        prefetch(next.y);
+      }
+      if (found > 0) list_.offer(codes_.offered, found);
     }
   }
 
@@ -125,7 +154,8 @@ class WarpWalk {
   const GraphView& graph_;
   const WalkShape& shape_;
   Codes& codes_;
-  WarpList<among_allowed> list_;
+  VisitedNodes visited_;
+  List list_;
   std::uint32_t* beam_;
   std::uint32_t left_out_ = no_node;
   std::uint32_t hops_ = 0;
@@ -135,20 +165,20 @@ class WarpWalk {
 
 /// The walk for query q of a job, whose `codes` have the query, and what is left of it for the host.
 /// @param memory as WarpWalk takes it
-template <bool among_allowed, class Codes>
+template <bool among_allowed, class List = WarpList<among_allowed>, bool prefetches = false, class Codes>
 __device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsigned char* memory) {
   const int lane = lane_of_warp();
   Key* const list = job.lists + q * job.shape.capacity;
-  WarpWalk<Codes, among_allowed> walk(job.graph, job.shape, codes, memory);
+  WarpWalk<Codes, List, prefetches> walk(job.graph, job.shape, codes, memory);
   if (!job.shape.list_in_shared) {
     walk.place_list(list, among_allowed ? job.marks + q * job.shape.capacity : nullptr);
   }
   walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr, job.visits);
-  const WarpList<among_allowed>& found_list = walk.list();
+  const List& found_list = walk.list();
   int found = 0;
   for (int base = 0; base < found_list.size(); base += 32) {
     const int at = base + lane;
-    const Key key = at < found_list.size() ? found_list.keys()[at] : no_key;
+    const Key key = at < found_list.size() ? found_list.key(base) : no_key;
     const bool takes = at < found_list.size() && (!among_allowed || found_list.marked(at));
     const unsigned mask = __ballot_sync(whole_warp, takes);
     if (takes) list[found + __popc(mask & lanes_below())] = key;
@@ -171,7 +201,8 @@ __device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsig
 inline std::size_t walk_bytes(const WalkShape& shape, bool among_allowed) {
   using Any = WarpCodes<2, 0, false>;
   return static_cast<std::size_t>(shape.query_bytes) + Offers::bytes +
-         (among_allowed ? WarpWalk<Any, true>::bytes(shape) : WarpWalk<Any, false>::bytes(shape));
+         (among_allowed ? WarpWalk<Any, WarpList<true>>::bytes(shape)
+                        : WarpWalk<Any, WarpList<false>>::bytes(shape));
 }
 
 /// Launches one of the kernels of walks, a warp a query.
