@@ -1,76 +1,34 @@
 // kith ladder: the searches Kith began with, rung by rung, beside the engine on this machine.
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "input.hpp"
 #include "interrupt.hpp"
+#include "ladder_cases.hpp"
 #include "ladder_result.hpp"
 #include "measure.hpp"
 #include "progress.hpp"
 #include "published.hpp"
 #include "stream.hpp"
 #include "units.hpp"
+#include "unpacked.hpp"
 
 namespace kith::cli {
 namespace {
 
 struct LadderOptions {
-  std::vector<std::string> cases = {"published"};
+  LadderCases cases;
   std::vector<std::string> rungs;
   std::string device = "auto";
   std::int64_t repeat = 7;
-  std::int64_t list_size = ladder::default_list_size;
-  bool list_size_named = false;
   bool copies = false;
   bool list = false;
   std::string output;
 };
-
-std::vector<ladder::Case> cases_of(const std::vector<std::string>& texts) {
-  std::vector<ladder::Case> out;
-  const auto add = [&](const std::vector<ladder::Case>& more) {
-    out.insert(out.end(), more.begin(), more.end());
-  };
-  for (const std::string& text : texts) {
-    if (text == "published") {
-      add(ladder::published_cases());
-    } else if (text == "all") {
-      add(ladder::all_cases());
-    } else if (text == "tiles") {
-      add(ladder::tile_cases());
-    } else if (text == "graph") {
-      out.push_back(ladder::graph_case());
-    } else {
-      out.push_back(ladder::parse_case(text));
-    }
-  }
-  return out;
-}
-
-// Worklists of the cases of graphs.
-void set_list_size(std::vector<ladder::Case>& cases, const LadderOptions& options) {
-  bool graphs = false;
-  for (ladder::Case& c : cases) {
-    if (c.list_size == 0) continue;
-    graphs = true;
-    if (!options.list_size_named) continue;
-    if (options.list_size < c.k) {
-      throw InvalidArgument(fmt::format("--list-size {}: case {} finds k = {}; use {} or more",
-                                        options.list_size, c.name(), c.k, c.k));
-    }
-    c.list_size = options.list_size;
-  }
-  if (options.list_size_named && (options.list_size < 1 || options.list_size > 65'536)) {
-    throw InvalidArgument(fmt::format("--list-size {}: use 1 to 65536", options.list_size));
-  }
-  if (options.list_size_named && !graphs) {
-    throw InvalidArgument("--list-size is for cases of graphs; name one with --case graph");
-  }
-}
 
 // The GPUs that take part, and why there are none.
 void choose_gpus(const std::string& device, ladder::ClimbOptions& options) {
@@ -113,22 +71,6 @@ Execution execution_of(const LadderOptions& options, const ladder::ClimbOptions&
   return make_execution(chosen);
 }
 
-void check_memory(const std::vector<ladder::Case>& cases, const Common& common) {
-  for (const ladder::Case& c : cases) {
-    MemoryPlan plan(common, "name a smaller --case");
-    const double row = 4 * static_cast<double>(c.dim);
-    plan.add("points", row * static_cast<double>(c.points));
-    plan.add("queries", row * static_cast<double>(c.queries));
-    // The engine's and a rung's, each with what the list is made from.
-    plan.add("answers", 32 * static_cast<double>(c.queries) * static_cast<double>(c.k));
-    if (c.list_size > 0) {  // 66 neighbours, the graph's codes, and six product quantizers' one after another
-      const double codes = 2 * static_cast<double>(c.dim) + 8 + 16 + 32 + 64;
-      plan.add("graph and codes", (4 * 2 * 66 + codes) * static_cast<double>(c.points));
-    }
-    plan.check();
-  }
-}
-
 void list_rungs(const Common& common) {
   if (common.json) {
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
@@ -149,21 +91,30 @@ void run(LadderOptions options, const Common& common) {
     throw InvalidArgument(fmt::format("--repeat {}: use 1 to 10000", options.repeat));
   }
   std::vector<ladder::Case> cases = cases_of(options.cases);
-  set_list_size(cases, options);
   ladder::ClimbOptions climbing;
   climbing.chosen = ladder::parse_rungs(options.rungs);
   if (options.list) return list_rungs(common);
   options.output = output_path(common, options.output);
   check_result_folder(options.output);
   const bool tables = !common.json && !is_standard_output(options.output);
-  check_memory(cases, common);
+  std::optional<UnpackedClouds> unpacked;
+  if (options.cases.given()) {
+    std::string& base = options.cases.base.path;
+    std::string& queries = options.cases.queries.path;
+    if (!options.output.empty()) refuse_overwriting({options.output}, {base, queries});
+    unpacked.emplace(common, std::vector<std::string*>{&base, &queries}, options.output,
+                     options.cases.input_format);
+    give_rows(common, options.cases, cases.front());
+  } else {
+    for (const ladder::Case& c : cases) check_memory(common, c);
+  }
   choose_gpus(options.device, climbing);
   const Execution execution = execution_of(options, climbing, common);
   climbing.threads = resolve_threads(execution);
   climbing.device_memory_limit = execution.device_memory_limit;
   climbing.repeat = static_cast<int>(options.repeat);
   climbing.copies = options.copies;
-  climbing.cancelled = [] { return interrupted(); };
+  climbing.cancelled = [] { return must_stop(); };
 
   const CancellableScope scope;
   const auto machine = ladder::gpu_machine(climbing.gpus);
@@ -199,6 +150,7 @@ void run(LadderOptions options, const Common& common) {
     };
     const ladder::Climb climb = ladder::climb(cases[at], climbing);
     bar.erase();
+    stop_if_interrupted();
     out["cases"].push_back(ladder_case_json(climb, machine));
     if (tables) print(ladder_case_text(climb, machine, options.copies));
     for (const ladder::Step& step : climb.steps) {
@@ -223,33 +175,17 @@ void run(LadderOptions options, const Common& common) {
 
 void add_ladder(CLI::App& app, Common& common) {
   auto options = std::make_shared<LadderOptions>();
+  options->cases.base.default_member = "train";
+  options->cases.queries.default_member = "test";
   CLI::App& command =
       add_command(app, common, "ladder", "Time the searches Kith began with, next to the engine",
                   [options, &common] { run(*options, common); });
-  command
-      .add_option("--case", options->cases,
-                  "Sizes: DIM,QUERIES,POINTS[,K]; or published (those with published figures), all (every "
-                  "combination of their sizes), tiles (two layers: best-first search, leaves of 4k to 4M "
-                  "points), or graph (walks through a Vamana graph, BANG's parts one by one; "
-                  "graph:DIM,QUERIES,POINTS[,K] for other sizes than graph:96,1000,100000,10); may be "
-                  "repeated")
-      ->type_name("CASE")
-      ->allow_extra_args(false)
-      ->default_str("published")
-      ->group("What runs");
+  add_ladder_cases(command, common, options->cases);
   command
       .add_option("--rungs", options->rungs,
                   "Run only these, however long they take: numbers, ranges and names, such as 1,4-8,engine")
       ->type_name("RUNG,...")
       ->delimiter(',')
-      ->group("What runs");
-  command
-      .add_option("--list-size", options->list_size,
-                  "Length of the worklists of --case graph; what recall a rung must reach is said of 64 and "
-                  "more")
-      ->type_name("L")
-      ->capture_default_str()
-      ->each([options](const std::string& /*text*/) { options->list_size_named = true; })
       ->group("What runs");
   command.add_flag("--list", options->list, "List the rungs and leave")->group("What runs");
   command.add_option("--repeat", options->repeat, "Timed runs of a rung, after an untimed one")
@@ -278,8 +214,10 @@ void add_ladder(CLI::App& app, Common& common) {
       .add_option(
           "--device-memory-limit", common.device_memory_limit,
           "Take no more of each GPU's memory than this, for example 8GiB or 50% of the smallest one's: "
-          "matrices of distances shrink, and rungs that need more are left out. 'none' leaves it to "
-          "what is free. Refused without a GPU, but for --device auto")
+          "matrices of distances shrink, and rungs that need more are left out. The graph of --case graph "
+          "and "
+          "its codes, which its rungs share, are made with what is free where this is too little. 'none' "
+          "leaves it to what is free. Refused without a GPU, but for --device auto")
       ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");
@@ -291,8 +229,8 @@ void add_ladder(CLI::App& app, Common& common) {
       "lists and trees: one idea a rung, the files in benchmarks/ladder. Every answer is compared with the "
       "engine's, indices and distances, ties included; a difference ends the command with status 70.",
       "Walks through a graph (--case graph) may miss rows: their distances must be true, and the share of "
-      "the "
-      "nearest rows that they find, shown as recall, must reach what is said of the rung.",
+      "the nearest rows that they find, shown as recall, must reach what is said of the rung, but for rows "
+      "of yours.",
       "A time is the median of the search alone: data in place, index built. Rungs that do not fit a case, "
       "or "
       "would take more than 10 s on one core, are left out, with the reason, unless --rungs names them. "
@@ -302,6 +240,8 @@ void add_ladder(CLI::App& app, Common& common) {
       {"kith ladder --case 3,1024,65536 --rungs 1-10,engine --include-copies", "One case, some rungs."},
       {"kith ladder --case tiles", "Two layers, a tree or brute force in leaves of many sizes."},
       {"kith ladder --case graph:96,1000,20000,10", "BANG and its parts on a small graph, with recall."},
+      {"kith ladder --case graph --base base.u8bin --queries queries.u8bin -k 10",
+       "The same on rows of bytes of your own."},
       {"kith ladder --case all -o ladder.json", "For kith report."}};
 }
 

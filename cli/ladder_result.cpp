@@ -132,6 +132,10 @@ std::string row(const Step& step, const ladder::Case& sizes, bool copies) {
 }
 
 std::string data_of(const Climb& climb) {
+  if (const ladder::GivenRows* given = climb.sizes.given.get()) {
+    return fmt::format("rows of {}, queries of {}, bytes (u8): float32 sums of their squares are exact",
+                       given->points_file, given->queries_file);
+  }
   return fmt::format("{} whole numbers from 0 to {}: float32 sums of their squares are exact",
                      climb.sizes.list_size > 0 ? "a mixture of 200 clusters, like embeddings, in" : "uniform",
                      climb.largest);
@@ -143,6 +147,13 @@ ordered_json graph_json(const Climb& climb) {
           {"degree", climb.degree},
           {"build_ms", climb.graph_ms},
           {"hash", fmt::format("{:016x}", climb.graph_hash)}};
+}
+
+ordered_json files_json(const Climb& climb) {
+  const ladder::GivenRows* given = climb.sizes.given.get();
+  if (given == nullptr) return nullptr;
+  return {
+      {"base", given->points_file}, {"queries", given->queries_file}, {"dtype", name(given->points.dtype())}};
 }
 
 const Step* fastest(const Climb& climb, bool engine) {
@@ -167,6 +178,7 @@ ordered_json ladder_case_json(const Climb& climb, const std::optional<ladder::Gp
                       {"points", c.points},
                       {"k", c.k},
                       {"data", data_of(climb)},
+                      {"files", files_json(climb)},
                       {"floor_ms", floor ? ordered_json(floor->ms) : ordered_json(nullptr)},
                       {"floor_by", floor ? ordered_json(floor->by_bandwidth ? "bandwidth" : "arithmetic")
                                          : ordered_json(nullptr)},

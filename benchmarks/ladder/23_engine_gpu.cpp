@@ -11,6 +11,7 @@
 
 #include "engine.hpp"
 #include "gpu.cuh"
+#include "rows_on_gpu.hpp"
 
 namespace kith::ladder {
 namespace {
@@ -22,27 +23,18 @@ Answer search_on_gpu(const Problem& problem, const Parameters& parameters, Run& 
   Execution execution = engine_execution(run);
   const int device = gpu.ordinal();
   execution.devices = {Device{Device::Kind::cuda, device}};
-  const OnDevice on(gpu, problem);
-  const auto on_gpu = [&](DatasetView view, const cuda::Buffer<float>& values) {
-    view.data = values.data();
-    view.space = MemorySpace::cuda;
-    view.device = device;
-    return view;
-  };
+  const RowsOnGpu queries(gpu, host_queries(problem));
+  const RowsOnGpu points(gpu, host_points(problem));
   const auto indices = gpu.room<std::int64_t>(problem.queries * problem.k);
   const auto distances = gpu.room<float>(problem.queries * problem.k);
   gpu.finish();
   execution.device_memory_limit = gpu.left();
   std::unique_ptr<Index> index;
-  run.build([&] {
-    index =
-        std::make_unique<Index>(Index::build(on_gpu(host_points(problem), on.point), parameters, execution));
-  });
+  run.build([&] { index = std::make_unique<Index>(Index::build(points.view, parameters, execution)); });
   hold(*index, execution);
-  const DatasetView queries = on_gpu(host_queries(problem), on.query);
   const NeighborsView out{indices.data(), distances.data(),  problem.queries,
                           problem.k,      MemorySpace::cuda, device};
-  run.search([&] { index->search_into(queries, out, execution); });
+  run.search([&] { index->search_into(queries.view, out, execution); });
   Answer answer(problem);
   answer.indices = gpu.download(indices);
   answer.distances = gpu.download(distances);

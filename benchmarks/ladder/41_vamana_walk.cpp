@@ -18,10 +18,15 @@
 namespace kith::ladder {
 namespace {
 
+// T: the element type of the rows.
+template <class T>
 class Walk {
  public:
   Walk(const Problem& problem, const GraphCase& graph)
-      : problem_(problem), graph_(graph), longest_(static_cast<std::size_t>(graph.list_size())) {}
+      : problem_(problem),
+        graph_(graph),
+        point_(problem.points_as<T>()),
+        longest_(static_cast<std::size_t>(graph.list_size())) {}
 
   /// The nearest rows met, ascending.
   const std::vector<Key>& run(std::int64_t query) {
@@ -42,7 +47,7 @@ class Walk {
   void offer(std::uint32_t row) {
     if (!met_.insert(row).second) return;
     const auto dim = static_cast<int>(problem_.dim);
-    const Key key = make_key(squared_distance(query_, problem_.point + std::int64_t{row} * dim, dim), row);
+    const Key key = make_key(squared_distance(query_, point_ + std::int64_t{row} * dim, dim), row);
     if (list_.size() == longest_) {
       if (!before(key, list_.back())) return;
       list_.pop_back();
@@ -52,16 +57,16 @@ class Walk {
 
   const Problem& problem_;
   const GraphCase& graph_;
+  const T* point_;
   std::size_t longest_;
   const float* query_ = nullptr;
   std::vector<Key> list_;
   std::unordered_set<std::uint32_t> met_;
 };
 
-}  // namespace
-
-Answer vamana_walk(const Problem& problem, Run& run) {
-  Walk walk(problem, *problem.graph);
+template <class T>
+Answer walk_for_all(const Problem& problem, Run& run) {
+  Walk<T> walk(problem, *problem.graph);
   Answer answer(problem);
   run.search([&] {
     for (std::int64_t q = 0; q < problem.queries; ++q) {
@@ -76,6 +81,12 @@ Answer vamana_walk(const Problem& problem, Run& run) {
     }
   });
   return answer;
+}
+
+}  // namespace
+
+Answer vamana_walk(const Problem& problem, Run& run) {
+  return problem.bytes() ? walk_for_all<std::uint8_t>(problem, run) : walk_for_all<float>(problem, run);
 }
 
 }  // namespace kith::ladder

@@ -28,22 +28,24 @@ struct Quiet {
   ~Quiet() { (void)cudaDeviceSynchronize(); }
 };
 
-}  // namespace
-
-Answer search_base(const Problem& problem, Run& run, const Switches& switches) {
+// T: the element type of the vectors, which are sent as they are.
+template <class T>
+Answer search(const Problem& problem, Run& run, const Switches& switches) {
   const Gpu gpu(run);
   const GraphCase& graph = *problem.graph;
   const std::int64_t degree = graph.degree();
   const std::int64_t dim = problem.dim;
   const auto nearest = gpu.room<Neighbor>(problem.queries * problem.k);
-  BatchOfWalks walks(gpu, problem, switches, nullptr, 4 * (degree + dim));
+  const auto sent_bytes =
+      static_cast<std::int64_t>(sizeof(std::uint32_t)) * degree + dim * static_cast<std::int64_t>(sizeof(T));
+  BatchOfWalks<T> walks(gpu, problem, switches, nullptr, sent_bytes);
   const std::int64_t at_once = walks.at_once();
   const auto lists = gpu.room<std::uint32_t>(at_once * degree);
-  const auto vectors = gpu.room<float>(at_once * dim);
+  const auto vectors = gpu.room<T>(at_once * dim);
   const cuda::PinnedBuffer<std::uint32_t> next_here(at_once);
   const cuda::PinnedBuffer<std::uint32_t> lists_here(at_once * degree);
-  const cuda::PinnedBuffer<float> vectors_here[2] = {cuda::PinnedBuffer<float>(at_once * dim),
-                                                     cuda::PinnedBuffer<float>(at_once * dim)};
+  const cuda::PinnedBuffer<T> vectors_here[2] = {cuda::PinnedBuffer<T>(at_once * dim),
+                                                 cuda::PinnedBuffer<T>(at_once * dim)};
   const cuda::Event sent[2];  // the vectors there have left
 
   const cuda::Stream streams[3];
@@ -98,7 +100,7 @@ Answer search_base(const Problem& problem, Run& run, const Switches& switches) {
           const int half = step % 2;
           KITH_CUDA(cudaEventSynchronize(sent[half]));
           gather_vectors(problem, next, queries, vectors_here[half].data(), run.threads);
-          KITH_CUDA(cudaMemcpyAsync(vectors.data(), vectors_here[half].data(), queries * dim * sizeof(float),
+          KITH_CUDA(cudaMemcpyAsync(vectors.data(), vectors_here[half].data(), queries * dim * sizeof(T),
                                     cudaMemcpyHostToDevice, vectors_down));
           KITH_CUDA(cudaEventRecord(sent[half], vectors_down));
           wait_unless_async(vectors_down);
@@ -112,8 +114,15 @@ Answer search_base(const Problem& problem, Run& run, const Switches& switches) {
       gpu.finish();
     }
   });
-  tell(walks, problem, stopped, run);
+  walks.tell(stopped, run);
   return put_all(problem, gpu.download(nearest));
+}
+
+}  // namespace
+
+Answer search_base(const Problem& problem, Run& run, const Switches& switches) {
+  return problem.bytes() ? search<std::uint8_t>(problem, run, switches)
+                         : search<float>(problem, run, switches);
 }
 
 }  // namespace bang

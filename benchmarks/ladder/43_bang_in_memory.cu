@@ -19,15 +19,18 @@
 
 namespace kith::ladder {
 namespace bang {
+namespace {
 
-Answer search_in_memory(const Problem& problem, Run& run, const Switches& switches) {
+// T: the element type of the rows.
+template <class T>
+Answer search(const Problem& problem, Run& run, const Switches& switches) {
   constexpr int steps_between_looks = 8;  // how long walks may be idle before the host knows
   const Gpu gpu(run);
   const GraphCase& graph = *problem.graph;
   const auto lists = gpu.upload(graph.lists(), problem.points * graph.degree());
-  const auto point = gpu.upload(problem.point, problem.points * problem.dim);
+  const auto point = gpu.upload(problem.points_as<T>(), problem.points * problem.dim);
   const auto nearest = gpu.room<Neighbor>(problem.queries * problem.k);
-  BatchOfWalks walks(gpu, problem, switches, point.data(), 0);
+  BatchOfWalks<T> walks(gpu, problem, switches, point.data(), 0);
   bool stopped = false;
   gpu.finish();
   run.search([&] {
@@ -52,8 +55,15 @@ Answer search_in_memory(const Problem& problem, Run& run, const Switches& switch
     }
     gpu.finish();
   });
-  tell(walks, problem, stopped, run);
+  walks.tell(stopped, run);
   return put_all(problem, gpu.download(nearest));
+}
+
+}  // namespace
+
+Answer search_in_memory(const Problem& problem, Run& run, const Switches& switches) {
+  return problem.bytes() ? search<std::uint8_t>(problem, run, switches)
+                         : search<float>(problem, run, switches);
 }
 
 }  // namespace bang

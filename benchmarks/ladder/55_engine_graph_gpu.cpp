@@ -11,8 +11,19 @@
 #include "engine.hpp"
 #include "gpu.cuh"
 #include "graph_case.hpp"
+#include "rows_on_gpu.hpp"
 
 namespace kith::ladder {
+namespace {
+
+// What the GPU has no room for stays on the host, and its warps read it there.
+std::string where_it_lies(const SearchStatistics& statistics) {
+  if (statistics.instruction_set.ends_with("host rows")) return "rows in host memory";
+  if (statistics.instruction_set.ends_with("host graph")) return "graph and rows in host memory";
+  return "";
+}
+
+}  // namespace
 
 // Queries and answer in the GPU's memory. Codes, graph and rows come there with the first search, which is
 // not timed, and stay.
@@ -23,18 +34,16 @@ Answer engine_graph_gpu(const Problem& problem, Run& run) {
   execution.devices = {Device{Device::Kind::cuda, device}};
   SearchOptions options;
   options.list_size = problem.graph->list_size();
-  const auto query = gpu.upload(problem.query, problem.queries * problem.dim);
+  const RowsOnGpu queries(gpu, host_queries(problem));
   const auto indices = gpu.room<std::int64_t>(problem.queries * problem.k);
   const auto distances = gpu.room<float>(problem.queries * problem.k);
   gpu.finish();
   execution.device_memory_limit = gpu.left();
-  DatasetView queries = host_queries(problem);
-  queries.data = query.data();
-  queries.space = MemorySpace::cuda;
-  queries.device = device;
   const NeighborsView out{indices.data(), distances.data(),  problem.queries,
                           problem.k,      MemorySpace::cuda, device};
-  run.search([&] { problem.graph->index().search_into(queries, out, execution, options); });
+  SearchStatistics statistics;
+  run.search([&] { statistics = problem.graph->index().search_into(queries.view, out, execution, options); });
+  run.fallback = where_it_lies(statistics);
   Answer answer(problem);
   answer.indices = gpu.download(indices);
   answer.distances = gpu.download(distances);

@@ -44,17 +44,18 @@ struct PqDistance {
   }
 };
 
-/// Of the full rows; exact on whole numbers.
+/// Of the full rows, floats or bytes; exact on whole numbers.
+template <class T>
 struct FullDistance {
   const float* query;
-  const float* point;
+  const T* point;
   int dim;
   __device__ float share(std::int64_t q, std::int64_t row, int lane) const {
     const float* mine = query + q * dim;
-    const float* its = point + row * dim;
+    const T* its = point + row * dim;
     float sum = 0;
     for (int c = lane; c < dim; c += threads_a_row) {
-      sum = add_square(sum, mine[c] - its[c]);
+      sum = add_square(sum, mine[c] - static_cast<float>(its[c]));
     }
     return sum;
   }
@@ -286,7 +287,8 @@ __global__ void merge_neighbors(Walks walks) {
 /// Re-ranking: the distances of all rows that a walk has expanded. One that it expanded twice, which happens
 /// without the filter alone, counts once.
 /// @param exact [.., most_steps] takes (distance, row), and no_key where there is none
-__global__ void measure_candidates(FullDistance distance, const std::uint32_t* candidates,
+template <class T>
+__global__ void measure_candidates(FullDistance<T> distance, const std::uint32_t* candidates,
                                    std::int64_t most_steps, int steps, Key* exact) {
   const std::int64_t q = block_query();
   const std::uint32_t* rows = candidates + q * most_steps;
@@ -308,8 +310,10 @@ __global__ void measure_candidates(FullDistance distance, const std::uint32_t* c
 }
 
 /// Re-ranking where vectors come from the host one a query and step: eight threads a query.
-__global__ void measure_arrived(FullDistance distance, std::int64_t queries, const std::uint32_t* candidates,
-                                std::int64_t most_steps, int step, Key* exact) {
+template <class T>
+__global__ void measure_arrived(FullDistance<T> distance, std::int64_t queries,
+                                const std::uint32_t* candidates, std::int64_t most_steps, int step,
+                                Key* exact) {
   const std::int64_t thread = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
   const std::int64_t q = thread / threads_a_row;
   const auto lane = static_cast<int>(thread % threads_a_row);

@@ -45,8 +45,9 @@ unsigned grid(std::int64_t queries) {
 
 }  // namespace
 
-BatchOfWalks::BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switches& switches,
-                           const float* point, std::int64_t more_a_query)
+template <class T>
+BatchOfWalks<T>::BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switches& switches,
+                              const T* point, std::int64_t more_a_query)
     : gpu_(gpu),
       problem_(problem),
       switches_(switches),
@@ -60,13 +61,13 @@ BatchOfWalks::BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switche
     sizes_ = {only_size, only_size, only_size, only_size, only_size, only_size, only_size};
   }
   if (!switches.exact) {
-    const PqTables& pq =
+    const std::shared_ptr<const PqTables> pq =
         problem.graph->pq(switches.subspaces > 0 ? switches.subspaces : default_subspaces(problem));
-    subspaces_ = pq.subspaces;
-    starts_ = gpu.upload(pq.starts.data(), static_cast<std::int64_t>(pq.starts.size()));
-    mean_ = gpu.upload(pq.mean.data(), problem.dim);
-    centroid_ = gpu.upload(pq.centroid.data(), static_cast<std::int64_t>(pq.centroid.size()));
-    code_ = gpu.upload(static_cast<const std::uint8_t*>(pq.codes.view().data), problem.points * pq.subspaces);
+    subspaces_ = pq->subspaces;
+    starts_ = gpu.upload(pq->starts.data(), static_cast<std::int64_t>(pq->starts.size()));
+    mean_ = gpu.upload(pq->mean.data(), problem.dim);
+    centroid_ = gpu.upload(pq->centroid.data(), static_cast<std::int64_t>(pq->centroid.size()));
+    code_ = gpu.upload(pq->codes.data(), problem.points * pq->subspaces);
   }
   at_once_ =
       batch_of(gpu, problem.queries, bytes_a_query(list_size_, degree_, switches, subspaces_) + more_a_query);
@@ -85,12 +86,14 @@ BatchOfWalks::BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switche
   }
 }
 
-Walks BatchOfWalks::walks() const {
+template <class T>
+Walks BatchOfWalks<T>::walks() const {
   return {list_size_,  degree_,       list_.data(), size_.data(), fresh_.data(),
           key_.data(), count_.data(), next_.data(), bloom_.data()};
 }
 
-void BatchOfWalks::begin(std::int64_t first, std::int64_t queries) {
+template <class T>
+void BatchOfWalks<T>::begin(std::int64_t first, std::int64_t queries) {
   first_ = first;
   queries_ = queries;
   const float* query = query_.data() + first_ * dim_;
@@ -109,13 +112,15 @@ void BatchOfWalks::begin(std::int64_t first, std::int64_t queries) {
   cuda::check_launch("begin_walks");
 }
 
-void BatchOfWalks::filter(const std::uint32_t* lists, const std::uint32_t* rows) {
+template <class T>
+void BatchOfWalks<T>::filter(const std::uint32_t* lists, const std::uint32_t* rows) {
   filter_neighbors<<<grid(queries_), sizes_.filter, 0, gpu_.stream()>>>(walks(), lists, rows);
   cuda::check_launch("filter_neighbors");
 }
 
-void BatchOfWalks::measure() {
-  const FullDistance full{query_.data() + first_ * dim_, point_, dim_};
+template <class T>
+void BatchOfWalks<T>::measure() {
+  const FullDistance<T> full{query_.data() + first_ * dim_, point_, dim_};
   const PqDistance coded{table_.data(), code_.data(), subspaces_};
   const dim3 blocks(grid(queries_));
   if (switches_.exact) {
@@ -128,7 +133,8 @@ void BatchOfWalks::measure() {
   cuda::check_launch("measure_neighbors");
 }
 
-void BatchOfWalks::choose(int step) {
+template <class T>
+void BatchOfWalks<T>::choose(int step) {
   KITH_CUDA(cudaMemsetAsync(any_.data(), 0, sizeof(int), gpu_.stream()));
   if (switches_.prefetch) {
     choose_next<true><<<grid(queries_), sizes_.choose, 0, gpu_.stream()>>>(walks(), candidates_.data(),
@@ -140,13 +146,15 @@ void BatchOfWalks::choose(int step) {
   cuda::check_launch("choose_next");
 }
 
-void BatchOfWalks::sort() {
+template <class T>
+void BatchOfWalks<T>::sort() {
   const std::size_t shared = 2 * sizeof(Key) * static_cast<std::size_t>(degree_);
   sort_neighbors<<<grid(queries_), sizes_.sort, shared, gpu_.stream()>>>(walks());
   cuda::check_launch("sort_neighbors");
 }
 
-void BatchOfWalks::merge() {
+template <class T>
+void BatchOfWalks<T>::merge() {
   const std::size_t shared = sizeof(Key) * static_cast<std::size_t>(list_size_ + degree_);
   if (switches_.prefetch) {
     merge_neighbors<true><<<grid(queries_), sizes_.merge, shared, gpu_.stream()>>>(walks());
@@ -156,28 +164,32 @@ void BatchOfWalks::merge() {
   cuda::check_launch("merge_neighbors");
 }
 
-bool BatchOfWalks::any_goes_on() {
+template <class T>
+bool BatchOfWalks<T>::any_goes_on() {
   KITH_CUDA(
       cudaMemcpyAsync(any_here_.data(), any_.data(), sizeof(int), cudaMemcpyDeviceToHost, gpu_.stream()));
   gpu_.finish();
   return *any_here_.data() != 0;
 }
 
-void BatchOfWalks::rerank(const float* point, int steps) {
-  const FullDistance distance{query_.data() + first_ * dim_, point, dim_};
+template <class T>
+void BatchOfWalks<T>::rerank(const T* point, int steps) {
+  const FullDistance<T> distance{query_.data() + first_ * dim_, point, dim_};
   measure_candidates<<<grid(queries_), sizes_.measure, 0, gpu_.stream()>>>(distance, candidates_.data(),
                                                                            most_steps_, steps, exact_.data());
   cuda::check_launch("measure_candidates");
 }
 
-void BatchOfWalks::rerank_arrived(const float* vectors, int step, cudaStream_t stream) {
-  const FullDistance distance{query_.data() + first_ * dim_, vectors, dim_};
+template <class T>
+void BatchOfWalks<T>::rerank_arrived(const T* vectors, int step, cudaStream_t stream) {
+  const FullDistance<T> distance{query_.data() + first_ * dim_, vectors, dim_};
   measure_arrived<<<blocks_for(queries_ * threads_a_row, sizes_.measure), sizes_.measure, 0, stream>>>(
       distance, queries_, candidates_.data(), most_steps_, step, exact_.data());
   cuda::check_launch("measure_arrived");
 }
 
-void BatchOfWalks::answer(int steps, Neighbor* nearest) {
+template <class T>
+void BatchOfWalks<T>::answer(int steps, Neighbor* nearest) {
   const auto k = static_cast<int>(problem_.k);
   if (switches_.exact) {
     take_nearest<<<grid(queries_), sizes_.select, 0, gpu_.stream()>>>(walks(), k, nearest);
@@ -189,12 +201,16 @@ void BatchOfWalks::answer(int steps, Neighbor* nearest) {
   }
 }
 
-void tell(const BatchOfWalks& walks, const Problem& problem, bool stopped, Run& run) {
-  const std::int64_t batches = (problem.queries + walks.at_once() - 1) / walks.at_once();
+template <class T>
+void BatchOfWalks<T>::tell(bool stopped, Run& run) const {
+  const std::int64_t batches = (problem_.queries + at_once_ - 1) / at_once_;
   run.fallback = batches == 1 ? "" : std::to_string(batches) + " batches of queries, for want of memory";
   if (!stopped) return;
   if (!run.fallback.empty()) run.fallback += "; ";
-  run.fallback += "some walks were stopped after " + std::to_string(walks.most_steps()) + " steps";
+  run.fallback += "some walks were stopped after " + std::to_string(most_steps_) + " steps";
 }
+
+template class BatchOfWalks<float>;
+template class BatchOfWalks<std::uint8_t>;
 
 }  // namespace kith::ladder::bang

@@ -29,12 +29,13 @@ inline constexpr int only_size = 256;
 
 struct Walks;  // bang_kernels.cuh
 
-/// Walks of as many queries at once as memory takes.
+/// Walks of as many queries at once as memory takes. T: the element type of the rows, float or std::uint8_t.
+template <class T>
 class BatchOfWalks {
  public:
   /// @param point of all rows on the device; used where distances are exact @param more_a_query bytes that
   ///   the rung takes besides for each query of a batch
-  BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switches& switches, const float* point,
+  BatchOfWalks(const Gpu& gpu, const Problem& problem, const Switches& switches, const T* point,
                std::int64_t more_a_query);
 
   std::int64_t at_once() const { return at_once_; }
@@ -54,12 +55,14 @@ class BatchOfWalks {
   bool any_goes_on();
 
   /// Re-ranking of what was expanded in so many steps. @param point all rows, on the device
-  void rerank(const float* point, int steps);
+  void rerank(const T* point, int steps);
   /// The same for one step, whose vectors are those of `next`, [queries, dim]; on a stream that comes after
   /// choose(step).
-  void rerank_arrived(const float* vectors, int step, cudaStream_t stream);
+  void rerank_arrived(const T* vectors, int step, cudaStream_t stream);
   /// The k nearest of those, or of the worklists where these are exact.
   void answer(int steps, Neighbor* nearest);
+  /// Says in how many batches the queries went, and how many steps were not enough.
+  void tell(bool stopped, Run& run) const;
 
  private:
   Walks walks() const;
@@ -67,7 +70,7 @@ class BatchOfWalks {
   const Gpu& gpu_;
   const Problem& problem_;
   const Switches switches_;
-  const float* point_;
+  const T* point_;
   BlockSizes sizes_;
   int list_size_, degree_, dim_, subspaces_ = 0, most_steps_;
   std::int64_t at_once_, first_ = 0, queries_ = 0;
@@ -79,9 +82,6 @@ class BatchOfWalks {
   cuda::Buffer<std::uint32_t> fresh_, next_, bloom_, candidates_;
   cuda::PinnedBuffer<int> any_here_{1};
 };
-
-/// Says in how many batches the queries went, and how many steps were not enough.
-void tell(const BatchOfWalks& walks, const Problem& problem, bool stopped, Run& run);
 
 /// Rung 43 and what is left of it without some part; rung 44.
 Answer search_in_memory(const Problem& problem, Run& run, const Switches& switches);

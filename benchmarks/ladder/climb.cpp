@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "engine.hpp"
 #include "graph_case.hpp"
 #include "grid.hpp"
+#include "kith/convert.hpp"
 
 namespace kith::ladder {
 namespace {
@@ -89,7 +91,9 @@ class Climber {
     } else {
       out.wrong = untrue_cells(problem_, answer);
       out.recall = recall_of(problem_, answer, truth_);
-      const bool promised = rung.recall_floor == 1 || problem_.graph->list_size() >= default_list_size;
+      // Of rows that somebody brings nothing is known.
+      const bool known = !problem_.bytes() && problem_.graph->list_size() >= default_list_size;
+      const bool promised = rung.recall_floor == 1 || known;
       if (promised) out.recall_floor = rung.recall_floor;
     }
     out.ms = median(run.times);
@@ -300,15 +304,20 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
     return graph ? embeddings(count, sizes.dim, first, execution)
                  : grid(count, sizes.dim, out.largest, seed, execution);
   };
-  const Dataset points = rows(sizes.points, point_seed, 0);
-  const Dataset queries = rows(sizes.queries, query_seed, sizes.points);
-  Problem problem{sizes.dim,
-                  sizes.queries,
-                  sizes.points,
-                  sizes.k,
-                  static_cast<const float*>(queries.view().data),
-                  static_cast<const float*>(points.view().data),
-                  sizes.tiles};
+  const GivenRows* given = sizes.given.get();
+  const Dataset points = given != nullptr ? given->points : rows(sizes.points, point_seed, 0);
+  const Dataset queries =
+      given != nullptr ? convert(given->queries, Dtype::f32) : rows(sizes.queries, query_seed, sizes.points);
+  Problem problem{
+      sizes.dim, sizes.queries, sizes.points, sizes.k, static_cast<const float*>(queries.view().data),
+      nullptr,   sizes.tiles};
+  if (given != nullptr) {
+    out.largest = std::numeric_limits<std::uint8_t>::max();
+    problem.point_bytes = static_cast<const std::uint8_t*>(points.view().data);
+    problem.query_bytes = static_cast<const std::uint8_t*>(given->queries.view().data);
+  } else {
+    problem.point = static_cast<const float*>(points.view().data);
+  }
   std::optional<GraphCase> walked;
   if (graph) {
     walked.emplace(problem, sizes.list_size, options.gpus, execution, options.device_memory_limit);

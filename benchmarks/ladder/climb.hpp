@@ -3,21 +3,32 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kith/dataset.hpp"
 #include "ladder.hpp"
 
 namespace kith::ladder {
 
-/// Sizes of a problem; its points are made by grid().
+/// Rows of a caller's, u8 and contiguous.
+struct GivenRows {
+  Dataset points, queries;
+  std::string points_file, queries_file;  ///< what people call them
+};
+/// Rows of bytes of more dimensions have sums of squares that float32 does not hold.
+inline constexpr std::int64_t most_byte_dims = 258;
+
+/// Sizes of a problem; its points are made by grid(), of graphs by embeddings().
 struct Case {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
-  bool tiles = false;          ///< one of tile_cases()
-  std::int64_t list_size = 0;  ///< of --case graph; 0: another case
-  std::string name() const;    ///< "16,1024,1048576,1", "graph:96,1000,100000,10"
+  bool tiles = false;                                ///< one of tile_cases()
+  std::int64_t list_size = 0;                        ///< of --case graph; 0: another case
+  std::shared_ptr<const GivenRows> given = nullptr;  ///< of graphs: rows in the place of those it would make
+  std::string name() const;                          ///< "16,1024,1048576,1", "graph:96,1000,100000,10"
 };
 
 /// "16,1024,1048576" or "16,1024,1048576,1"; "graph:" before it: a case of graphs, of k = 10 where it is not

@@ -16,9 +16,11 @@ inline Execution engine_execution(const Run& run) {
 }
 
 inline DatasetView host_points(const Problem& problem) {
+  if (problem.bytes()) return {problem.point_bytes, problem.points, problem.dim};
   return {problem.point, problem.points, problem.dim};
 }
 inline DatasetView host_queries(const Problem& problem) {
+  if (problem.bytes()) return {problem.query_bytes, problem.queries, problem.dim};
   return {problem.query, problem.queries, problem.dim};
 }
 inline NeighborsView into(Answer& answer, const Problem& problem) {

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "bang_parts.hpp"
-#include "codes/pq_parts.hpp"
+#include "codes/pq.hpp"
 #include "core/parallel.hpp"
+#include "engine.hpp"
 #include "grid.hpp"
-#include "kith/codes.hpp"
 #include "kith/generate.hpp"
+#include "vamana/backend.hpp"
 #include "vamana/parts.hpp"
 
 namespace kith::ladder {
@@ -32,19 +34,36 @@ GenerateParameters part(Generator generator, std::int64_t dim, std::uint64_t see
   return out;
 }
 
-Vamana build_graph(const DatasetView& points, const std::vector<int>& gpus, std::uint64_t device_memory_limit,
-                   const Execution& execution) {
-  if (!gpus.empty()) {
-    Execution on_gpu = execution;
-    on_gpu.devices = {{Device::Kind::cuda, gpus.front()}};
-    on_gpu.device_memory_limit = device_memory_limit;
-    try {
-      return Vamana::build(points, {}, on_gpu);
-    } catch (const OutOfMemory&) {
-      if (device_memory_limit == 0) throw;
+// Centroids as kernels read them. With few points there are fewer, and codes name no others.
+PqTables tables_of(const codes::PqSpace& space) {
+  PqTables out;
+  out.subspaces = static_cast<int>(space.subspaces);
+  for (const std::int64_t start : space.starts) out.starts.push_back(static_cast<int>(start));
+  out.mean.assign(space.mean.begin(), space.mean.end());
+  out.centroid.resize(static_cast<std::size_t>(space.rows.dim * pq_centroids));
+  for (std::int64_t part = 0; part < space.subspaces; ++part) {
+    const std::int64_t begin = space.begin(part);
+    const std::int64_t dims = space.dim_of(part);
+    for (std::int64_t c = 0; c < pq_centroids; ++c) {
+      const float* from = space.centroids_of(part) + std::min(c, space.count - 1) * dims;
+      for (std::int64_t d = 0; d < dims; ++d) {
+        out.centroid[static_cast<std::size_t>((begin + d) * pq_centroids + c)] = from[d];
+      }
     }
   }
-  return Vamana::build(points, {}, execution);
+  return out;
+}
+
+// Of whole numbers, rounded once.
+template <class T>
+float own_distance(const Problem& problem, const T* point, std::int64_t query, std::int64_t row) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < problem.dim; ++c) {
+    const double difference = static_cast<double>(problem.query[query * problem.dim + c]) -
+                              static_cast<double>(point[row * problem.dim + c]);
+    sum += difference * difference;
+  }
+  return static_cast<float>(sum);
 }
 
 constexpr std::int64_t queries_a_task = 64;
@@ -92,46 +111,55 @@ Dataset embeddings(std::int64_t rows, std::int64_t dim, std::int64_t first_row, 
   return out;
 }
 
+// What is made once for all rungs and timed with none: on the GPU where there is one. At 100 million rows the
+// CPU would take hours for what the GPU does in a minute, so a limit that is too small for it is the rungs'.
+template <class Work>
+auto GraphCase::shared_by_rungs(const Work& work) const {
+  if (!gpus_.empty()) {
+    Execution on_gpu = execution_;
+    on_gpu.devices = {{Device::Kind::cuda, gpus_.front()}};
+    for (const std::uint64_t limit : {device_memory_limit_, std::uint64_t{0}}) {
+      on_gpu.device_memory_limit = limit;
+      try {
+        return work(on_gpu);
+      } catch (const OutOfMemory&) {
+        if (device_memory_limit_ == 0) throw;
+      }
+    }
+  }
+  return work(execution_);
+}
+
 GraphCase::GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
                      const Execution& execution, std::uint64_t device_memory_limit)
-    : points_(problem.point, problem.points, problem.dim),
+    : points_(host_points(problem)),
       list_size_(list_size),
+      gpus_(gpus),
+      device_memory_limit_(device_memory_limit),
       execution_(execution),
       build_ms_(now_ms()),
-      index_(build_graph(points_, gpus, device_memory_limit, execution)),
+      index_(shared_by_rungs([&](const Execution& where) { return Vamana::build(points_, {}, where); })),
       graph_(graph_files::row_graph(vamana::Parts::of(index_), execution)) {
   build_ms_ = now_ms() - build_ms_;
 }
 
-const PqTables& GraphCase::pq(std::int64_t subspaces) const {
-  std::unique_ptr<const PqTables>& kept = pq_[subspaces];
-  if (kept != nullptr) return *kept;
+std::shared_ptr<const PqTables> GraphCase::pq(std::int64_t subspaces) const {
+  if (pq_ != nullptr && pq_->subspaces == subspaces) return pq_;
+  pq_.reset();  // first: codes of many rows are not to lie here twice
   PqParameters parameters;
   parameters.subspaces = subspaces;
   parameters.iterations = 10;
-  const Quantizer quantizer = Quantizer::train(points_, parameters, execution_);
-  const codes::PqParts parts = codes::PqParts::of(quantizer);
-  auto out = std::make_unique<PqTables>();
-  out->subspaces = static_cast<int>(subspaces);
-  for (const std::int64_t start : parts.starts) out->starts.push_back(static_cast<int>(start));
-  out->mean.assign(parts.mean.begin(), parts.mean.end());
-  out->centroid.resize(static_cast<std::size_t>(points_.dim * pq_centroids));
-  const float* centroids = parts.centroids.data();  // of a part [count, its dimensions]
-  for (std::size_t part = 0; part + 1 < parts.starts.size(); ++part) {
-    const std::int64_t begin = parts.starts[part];
-    const std::int64_t dims = parts.starts[part + 1] - begin;
-    for (std::int64_t c = 0; c < pq_centroids; ++c) {
-      // With few points there are fewer centroids, and codes name no others.
-      const float* from = centroids + std::min(c, parts.count - 1) * dims;
-      for (std::int64_t d = 0; d < dims; ++d) {
-        out->centroid[static_cast<std::size_t>((begin + d) * pq_centroids + c)] = from[d];
-      }
-    }
-    centroids += parts.count * dims;
-  }
-  out->codes = quantizer.encode(points_, execution_);
-  kept = std::move(out);
-  return *kept;
+  pq_ = shared_by_rungs([&](const Execution& where) {
+    const auto coding =
+        codes::train_pq_on(vamana::backend_for(where).k_means(where), points_, parameters, where);
+    PqTables made = tables_of(*codes::pq_space(*coding));
+    made.codes = AlignedBuffer<std::uint8_t>(points_.rows * subspaces);
+    // GPUs encode bytes.
+    const Execution& encodes = points_.dtype == Dtype::u8 ? where : execution_;
+    vamana::backend_for(encodes).encode(*coding, points_, made.codes.data(), encodes);
+    return std::make_shared<const PqTables>(std::move(made));
+  });
+  return pq_;
 }
 
 std::int64_t default_subspaces(const Problem& problem) {
@@ -151,13 +179,17 @@ void gather_lists(const GraphCase& graph, const std::uint32_t* rows, std::int64_
   });
 }
 
-void gather_vectors(const Problem& problem, const std::uint32_t* rows, std::int64_t queries, float* vectors,
+template <class T>
+void gather_vectors(const Problem& problem, const std::uint32_t* rows, std::int64_t queries, T* vectors,
                     int threads) {
+  const T* point = problem.points_as<T>();
   for_each_query(queries, threads, [&](std::int64_t q) {
     if (rows[q] == no_row) return;
-    std::copy_n(problem.point + std::int64_t{rows[q]} * problem.dim, problem.dim, vectors + q * problem.dim);
+    std::copy_n(point + std::int64_t{rows[q]} * problem.dim, problem.dim, vectors + q * problem.dim);
   });
 }
+template void gather_vectors(const Problem&, const std::uint32_t*, std::int64_t, float*, int);
+template void gather_vectors(const Problem&, const std::uint32_t*, std::int64_t, std::uint8_t*, int);
 
 std::int64_t untrue_cells(const Problem& problem, const Answer& answer) {
   std::int64_t wrong = 0;
@@ -176,14 +208,9 @@ std::int64_t untrue_cells(const Problem& problem, const Answer& answer) {
         ++wrong;
         continue;
       }
-      double sum = 0;  // of whole numbers
-      for (std::int64_t c = 0; c < problem.dim; ++c) {
-        const double difference = static_cast<double>(problem.query[q * problem.dim + c]) -
-                                  static_cast<double>(problem.point[row * problem.dim + c]);
-        sum += difference * difference;
-      }
-      const bool is_true =
-          std::bit_cast<std::uint32_t>(distance) == std::bit_cast<std::uint32_t>(static_cast<float>(sum));
+      const float own = problem.bytes() ? own_distance(problem, problem.point_bytes, q, row)
+                                        : own_distance(problem, problem.point, q, row);
+      const bool is_true = std::bit_cast<std::uint32_t>(distance) == std::bit_cast<std::uint32_t>(own);
       // True distances that ascend by (distance, row) are those of different rows.
       const bool ascends = rank == 0 || answer.distances[at - 1] < distance ||
                            (answer.distances[at - 1] == distance && answer.indices[at - 1] < row);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "graph_files/row_graph.hpp"
 #include "kith/vamana.hpp"
 #include "ladder.hpp"
@@ -22,24 +22,22 @@ Dataset embeddings(std::int64_t rows, std::int64_t dim, std::int64_t first_row,
 /// Product quantization as kernels read it.
 struct PqTables {
   int subspaces = 0;
-  std::vector<int> starts;      ///< [subspaces + 1] first dimension of each
-  std::vector<float> mean;      ///< [dim], taken off a query first
-  std::vector<float> centroid;  ///< [dim, 256]: of a dimension all centroids side by side
-  Dataset codes;                ///< u8 [points, subspaces]
+  std::vector<int> starts;            ///< [subspaces + 1] first dimension of each
+  std::vector<float> mean;            ///< [dim], taken off a query first
+  std::vector<float> centroid;        ///< [dim, 256]: of a dimension all centroids side by side
+  AlignedBuffer<std::uint8_t> codes;  ///< [points, subspaces]
 };
 
 inline constexpr int pq_centroids = 256;
-/// Bytes a code that BANG took for its largest data sets.
-inline constexpr std::int64_t most_subspaces = 74;
 /// Of the worklist and of an adjacency list: shared memory of a block holds one of each.
 inline constexpr std::int64_t longest_worklist = 4096;
 
 /// What the rungs of graphs search. Built once a case.
 class GraphCase {
  public:
-  /// @param gpus build the graph on the first of them, where there is one: the same graph
-  /// @param device_memory_limit bytes of its memory that may be taken, 0: what is free; where that is too
-  ///   little the CPU builds it
+  /// @param gpus the first of them builds the graph and finds the codes, where there is one: the same
+  /// @param device_memory_limit bytes of its memory that rungs may take, 0: what is free. What they share
+  ///   takes what is free where that is too little, and where this is, too, the CPU makes it
   GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
             const Execution& execution, std::uint64_t device_memory_limit = 0);
 
@@ -53,17 +51,22 @@ class GraphCase {
   const Vamana& index() const { return index_; }
   double build_ms() const { return build_ms_; }
 
-  /// Trained and encoded when first asked for, kept for the rungs that follow.
-  const PqTables& pq(std::int64_t subspaces) const;
+  /// Trained and encoded when first asked for, kept until those of another length are asked for.
+  std::shared_ptr<const PqTables> pq(std::int64_t subspaces) const;
 
  private:
+  template <class Work>
+  auto shared_by_rungs(const Work& work) const;
+
   DatasetView points_;
   std::int64_t list_size_;
+  std::vector<int> gpus_;
+  std::uint64_t device_memory_limit_;
   Execution execution_;
   double build_ms_ = 0;
   Vamana index_;
   graph_files::RowGraph graph_;
-  mutable std::map<std::int64_t, std::unique_ptr<const PqTables>> pq_;
+  mutable std::shared_ptr<const PqTables> pq_;
 };
 
 /// Bytes a code of the rungs that do not name another number: 74, or one a dimension.
@@ -73,8 +76,9 @@ std::int64_t default_subspaces(const Problem& problem);
 /// what the host does in BANG Base, on `threads` cores.
 void gather_lists(const GraphCase& graph, const std::uint32_t* rows, std::int64_t queries,
                   std::uint32_t* lists, int threads);
-/// The vectors of those rows.
-void gather_vectors(const Problem& problem, const std::uint32_t* rows, std::int64_t queries, float* vectors,
+/// The vectors of those rows. T: their element type, float or std::uint8_t.
+template <class T>
+void gather_vectors(const Problem& problem, const std::uint32_t* rows, std::int64_t queries, T* vectors,
                     int threads);
 
 /// Cells of an answer that cannot be: a distance that is not the row's own, rows out of order or repeated,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,13 +21,28 @@ class GraphCase;
 
 /// Find the k nearest of `points` for each of `queries`. Distances are squared Euclidean, float32; the rungs
 /// sum them in whatever order suits them, so their answers are exact where float32 sums are: on the data of
-/// grid.hpp.
+/// grid.hpp. Rows of bytes, which no rung copies into floats, are searched by the rungs of graphs and the
+/// engine.
 struct Problem {
   std::int64_t dim = 0, queries = 0, points = 0, k = 0;
   const float* query = nullptr;      ///< [queries, dim]
-  const float* point = nullptr;      ///< [points, dim]
+  const float* point = nullptr;      ///< [points, dim]; null where they are bytes
   bool tiles = false;                ///< of --case tiles: rungs of two layers run without being named
   const GraphCase* graph = nullptr;  ///< of --case graph: what its rungs walk through
+  const std::uint8_t* point_bytes = nullptr;  ///< [points, dim], in the place of `point`
+  /// The values of `query`, for the engine, whose queries have the element type of its rows.
+  const std::uint8_t* query_bytes = nullptr;
+
+  bool bytes() const { return point_bytes != nullptr; }
+  /// The points, T being their element type.
+  template <class T>
+  const T* points_as() const {
+    if constexpr (std::is_same_v<T, float>) {
+      return point;
+    } else {
+      return point_bytes;
+    }
+  }
 };
 
 /// The k nearest of each query, nearest first, equal distances by index; padded with -1 and infinity.
@@ -106,7 +122,7 @@ struct Rung {
   std::string (*refuses)(const Problem&);   ///< why it cannot; empty where it can
   std::string (*declines)(const Problem&);  ///< why it should not, unless it is asked for; empty where it may
   /// Below 1: one of the rungs of graphs, whose answers may miss rows, and must find this share of them with
-  /// lists of default_list_size or more.
+  /// lists of default_list_size or more, on the data of embeddings().
   double recall_floor = 1;
 };
 
@@ -122,6 +138,8 @@ inline constexpr std::int64_t constant_values = 16384;
 
 /// Of the worklists in --case graph.
 inline constexpr std::int64_t default_list_size = 64;
+/// Bytes a code that BANG took for its largest data sets.
+inline constexpr std::int64_t most_subspaces = 74;
 
 // One a file, in the order of the table.
 Answer serial(const Problem& problem, Run& run);

@@ -39,14 +39,15 @@ KITH_HOST_DEVICE inline void insert(Neighbor* list, int k, Neighbor candidate) {
 
 /// Squared distance of a query, its values adjacent, and a point whose values are `stride` apart: 1 where
 /// points are stored row by row, the number of points where they are stored coordinate by coordinate.
-KITH_HOST_DEVICE inline float squared_distance(const float* query, const float* point, int dim,
+template <class T>
+KITH_HOST_DEVICE inline float squared_distance(const float* query, const T* point, int dim,
                                                long long stride = 1) {
   float sum = 0;
 #ifdef __CUDA_ARCH__  // the host's compiler does not know it
 #pragma unroll 8      // so many loads under way at once
 #endif
   for (int c = 0; c < dim; ++c) {
-    const float difference = query[c] - point[c * stride];
+    const float difference = query[c] - static_cast<float>(point[c * stride]);
     sum += difference * difference;
   }
   return sum;

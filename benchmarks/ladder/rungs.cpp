@@ -26,7 +26,7 @@ std::string too_many_points(const Problem& problem) {
   return problem.points <= std::numeric_limits<int>::max() ? "" : "counts points by 32 bits";
 }
 std::string any(const Problem& problem) {
-  return too_many_points(problem);
+  return problem.bytes() ? "reads rows of float32, and these are bytes" : too_many_points(problem);
 }
 std::string one_neighbor(const Problem& problem) {
   return problem.k == 1 ? any(problem) : "finds the nearest only, not k = " + words(problem.k);

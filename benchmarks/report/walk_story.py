@@ -206,6 +206,7 @@ FOOT = """## Walk it yourself
 ```sh
 kith ladder --case graph                                     # 1,000 queries among 100,000 rows; without a GPU rungs 20, 41, 54
 kith ladder --case graph:96,10000,1000000,10 --list-size 96 -o ladder-graph-mine.json
+kith ladder --case graph --base base.u8bin --queries queries.u8bin -k 10    # through rows of bytes of your own
 kith report ladder-graph-mine.json -o walks.html             # the bars and all numbers, as one page
 ```
 """

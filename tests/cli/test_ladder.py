@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from program import KITH, files_of
 
@@ -32,7 +33,7 @@ def test_rungs_on_the_processor_run_and_the_rest_say_why(kith):
     assert ran(first) == ON_CPU and ran(second) == ON_CPU - {17, 22}
     for case in out["cases"]:
         assert [rung["number"] for rung in case["rungs"]] == list(range(1, 56))
-        assert case["graph"] is None and case["floor_ms"] is None and case["published"] == []
+        assert case["graph"] is None and case["files"] is None and case["floor_ms"] is None and case["published"] == []
         for rung in case["rungs"]:
             assert set(rung) == RUNG_FIELDS
             if rung["skipped"] is None:
@@ -122,6 +123,133 @@ def test_walks_through_a_graph_on_a_gpu(kith):
     assert len({by_id[name]["recall"] for name in same}) == 1
     assert by_id["bang-no-bloom"]["recall"] < by_id["bang-in-memory"]["recall"]
     assert by_id["engine-graph"]["recall"] == by_id["engine-graph-cpu"]["recall"]
+
+
+def clusters_of_bytes(rows, dim, seed):
+    """Bytes around 40 centres, those of every seed the same."""
+    centres = np.random.default_rng(1).integers(40, 216, (40, dim))
+    random = np.random.default_rng(seed)
+    noise = random.normal(0, 12, (rows, dim))
+    return np.clip(np.rint(centres[random.integers(0, 40, rows)] + noise), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def own(folder):
+    """base.npy and queries.npy, and what of them is refused: floats, longer rows, another dimension, no rows."""
+    base, queries = clusters_of_bytes(3000, 24, 2), clusters_of_bytes(50, 24, 3)
+    files = {
+        "base": base, "queries": queries, "floats": base.astype(np.float32), "narrow": queries[:, :23],
+        "long": np.zeros((9, 259), np.uint8), "none": base[:0],
+    }  # fmt: skip
+    for name, rows in files.items():
+        np.save(f"{name}.npy", rows)
+    return files
+
+
+@pytest.mark.covers("ladder", "--base", "--queries", "--neighbors", "--input-format", "--list-size")
+def test_walks_through_a_graph_of_rows_of_ones_own(kith, own):
+    def go(*more, base="base.npy", case="graph"):
+        what = ["--case", case, "--base", base, "--queries", "queries.npy"]
+        return kith("ladder", *what, *SMALL, *more, "--json").json["cases"][0]
+
+    case = go()
+    assert case["name"] == "graph:24,50,3000,10"
+    assert case["files"] == {"base": "base.npy", "queries": "queries.npy", "dtype": "u8"}
+    assert case["data"].startswith("rows of base.npy, queries of queries.npy, bytes (u8)")
+    assert ran(case) == {20, 41, 54} and case["graph"]["list_size"] == 64
+    by_number = {rung["number"]: rung for rung in case["rungs"]}
+    assert by_number[20]["recall"] == 1 and all(by_number[number]["checked"] for number in (20, 41, 54))
+    # What these rows are like nobody knows.
+    assert by_number[20]["recall_floor"] == 1 and by_number[41]["recall_floor"] is None
+    assert by_number[41]["recall"] > 0.9
+    assert by_number[1]["skipped"] == "reads rows of float32, and these are bytes"
+    assert by_number[42]["skipped"] == "no GPU: --device cpu"
+
+    assert go("-k", "3")["name"] == "graph:24,50,3000,3"
+    assert go("-k", "100")["graph"]["list_size"] == 100
+    assert go("--list-size", "20")["graph"]["list_size"] == 20
+    # Sizes that are those of the files may be said.
+    assert go(case="graph:24,50,3000,4")["name"] == "graph:24,50,3000,4"
+    assert go("-k", "5", case="graph:24,50,3000")["name"] == "graph:24,50,3000,5"
+
+    # Rows with something between them; a name that tells no format; folders stay the machine's business.
+    kith("convert", "base.npy", "base.bvecs")
+    kith("convert", "base.npy", "base.u8bin")
+    Path("sub").mkdir()
+    Path("base.u8bin").rename("sub/rows")
+    for same in (go(base="base.bvecs"), go("--input-format", "u8bin", base="sub/rows")):
+        assert same["graph"]["hash"] == case["graph"]["hash"]
+        assert {rung["number"]: rung["recall"] for rung in same["rungs"]} == {
+            rung["number"]: rung["recall"] for rung in case["rungs"]
+        }
+    assert same["files"]["base"] == "rows"
+    shown = kith("ladder", "--case", "graph", "--base", "base.npy", "--queries", "queries.npy", *SMALL).out
+    assert "24 dimensions, 50 queries, 3,000 points, k = 10" in shown and "rows of base.npy" in shown
+    # The engine's exact searches take bytes, too.
+    assert ran(go("--rungs", "1,15,20,21")) == {20, 21}
+
+
+@pytest.mark.covers("ladder", "--base", "--queries", "--device-memory-limit")
+def test_walks_through_a_graph_of_rows_of_ones_own_on_a_gpu(kith, folder):
+    """Wherever rows and graph lie, the answer is the same."""
+    np.save("base.npy", clusters_of_bytes(20_000, 96, 2))
+    np.save("queries.npy", clusters_of_bytes(200, 96, 3))
+
+    def go(*more):
+        what = ["--case", "graph", "--base", "base.npy", "--queries", "queries.npy", "--repeat", "2"]
+        (case,) = kith("ladder", *what, *more, "--json").json["cases"]
+        return {rung["id"]: rung for rung in case["rungs"]}
+
+    rungs = go()
+    if rungs["bang-base"]["skipped"] is not None:
+        assert rungs["bang-base"]["skipped"].startswith("no GPU")
+        pytest.skip("needs a GPU")
+    assert {20, 23} | set(range(41, 56)) <= {rung["number"] for rung in rungs.values() if rung["skipped"] is None}
+    assert all(rung["checked"] for rung in rungs.values() if rung["skipped"] is None)
+    same = ("bang-base", "bang-in-memory", "bang-no-prefetch", "bang-no-async", "bang-one-size")
+    assert len({rungs[name]["recall"] for name in same}) == 1
+    assert rungs["engine-graph"]["recall"] == rungs["engine-graph-cpu"]["recall"]
+    assert rungs["engine-graph"]["fallback"] is None
+    small = go("--rungs", "42,55", "--device-memory-limit", "70MB")
+    assert small["engine-graph"]["fallback"] == "graph and rows in host memory"
+    assert small["engine-graph"]["recall"] == rungs["engine-graph"]["recall"]
+    assert small["bang-base"]["recall"] == rungs["bang-base"]["recall"]
+
+
+OWN = ["--base", "base.npy", "--queries", "queries.npy"]
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["--case", "graph", "--base", "base.npy"], 1, "--base needs the rows to search for; name --queries"),
+        (["--case", "graph", "--queries", "queries.npy"], 1, "searched for in --base; name that, too"),
+        (OWN, 1, "--case published: --base and --queries are for one case of graphs; use --case graph"),
+        (["--case", "3,1,5", *OWN], 1, "use --case graph"),
+        (["--case", "tiles", *OWN], 1, "use --case graph"),
+        (["--case", "graph", "--case", "graph", *OWN], 1, "for one case of graphs"),
+        (["--case", "graph:24,50,300", *OWN], 1, "'base.npy' has 3000 rows, not 300; leave the sizes out"),
+        (["--case", "graph:24,5,3000", *OWN], 1, "'queries.npy' has 50 rows, not 5; leave the sizes out"),
+        (["--case", "graph:25,50,3000", *OWN], 1, "'base.npy' has 24 dimensions, not 25; leave the sizes out"),
+        (["--case", "graph:24,50,3000,4", *OWN, "-k", "5"], 1, "finds k = 4, and -k is 5; leave one of them out"),
+        (["--case", "graph", *OWN, "-k", "0"], 1, "-k 0: use 1 to 65536"),
+        (["--case", "graph", *OWN, "--list-size", "9"], 1, "case graph finds k = 10; use 10 or more"),
+        (["--case", "graph", "-k", "5"], 1, "-k 5 is for the rows of --base"),
+        (["--case", "graph", "--input-format", "npy"], 1, "--input-format npy is that of --base and --queries"),
+        (["--case", "graph", "--base", "floats.npy", "--queries", "queries.npy"], 1, "'floats.npy' has rows of f32; rows of bytes (u8) are needed"),
+        (["--case", "graph", "--base", "base.npy", "--queries", "floats.npy"], 1, "'floats.npy' has rows of f32; rows of bytes (u8) are needed"),
+        (["--case", "graph", "--base", "base.npy", "--queries", "narrow.npy"], 1, "the queries 'narrow.npy' have 23"),
+        (["--case", "graph", "--base", "long.npy", "--queries", "long.npy"], 1, "'long.npy' has 259 dimensions"),
+        (["--case", "graph", "--base", "none.npy", "--queries", "queries.npy"], 1, "'none.npy' has 0 rows"),
+        (["--case", "graph", "--base", "gone.npy", "--queries", "queries.npy"], 2, "gone.npy"),
+        (["--case", "graph", *OWN, "-o", "base.npy"], 1, "base.npy"),
+    ],
+)  # fmt: skip
+def test_rows_that_no_graph_of_the_ladder_takes(kith, own, arguments, code, message):
+    before = files_of(Path.cwd())
+    out = kith("ladder", *arguments, *SMALL, code=code)
+    assert out.out == "" and message in out.err, out.err
+    assert files_of(Path.cwd()) == before and len(np.load("base.npy")) == 3000
 
 
 @pytest.mark.covers("ladder", "--list", "--json")

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <string>
-#include <unordered_set>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "bang_parts.hpp"
-#include "bang_steps.hpp"
+#include "bang_host.hpp"
 #include "climb.hpp"
 #include "graph_case.hpp"
 #include "kith/kith.hpp"
@@ -19,140 +17,6 @@
 
 namespace kith::ladder {
 namespace {
-
-struct Instance {
-  Instance(std::int64_t points_, std::int64_t dim, std::int64_t queries_, std::int64_t k,
-           std::int64_t list_size)
-      : points(embeddings(points_, dim, 0)), queries(embeddings(queries_, dim, points_)) {
-    problem = {dim,
-               queries_,
-               points_,
-               k,
-               static_cast<const float*>(queries.view().data),
-               static_cast<const float*>(points.view().data)};
-    graph.emplace(problem, list_size, std::vector<int>{}, Execution{});
-    problem.graph = &*graph;
-  }
-  Answer truth() const {
-    Answer answer(problem);
-    knn_into({problem.point, problem.points, problem.dim}, {problem.query, problem.queries, problem.dim},
-             {answer.indices.data(), answer.distances.data(), problem.queries, problem.k});
-    return answer;
-  }
-  Dataset points, queries;
-  Problem problem;
-  std::optional<GraphCase> graph;
-};
-
-// BANG's steps for one query after the other, every array a vector.
-class OnHost {
- public:
-  OnHost(const Instance& instance, std::int64_t subspaces, bool bloom)
-      : problem_(instance.problem), graph_(*instance.graph), bloom_(bloom) {
-    if (subspaces > 0) pq_ = &graph_.pq(subspaces);
-  }
-
-  Answer search() {
-    Answer answer(problem_);
-    for (std::int64_t q = 0; q < problem_.queries; ++q) {
-      const std::vector<Key> list = walk(problem_.query + q * problem_.dim);
-      for (std::int64_t rank = 0; rank < std::min<std::int64_t>(problem_.k, std::ssize(list)); ++rank) {
-        const auto at = static_cast<std::size_t>(q * problem_.k + rank);
-        answer.indices[at] = row_of(list[static_cast<std::size_t>(rank)]);
-        answer.distances[at] = distance_of(list[static_cast<std::size_t>(rank)]);
-      }
-    }
-    return answer;
-  }
-  std::int64_t longest_walk() const { return longest_walk_; }
-
- private:
-  // Eight shares, summed as the shuffles do.
-  template <class Term>
-  static float in_eight_shares(int count, const Term& term) {
-    float share[8] = {};
-    for (int j = 0; j < count; ++j) share[j % 8] = term(share[j % 8], j);
-    for (int step = 4; step > 0; step /= 2) {
-      for (int lane = 0; lane < step; ++lane) share[lane] += share[lane + step];
-    }
-    return share[0];
-  }
-  float full(std::uint32_t row) const {
-    const float* its = problem_.point + std::int64_t{row} * problem_.dim;
-    return in_eight_shares(static_cast<int>(problem_.dim),
-                           [&](float sum, int c) { return add_square(sum, query_[c] - its[c]); });
-  }
-  float estimate(std::uint32_t row) const {
-    if (pq_ == nullptr) return full(row);
-    const auto* code =
-        static_cast<const std::uint8_t*>(pq_->codes.view().data) + std::int64_t{row} * pq_->subspaces;
-    return in_eight_shares(pq_->subspaces, [&](float sum, int part) {
-      return sum + table_[static_cast<std::size_t>(part * pq_centroids + code[part])];
-    });
-  }
-  void fill_table() {
-    if (pq_ == nullptr) return;
-    table_.assign(static_cast<std::size_t>(pq_->subspaces * pq_centroids), 0);
-    for (int part = 0; part < pq_->subspaces; ++part) {
-      for (int c = 0; c < pq_centroids; ++c) {
-        float sum = 0;
-        for (auto d = static_cast<std::size_t>(pq_->starts[static_cast<std::size_t>(part)]);
-             d < static_cast<std::size_t>(pq_->starts[static_cast<std::size_t>(part) + 1]); ++d) {
-          sum = add_square(
-              sum, query_[d] - pq_->mean[d] - pq_->centroid[d * pq_centroids + static_cast<std::size_t>(c)]);
-        }
-        table_[static_cast<std::size_t>(part * pq_centroids + c)] = sum;
-      }
-    }
-  }
-
-  std::vector<Key> walk(const float* query) {
-    query_ = query;
-    fill_table();
-    std::vector<std::uint32_t> words(static_cast<std::size_t>(bloom_words), 0);
-    const auto set = [&](std::uint32_t bit) { words[bit / 32] |= 1U << bit % 32; };
-    const auto longest = static_cast<std::size_t>(graph_.list_size());
-    std::vector<Key> list;
-    std::unordered_set<std::uint32_t> candidates;
-    std::vector<std::uint32_t> fresh = {graph_.entry()};
-    const std::int64_t most_steps = 4 * graph_.list_size() + 64;
-    std::int64_t step = 0;
-    while (step < most_steps) {
-      for (const std::uint32_t row : fresh) {
-        set(first_bit(row));
-        set(second_bit(row));
-      }
-      std::vector<Key> keys;
-      for (const std::uint32_t row : fresh) keys.push_back(make_key(estimate(row), row));
-      list = merged(list, merge_sorted(keys), longest);
-      ++step;
-      const auto next = std::find_if(list.begin(), list.end(), [](Key key) { return !expanded(key); });
-      if (next == list.end()) break;
-      const std::uint32_t row = row_of(*next);
-      for (Key& key : list) key |= row_of(key) == row ? 1U : 0U;
-      candidates.insert(row);
-      fresh.clear();
-      const std::uint32_t* neighbors = graph_.list_of(row);
-      for (std::int64_t j = 0; j < graph_.degree() && neighbors[j] != no_row; ++j) {
-        if (!bloom_ || !maybe_met(words.data(), neighbors[j])) fresh.push_back(neighbors[j]);
-      }
-    }
-    longest_walk_ = std::max(longest_walk_, step);
-    if (pq_ == nullptr) return list;
-    std::vector<Key> exact;
-    for (const std::uint32_t row : candidates) exact.push_back(make_key(full(row), row));
-    std::sort(exact.begin(), exact.end());
-    return exact;
-  }
-
-  const Problem& problem_;
-  const GraphCase& graph_;
-  const PqTables* pq_ = nullptr;
-  bool bloom_;
-  const float* query_ = nullptr;
-  std::vector<float> table_;
-  std::int64_t longest_walk_ = 0;
-};
 
 const Instance& instance() {
   static const Instance made(20'000, 96, 100, 10, 64);
@@ -201,7 +65,7 @@ TEST(GraphCase, DataAreWholeNumbersAndQueriesOthersOfTheSameKind) {
 TEST(GraphCase, WalkOnTheHostIsTheRungsWalk) {
   ladder::Run run;
   const Answer walked = vamana_walk(instance().problem, run);
-  const Answer stepwise = OnHost(instance(), 0, true).search();
+  const Answer stepwise = OnHost(instance().problem, 0, true).search();
   // But for what the filter takes for met.
   EXPECT_EQ(untrue_cells(instance().problem, walked), 0);
   std::int64_t same = 0;
@@ -223,7 +87,7 @@ TEST(GraphCase, LimitsAreWalkedOnTheHost) {
     SCOPED_TRACE(std::to_string(points) + " rows of " + std::to_string(dim));
     const Instance at(points, dim, queries, k, list_size);
     for (const std::int64_t subspaces : {std::int64_t{0}, std::int64_t{8}, default_subspaces(at.problem)}) {
-      const Answer answer = OnHost(at, subspaces, true).search();
+      const Answer answer = OnHost(at.problem, subspaces, true).search();
       EXPECT_EQ(untrue_cells(at.problem, answer), 0);
       if (list_size >= points) {
         EXPECT_GE(recall_of(at.problem, answer, at.truth()), 0.99);
@@ -241,7 +105,7 @@ TEST(GraphCase, CodesFindWhatTheirRungsMustFind) {
     const std::string id = rung.id;
     const std::size_t digits = id.find_first_of("0123456789");
     if (!id.starts_with("bang-") || digits == std::string::npos) continue;
-    OnHost host(instance(), std::stoi(id.substr(digits)), true);
+    OnHost host(instance().problem, std::stoi(id.substr(digits)), true);
     const Answer answer = host.search();
     EXPECT_EQ(untrue_cells(instance().problem, answer), 0) << id;
     const double recall = recall_of(instance().problem, answer, truth);
@@ -257,8 +121,9 @@ TEST(GraphCase, WithoutTheFilterFewerAreFound) {
   if (test::reduced()) GTEST_SKIP() << "reduced";
   const std::int64_t subspaces = default_subspaces(instance().problem);
   const Answer truth = instance().truth();
-  const double with = recall_of(instance().problem, OnHost(instance(), subspaces, true).search(), truth);
-  const Answer answer = OnHost(instance(), subspaces, false).search();
+  const double with =
+      recall_of(instance().problem, OnHost(instance().problem, subspaces, true).search(), truth);
+  const Answer answer = OnHost(instance().problem, subspaces, false).search();
   const double without = recall_of(instance().problem, answer, truth);
   RecordProperty("with", std::to_string(with));
   RecordProperty("without", std::to_string(without));
@@ -281,12 +146,21 @@ const Rung& rung_named(const std::string& id) {
   return *std::find_if(rungs().begin(), rungs().end(), [&](const Rung& rung) { return id == rung.id; });
 }
 
-class Bang : public testing::TestWithParam<const char*> {
+const Instance& instance_of_bytes() {
+  static const Instance made(20'000, 96, 100, 10, 64, true);
+  return made;
+}
+
+// A rung, and whether rows are bytes.
+class Bang : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
     if (rung().search == nullptr || usable_gpus().empty()) GTEST_SKIP() << "no usable CUDA device";
   }
-  static const Rung& rung() { return rung_named(GetParam()); }
+  static std::string id() { return std::get<0>(GetParam()); }
+  static bool bytes() { return std::get<1>(GetParam()); }
+  static const Rung& rung() { return rung_named(id()); }
+  static const Instance& large() { return bytes() ? instance_of_bytes() : instance(); }
   static Answer go(const Problem& problem, ladder::Run& run) {
     run.gpus = usable_gpus();
     run.threads = 2;
@@ -294,19 +168,17 @@ class Bang : public testing::TestWithParam<const char*> {
   }
   // Bytes a code; 0: full rows.
   static std::int64_t subspaces(const Problem& problem) {
-    const std::string id = GetParam();
-    const std::size_t digits = id.find_first_of("0123456789");
-    if (id == "bang-exact") return 0;
-    return digits == std::string::npos ? default_subspaces(problem) : std::stoi(id.substr(digits));
+    const std::size_t digits = id().find_first_of("0123456789");
+    if (id() == "bang-exact") return 0;
+    return digits == std::string::npos ? default_subspaces(problem) : std::stoi(id().substr(digits));
   }
   static void expect_as_on_the_host(const Instance& at) {
     ladder::Run run;
     const Answer answer = go(at.problem, run);
     EXPECT_EQ(run.devices, 1);
     EXPECT_EQ(untrue_cells(at.problem, answer), 0);
-    const std::string id = GetParam();
-    const Answer expected = OnHost(at, subspaces(at.problem), id != "bang-no-bloom").search();
-    if (id == "bang-atomic-add") {  // sums in any order
+    const Answer expected = OnHost(at.problem, subspaces(at.problem), id() != "bang-no-bloom").search();
+    if (id() == "bang-atomic-add") {  // sums in any order
       const Answer truth = at.truth();
       EXPECT_NEAR(recall_of(at.problem, answer, truth), recall_of(at.problem, expected, truth), 0.01);
     } else {
@@ -316,20 +188,20 @@ class Bang : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Bang, CudaGivesTheAnswerOfTheSameStepsOnTheHost) {
-  expect_as_on_the_host(instance());
+  expect_as_on_the_host(large());
 }
 
 TEST_P(Bang, CudaGivesItAtTheLimits) {
   for (const auto& [points, dim, queries, k, list_size] : limits) {
     SCOPED_TRACE(std::to_string(points) + " rows of " + std::to_string(dim));
     // Without the filter such a list is filled by 16,000 steps.
-    if (list_size == longest_worklist && std::string(GetParam()) == "bang-no-bloom") continue;
-    expect_as_on_the_host(Instance(points, dim, queries, k, list_size));
+    if (list_size == longest_worklist && id() == "bang-no-bloom") continue;
+    expect_as_on_the_host(Instance(points, dim, queries, k, list_size, bytes()));
   }
 }
 
 TEST_P(Bang, CudaGivesItAgainAndInBatches) {
-  const Problem& problem = instance().problem;
+  const Problem& problem = large().problem;
   ladder::Run run;
   run.repeat = 3;
   run.seconds = 100;
@@ -350,26 +222,69 @@ TEST_P(Bang, CudaGivesItAgainAndInBatches) {
     }
   }
   EXPECT_NE(small.fallback.find("batches"), std::string::npos);
-  if (std::string(GetParam()) == "bang-atomic-add") return;
+  if (id() == "bang-atomic-add") return;
   EXPECT_EQ(cells_that_differ(whole, parts), 0);
 }
 
 TEST_P(Bang, CudaStopsWhenCancelled) {
   ladder::Run run;
   run.cancelled = [] { return true; };
-  EXPECT_THROW((void)go(instance().problem, run), Cancelled);
+  EXPECT_THROW((void)go(large().problem, run), Cancelled);
 }
 
-std::string name_of(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
+std::string name_of(const testing::TestParamInfo<std::tuple<const char*, bool>>& info) {
+  std::string name = std::get<0>(info.param);
   std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+  return name + (std::get<1>(info.param) ? "_u8" : "_f32");
 }
-INSTANTIATE_TEST_SUITE_P(All, Bang,
-                         testing::Values("bang-base", "bang-in-memory", "bang-exact", "bang-no-prefetch",
-                                         "bang-no-async", "bang-no-bloom", "bang-atomic-add", "bang-one-size",
-                                         "bang-8-bytes", "bang-16-bytes", "bang-32-bytes", "bang-64-bytes"),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    All, Bang,
+    testing::Combine(testing::Values("bang-base", "bang-in-memory", "bang-exact", "bang-no-prefetch",
+                                     "bang-no-async", "bang-no-bloom", "bang-atomic-add", "bang-one-size",
+                                     "bang-8-bytes", "bang-16-bytes", "bang-32-bytes", "bang-64-bytes"),
+                     testing::Bool()),
+    name_of);
+
+// The engine's own, on rows of bytes: as on the CPU, wherever graph and rows lie.
+TEST(EngineOnBytes, CudaGivesTheAnswerOfTheCpu) {
+  if (rung_named("engine-graph").search == nullptr || usable_gpus().empty()) {
+    GTEST_SKIP() << "no usable CUDA device";
+  }
+  const Problem& problem = instance_of_bytes().problem;
+  const auto on_gpu = [&](const char* id, std::uint64_t limit, std::string& fallback) {
+    ladder::Run run;
+    run.gpus = usable_gpus();
+    run.device_memory_limit = limit;
+    Answer answer = rung_named(id).search(problem, run);
+    fallback = run.fallback;
+    return answer;
+  };
+  std::string fallback;
+  EXPECT_EQ(cells_that_differ(on_gpu("engine", 0, fallback), instance_of_bytes().truth()), 0);
+  ladder::Run run;
+  const Answer expected = engine_graph_cpu(problem, run);
+  EXPECT_EQ(cells_that_differ(on_gpu("engine-graph", 0, fallback), expected), 0);
+  EXPECT_EQ(fallback, "");
+  // Codes have room beside the 64 MiB of a search, the graph has not.
+  EXPECT_EQ(cells_that_differ(on_gpu("engine-graph", (64U << 20U) + 3'000'000, fallback), expected), 0);
+  EXPECT_EQ(fallback, "graph and rows in host memory");
+}
+
+// The graph and the codes are those of the CPU, also where the rungs may take next to nothing of the GPU.
+TEST(GraphCaseOnAGpu, CudaMakesTheSameGraphAndCodes) {
+  if (usable_gpus().empty()) GTEST_SKIP() << "no usable CUDA device";
+  const Instance& cpu = instance_of_bytes();
+  for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{1} << 20U}) {
+    const GraphCase gpu(cpu.problem, 64, usable_gpus(), {}, limit);
+    EXPECT_EQ(gpu.index().graph_hash(), cpu.graph->index().graph_hash());
+    for (const std::int64_t subspaces : {std::int64_t{8}, default_subspaces(cpu.problem)}) {
+      const auto a = gpu.pq(subspaces);
+      const auto b = cpu.graph->pq(subspaces);
+      EXPECT_EQ(a->centroid, b->centroid);
+      EXPECT_TRUE(std::equal(a->codes.data(), a->codes.data() + a->codes.size(), b->codes.data()));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace kith::ladder
