@@ -49,9 +49,10 @@ def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | No
         shape = (1, *shape)
     if dtype not in _SEARCHED or len(shape) != 2 or shape[0] == 0 or not array.is_contiguous() or array.is_neg():
         return None
+    rows, dim = shape
     stream = torch.cuda.current_stream(array.device).cuda_stream
     # rows_at() meets the default streams, of which 0 is one.
-    return _kith.rows_at(array.data_ptr(), dtype, *shape, shape[1], stream, array, what)
+    return _kith.rows_at(array.data_ptr(), dtype, rows, dim, dim, stream, array, what)
 
 
 def _from_dlpack(array: Any, device: int, what: str, one_row_allowed: bool) -> _kith.Rows:
