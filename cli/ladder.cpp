@@ -215,9 +215,8 @@ void add_ladder(CLI::App& app, Common& common) {
           "--device-memory-limit", common.device_memory_limit,
           "Take no more of each GPU's memory than this, for example 8GiB or 50% of the smallest one's: "
           "matrices of distances shrink, and rungs that need more are left out. The graph of --case graph "
-          "and "
-          "its codes, which its rungs share, are made with what is free where this is too little. 'none' "
-          "leaves it to what is free. Refused without a GPU, but for --device auto")
+          "and its codes, which its rungs share, are made before with what is free. 'none' leaves it to what "
+          "is free. Refused without a GPU, but for --device auto")
       ->type_name("SIZE")
       ->capture_default_str()
       ->group("Execution");

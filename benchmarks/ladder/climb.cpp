@@ -320,7 +320,7 @@ Climb climb(const Case& sizes, const ClimbOptions& options) {
   }
   std::optional<GraphCase> walked;
   if (graph) {
-    walked.emplace(problem, sizes.list_size, options.gpus, execution, options.device_memory_limit);
+    walked.emplace(problem, sizes.list_size, options.gpus, execution);
     problem.graph = &*walked;
     out.degree = walked->degree();
     out.graph_ms = walked->build_ms();

@@ -111,31 +111,28 @@ Dataset embeddings(std::int64_t rows, std::int64_t dim, std::int64_t first_row, 
   return out;
 }
 
-// What is made once for all rungs and timed with none: on the GPU where there is one. At 100 million rows the
-// CPU would take hours for what the GPU does in a minute, so a limit that is too small for it is the rungs'.
+// What is made once for all rungs and timed with none: on the GPU where there is one and it has room. At 100
+// million rows the CPU would take hours for what the GPU does in a minute, so the limit is the rungs' alone.
 template <class Work>
 auto GraphCase::shared_by_rungs(const Work& work) const {
   if (!gpus_.empty()) {
     Execution on_gpu = execution_;
     on_gpu.devices = {{Device::Kind::cuda, gpus_.front()}};
-    for (const std::uint64_t limit : {device_memory_limit_, std::uint64_t{0}}) {
-      on_gpu.device_memory_limit = limit;
-      try {
-        return work(on_gpu);
-      } catch (const OutOfMemory&) {
-        if (device_memory_limit_ == 0) throw;
-      }
+    on_gpu.device_memory_limit = 0;
+    try {
+      return work(on_gpu);
+    } catch (const OutOfMemory&) {
+      // The CPU has more.
     }
   }
   return work(execution_);
 }
 
 GraphCase::GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
-                     const Execution& execution, std::uint64_t device_memory_limit)
+                     const Execution& execution)
     : points_(host_points(problem)),
       list_size_(list_size),
       gpus_(gpus),
-      device_memory_limit_(device_memory_limit),
       execution_(execution),
       build_ms_(now_ms()),
       index_(shared_by_rungs([&](const Execution& where) { return Vamana::build(points_, {}, where); })),

@@ -35,11 +35,10 @@ inline constexpr std::int64_t longest_worklist = 4096;
 /// What the rungs of graphs search. Built once a case.
 class GraphCase {
  public:
-  /// @param gpus the first of them builds the graph and finds the codes, where there is one: the same
-  /// @param device_memory_limit bytes of its memory that rungs may take, 0: what is free. What they share
-  ///   takes what is free where that is too little, and where this is, too, the CPU makes it
+  /// @param gpus the first of them builds the graph and finds the codes with what is free there, where there
+  ///   is one and that is enough, else the CPU: the same
   GraphCase(const Problem& problem, std::int64_t list_size, const std::vector<int>& gpus,
-            const Execution& execution, std::uint64_t device_memory_limit = 0);
+            const Execution& execution);
 
   std::int64_t list_size() const { return list_size_; }
   std::int64_t degree() const {
@@ -61,7 +60,6 @@ class GraphCase {
   DatasetView points_;
   std::int64_t list_size_;
   std::vector<int> gpus_;
-  std::uint64_t device_memory_limit_;
   Execution execution_;
   double build_ms_ = 0;
   Vamana index_;

@@ -67,6 +67,7 @@ class TilesOf : public testing::TestWithParam<test::CloudCase> {
     const DatasetView queries(asked.data(), 200, dim);
     const KdTree tree = KdTree::build(view);
     for (const std::int64_t tile_points : {50, 700, 5000}) {
+      if (test::reduced() && tile_points == 5000) continue;
       const TemporaryFolder folder;
       const PointTiles tiles = PointTiles::build(folder / "tiles", view, {tile_points});
       tiles.verify();
