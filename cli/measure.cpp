@@ -71,8 +71,12 @@ std::vector<std::string> published_command_line() {
   std::ifstream stream("/proc/self/cmdline");
   std::vector<std::string> line;
   for (std::string argument; std::getline(stream, argument, '\0');) {
-    const bool shorten = line.empty() || argument.starts_with('/');
-    line.push_back(shorten ? fs::path(argument).filename().string() : argument);
+    // A path, or an option and its path.
+    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string::npos;
+    const std::size_t from = equals == std::string::npos ? 0 : equals + 1;
+    const std::string value = argument.substr(from);
+    const bool shorten = line.empty() || value.starts_with('/') || value.starts_with("../");
+    line.push_back(shorten ? argument.substr(0, from) + fs::path(value).filename().string() : argument);
   }
   return line;
 }

@@ -45,7 +45,7 @@ Answer engine_graph_gpu(const Problem& problem, Run& run) {
   const auto search = [&] {
     statistics = problem.graph->index().search_into(queries.view, out, execution, options);
   };
-  search();
+  if (!run.whole) search();
   run.search(search);
   run.fallback = where_it_lies(statistics);
   Answer answer(problem);

@@ -46,6 +46,9 @@ std::string fits_constant(const Problem& problem) {
                                         : "constant memory holds " + words(constant_values) +
                                               " values, a query has " + words(problem.dim);
 }
+std::string space_of_the_engine(const Problem& problem) {
+  return problem.dim == 3 ? "" : "is for 3 dimensions, not " + words(problem.dim);
+}
 std::string space(const Problem& problem) {
   return problem.dim == 3 ? any(problem) : "is for 3 dimensions, not " + words(problem.dim);
 }
@@ -149,11 +152,12 @@ const std::vector<Rung>& rungs() {
        KITH_GPU_RUNG(insertion_sort), any, short_walk},
       {20, "engine-cpu", "Kith: brute force", cpu, true, engine_cpu, nothing, nothing},
       {21, "engine-kd-tree-cpu", "Kith: k-d tree", cpu, true, engine_kd_tree_cpu, nothing, worth_a_fast_tree},
-      {22, "engine-octree-cpu", "Kith: octree", cpu, true, engine_octree_cpu, space, worth_a_fast_tree},
+      {22, "engine-octree-cpu", "Kith: octree", cpu, true, engine_octree_cpu, space_of_the_engine,
+       worth_a_fast_tree},
       {23, "engine", "Kith: brute force", gpu, true, KITH_GPU_RUNG(engine_gpu), nothing, nothing},
       {24, "engine-kd-tree", "Kith: k-d tree", gpu, true, KITH_GPU_RUNG(engine_kd_tree_gpu), nothing,
        worth_a_fast_tree},
-      {25, "engine-octree", "Kith: octree", gpu, true, KITH_GPU_RUNG(engine_octree_gpu), space,
+      {25, "engine-octree", "Kith: octree", gpu, true, KITH_GPU_RUNG(engine_octree_gpu), space_of_the_engine,
        worth_a_fast_tree},
       {26, "engine-several-gpus", "Kith: brute force, several GPUs", gpus, true,
        KITH_GPU_RUNG(engine_several_gpus), nothing, nothing},

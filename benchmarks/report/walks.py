@@ -55,6 +55,8 @@ def gain(shown, name, before):
         if name not in times or before not in times:
             continue
         mine, other = times[name], times[before]
+        if any("for want of memory" in (timing.fallback or "") for timing in (mine, other)):
+            continue
         recall = f"at a recall of {mine.recall:.3f} beside {other.recall:.3f}"
         if f"{mine.recall:.3f}" == f"{other.recall:.3f}":
             recall = f"at the same recall of {mine.recall:.3f}"

@@ -162,9 +162,9 @@ def one_at_a_time(rows, index, k, limit):
         return {}
     seconds = {}
     for place, queries in (("gpu", rows.asked), ("host", rows.queries)):
-        each = [queries[i : i + 1] for i in range(ALONE)]
+        each = [queries[i : i + 1] for i in range(min(ALONE, len(queries)))]
         wanted = index.search(rows.queries[:COMPARED], k, list_size=size, device="cpu")
-        for i in range(COMPARED):
+        for i in range(min(COMPARED, len(queries))):
             found = np.asarray(search(each[i], size).numpy().indices)
             if not np.array_equal(found[0], wanted.indices[i]):
                 sys.exit(f"one query, list {size}: the GPU's answer is not the CPU's")

@@ -90,7 +90,7 @@ std::uintptr_t meeting(int device, const std::string& what) {
 Rows rows_at(std::uintptr_t pointer, const std::string& dtype, std::int64_t rows, std::int64_t dim,
              std::int64_t row_stride, std::uintptr_t stream, const nb::object& owner,
              const std::string& what) {
-  require_gpu(0, what);
+  if (cuda::devices().empty()) require_gpu(0, what);
   const auto* data = reinterpret_cast<const void*>(pointer);  // NOLINT(performance-no-int-to-ptr)
   DatasetView view(data, parse_dtype(dtype), rows, dim, row_stride);
   view.space = MemorySpace::cuda;
@@ -238,10 +238,6 @@ void bind_gpu(nb::module_& module) {
             a.vector ? fmt::format("{}", a.rows) : fmt::format("{}, {}", a.rows, a.columns);
         return fmt::format("GpuArray([{}], {}, cuda:{})", shape, type_name(a), a.device);
       });
-  module.def("meet", &cuda::meet, nb::arg("device"), nb::arg("stream"),
-             "What a stream, a cudaStream_t as a number, has been given comes before what the meeting stream "
-             "is given "
-             "later.");
   module.def(
       "meeting_stream", &meeting, nb::arg("device"), nb::arg("what"),
       "Stream that other libraries order their arrays before; its cudaStream_t as a number. It comes after "

@@ -47,12 +47,13 @@ def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | No
     shape = array.shape
     if len(shape) == 1 and one_row_allowed:
         shape = (1, *shape)
-    if dtype not in _SEARCHED or len(shape) != 2 or shape[0] == 0 or not array.is_contiguous() or array.is_neg():
+    if dtype not in _SEARCHED or len(shape) != 2 or 0 in shape or not array.is_contiguous() or array.is_neg():
         return None
     rows, dim = shape
     stream = torch.cuda.current_stream(array.device).cuda_stream
-    # rows_at() meets the default streams, of which 0 is one.
-    return _kith.rows_at(array.data_ptr(), dtype, rows, dim, dim, stream, array, what)
+    # rows_at() meets the default streams, of which 0 is one. What keeps the memory is a tensor of our own: the caller's
+    # may be given other memory (X.data = Y).
+    return _kith.rows_at(array.data_ptr(), dtype, rows, dim, dim, stream, array.detach(), what)
 
 
 def _from_dlpack(array: Any, device: int, what: str, one_row_allowed: bool) -> _kith.Rows:
@@ -142,12 +143,14 @@ def room_for(queries: Any, k: int, dtype: str) -> tuple[Any, Any] | None:
     To be called before the queries come in (:func:`gpu_rows`): a search follows what their stream has been given until
     then, and so does not write while somebody still reads what lay in these arrays before.
     """
-    if library_of(queries) != "torch" or not getattr(queries, "is_cuda", False) or not 1 <= queries.ndim <= 2:
+    if library_of(queries) != "torch":
+        return None
+    torch = sys.modules["torch"]
+    if not isinstance(queries, torch.Tensor) or not queries.is_cuda or not 1 <= queries.ndim <= 2:
         return None
     rows = 1 if queries.ndim == 1 else len(queries)
     if not 1 <= rows * k <= _FEW_CELLS:
         return None
-    torch = sys.modules["torch"]
     distances = torch.float64 if dtype == "float64" else torch.float32
     return queries.new_empty((rows, k), dtype=distances), queries.new_empty((rows, k), dtype=torch.int64)
 

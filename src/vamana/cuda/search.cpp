@@ -286,6 +286,7 @@ class Share {
     return {w_.found_indices.reserve(count * k, w_.stream),
             reinterpret_cast<R*>(w_.found_distances.reserve(bytes, w_.stream)), false};
   }
+
   // Answers to the caller, and which queries have none.
   void finish(std::int64_t first, std::int64_t count, const Cells& cells, bool last) {
     cudaStream_t stream = w_.stream;
