@@ -162,7 +162,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   }
   if (common.json) print_json(out);
   if (!options.output.empty()) {
-    write_result(options.output, out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    write_result(options.output, out);
     note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
 }

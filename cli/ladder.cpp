@@ -163,7 +163,7 @@ void run(LadderOptions options, const Common& common) {
   }
   if (common.json) print_ordered_json(out);
   if (!options.output.empty()) {
-    write_result(options.output, out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    write_result(options.output, out);
     note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
   // A search that is not exact is a fault of this program, whatever its time.

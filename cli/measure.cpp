@@ -87,9 +87,9 @@ void check_result_folder(const std::string& path) {
   }
 }
 
-void write_result(const std::string& path, const std::string& text) {
+void write_result(const std::string& path, const nlohmann::ordered_json& result) {
   AtomicFile file(path);
-  file.write(text);
+  file.write(result.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   file.write("\n");
   file.commit();
 }

@@ -30,7 +30,8 @@ std::vector<std::string> published_command_line();
 /// @throws IoError when `path` is named and its folder is not there: rather now than after minutes of
 /// measuring
 void check_result_folder(const std::string& path);
-/// Writes a file whole or not at all. @throws IoError
-void write_result(const std::string& path, const std::string& text);
+/// Writes a result to a file, whole or not at all; bytes of names that are not UTF-8 are replaced. @throws
+/// IoError
+void write_result(const std::string& path, const nlohmann::ordered_json& result);
 
 }  // namespace kith::cli

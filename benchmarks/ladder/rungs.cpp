@@ -50,7 +50,7 @@ std::string space_of_the_engine(const Problem& problem) {
   return problem.dim == 3 ? "" : "is for 3 dimensions, not " + words(problem.dim);
 }
 std::string space(const Problem& problem) {
-  return problem.dim == 3 ? any(problem) : "is for 3 dimensions, not " + words(problem.dim);
+  return problem.dim == 3 ? any(problem) : space_of_the_engine(problem);
 }
 std::string space_short_list(const Problem& problem) {
   return problem.dim == 3 ? short_list(problem) : space(problem);

@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 
 from . import _kith
 from ._errors import InvalidArgument
-from ._gpu import gpu_rows
+from ._gpu import DTYPES, gpu_rows
 from ._tables import as_array
-
-#: Element types that are searched, as NumPy names them. bfloat16 comes from the package ml_dtypes or
-#: from any DLPack producer.
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8")
 
 _REMEDY = {
     "b": "use x.astype(numpy.uint8)",

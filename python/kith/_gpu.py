@@ -10,11 +10,13 @@ import numpy as np
 from . import _kith
 from ._errors import InvalidArgument
 
+#: Element types that are searched, as NumPy names them. bfloat16 comes from the package ml_dtypes or
+#: from any DLPack producer.
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8")
 #: Device types of DLPack whose memory a GPU reads: its own, and managed memory.
 _CUDA = (2, 13)
 _TYPES = {"f4": "float32", "f8": "float64", "f2": "float16", "i1": "int8", "u1": "uint8"}
-_SEARCHED = {*_TYPES.values(), "bfloat16"}
-_WANTED = "Kith searches float32, float64, float16, bfloat16, int8, uint8: convert it where it lies"
+_WANTED = f"Kith searches {', '.join(DTYPES)}: convert it where it lies"
 
 
 def gpu_rows(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
@@ -47,7 +49,7 @@ def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | No
     shape = array.shape
     if len(shape) == 1 and one_row_allowed:
         shape = (1, *shape)
-    if dtype not in _SEARCHED or len(shape) != 2 or 0 in shape or not array.is_contiguous() or array.is_neg():
+    if dtype not in DTYPES or len(shape) != 2 or 0 in shape or not array.is_contiguous() or array.is_neg():
         return None
     rows, dim = shape
     stream = torch.cuda.current_stream(array.device).cuda_stream

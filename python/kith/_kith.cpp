@@ -306,8 +306,7 @@ void bind_index(nb::module_& module) {
            nb::arg("allowed").none(), nb::arg("limits"), nb::arg("report").none(),
            nb::arg("room").none() = nb::none(),
            "(distances, indices, statistics) of the k nearest rows of each query; room: addresses of "
-           "distances and "
-           "indices on the GPU of the queries, which then takes them.")
+           "distances and indices on the GPU of the queries, which then takes them.")
       .def("save", &save_index, nb::arg("path"), nb::arg("report").none(),
            "Writes one file, whole or not at all.")
       .def_prop_ro("type", &AnyIndex::type, "Name of the index type.")

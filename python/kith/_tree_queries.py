@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import DTYPES, from_list, is_list_of_numbers
+from ._arrays import from_list, is_list_of_numbers
 from ._errors import InvalidArgument
-from ._gpu import gpu_rows
+from ._gpu import DTYPES, gpu_rows
 from ._pieces import keep, pieces, row_pieces
 from ._point_tree import PointTree, number
 from ._progress import Progress

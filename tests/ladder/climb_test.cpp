@@ -11,6 +11,7 @@
 #include "grid.hpp"
 #include "machine.hpp"
 #include "published.hpp"
+#include "ran_on_cpu.hpp"
 
 namespace kith::ladder {
 namespace {
@@ -230,11 +231,8 @@ TEST(Climbing, OfAGraphMeasuresRecall) {
     const Climb out = climb({24, 30, 3000, 10, false, list_size}, on_cpu());
     EXPECT_EQ(out.sizes.name(), "graph:24,30,3000,10");
     EXPECT_GE(out.degree, 64);
-    for (const Step& step : out.steps) {
+    for (const Step& step : ran_on_cpu(out)) {
       const int number = step.rung->number;
-      const bool ran = number == 20 || number == 41 || number == 54;
-      ASSERT_EQ(step.skipped.empty(), ran) << step.rung->id << step.skipped;
-      if (!ran) continue;
       EXPECT_EQ(step.wrong, 0) << step.rung->id;
       EXPECT_GT(step.recall, number == 20 ? 0.9999 : 0.5);
       EXPECT_FALSE(step.below());
