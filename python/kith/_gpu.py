@@ -52,7 +52,10 @@ def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | No
     if dtype not in DTYPES or len(shape) != 2 or 0 in shape or not array.is_contiguous() or array.is_neg():
         return None
     rows, dim = shape
-    stream = torch.cuda.current_stream(array.device).cuda_stream
+    # The function behind current_stream(), which makes an object of every stream.
+    current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    device = array.get_device()
+    stream = torch.cuda.current_stream(device).cuda_stream if current is None else current(device)
     # rows_at() meets the default streams, of which 0 is one. What keeps the memory is a tensor of our own: the caller's
     # may be given other memory (X.data = Y).
     return _kith.rows_at(array.data_ptr(), dtype, rows, dim, dim, stream, array.detach(), what)

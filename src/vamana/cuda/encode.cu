@@ -3,6 +3,7 @@
 #include <math_constants.h>
 
 #include "codes/cuda/row_sums.cuh"
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 #include "vamana/cuda/kernels.hpp"
@@ -52,6 +53,7 @@ __device__ int quantize(const SpaceView& space, double value) {
 
 template <class T>
 __global__ void __launch_bounds__(threads) encode_kernel(const __grid_constant__ EncodeJob job) {
+  let_next_launch();
   __shared__ double sum;
   __shared__ unsigned long long most;
   // Values, where they fit, and a code of 4 bits a value before its halves are joined.

@@ -145,7 +145,7 @@ struct RerankJob {
 
 /// Bytes of device memory that re-ranking takes a query; 0: it has them in shared memory.
 std::int64_t room_bytes(Dtype dtype, std::int64_t k);
-void rerank(const RerankJob& job, cudaStream_t stream);
+void rerank(const RerankJob& job, int device, cudaStream_t stream);
 
 /// The transformation of queries into codes: codes::ScalarSpace on a device.
 struct SpaceView {

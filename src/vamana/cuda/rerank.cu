@@ -2,6 +2,7 @@
 // nearest.
 #include <math_constants.h>
 
+#include "cuda/launch.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/visit_element.cuh"
 #include "distance/cuda/canonical.cuh"
@@ -252,6 +253,7 @@ __device__ void report_end(const Report& report) {
 template <class T, Metric metric, class R>
 __global__ void __launch_bounds__(threads)
     rerank_kernel(const __grid_constant__ RerankJob job, int capacity, bool in_shared) {
+  wait_for_previous();
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ int filled, offered;
   const std::int64_t q = blockIdx.x;
@@ -305,12 +307,17 @@ std::int64_t pair_bytes(Dtype dtype) {
 }
 
 template <class T, Metric metric>
-void launch(const RerankJob& job, std::int64_t capacity, cudaStream_t stream) {
+void launch(const RerankJob& job, std::int64_t capacity, int device, cudaStream_t stream) {
   using R = std::conditional_t<sizeof(T) == 8, double, float>;
   const bool in_shared = job.room == nullptr;
   const std::size_t bytes = in_shared ? static_cast<std::size_t>(capacity) * sizeof(Pair<R>) : 0;
-  rerank_kernel<T, metric, R><<<static_cast<unsigned>(job.count), threads, bytes, stream>>>(
-      job, static_cast<int>(capacity), in_shared);
+  const dim3 grid(static_cast<unsigned>(job.count));
+  if (job.count <= constants.team_walks) {
+    launch_early(rerank_kernel<T, metric, R>, grid, threads, bytes, device, stream, job,
+                 static_cast<int>(capacity), in_shared);
+  } else {
+    rerank_kernel<T, metric, R><<<grid, threads, bytes, stream>>>(job, static_cast<int>(capacity), in_shared);
+  }
   check_launch("rerank_kernel");
 }
 
@@ -321,15 +328,15 @@ std::int64_t room_bytes(Dtype dtype, std::int64_t k) {
   return bytes <= constants.shared_room_bytes ? 0 : bytes;
 }
 
-void rerank(const RerankJob& job, cudaStream_t stream) {
+void rerank(const RerankJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
   const std::int64_t capacity = capacity_for(job.k);
   visit_element(job.dtype, [&]<class T>(T /*tag*/) {
     switch (job.metric) {
-      case Metric::sqeuclidean: launch<T, Metric::sqeuclidean>(job, capacity, stream); break;
-      case Metric::euclidean: launch<T, Metric::euclidean>(job, capacity, stream); break;
-      case Metric::inner_product: launch<T, Metric::inner_product>(job, capacity, stream); break;
-      case Metric::cosine: launch<T, Metric::cosine>(job, capacity, stream); break;
+      case Metric::sqeuclidean: launch<T, Metric::sqeuclidean>(job, capacity, device, stream); break;
+      case Metric::euclidean: launch<T, Metric::euclidean>(job, capacity, device, stream); break;
+      case Metric::inner_product: launch<T, Metric::inner_product>(job, capacity, device, stream); break;
+      case Metric::cosine: launch<T, Metric::cosine>(job, capacity, device, stream); break;
       case Metric::manhattan: break;  // refused when the index was built
     }
   });

@@ -241,7 +241,7 @@ class Share {
         .distances = cells.distances,
         .evaluated = w_.counts.data() + evaluated,
         .report = {w_.counts.data(), counters, last ? w_.seen.data() : nullptr}};
-    cuda::rerank(rerank, stream);
+    cuda::rerank(rerank, device_, stream);
     finish(first, count, cells, last);
   }
 

@@ -2,6 +2,7 @@
 // device put the next query in the place of one that has ended.
 #include "vamana/cuda/quantized_walk.hpp"
 #include "vamana/cuda/short_list.cuh"
+#include "vamana/cuda/team_walk.hpp"
 #include "vamana/cuda/tuning.hpp"
 #include "vamana/cuda/walk.cuh"
 
@@ -54,6 +55,7 @@ void walk(const WalkJob& job, Walked walked, int device, cudaStream_t stream) {
     walk_quantized(job, walked, device, stream);
     return;
   }
+  if (walk_by_teams(job, walked, device, stream)) return;
   visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int P, bool halves>() {
     if (job.nodes.allowed != nullptr) {
       launch_walk<true>(walk_kernel<T, P, halves, true>, job, device, stream);

@@ -163,18 +163,12 @@ class WarpWalk {
   std::uint32_t hot_hops_ = 0;
 };
 
-/// The walk for query q of a job, whose `codes` have the query, and what is left of it for the host.
-/// @param memory as WarpWalk takes it
-template <bool among_allowed, class List = WarpList<among_allowed>, bool prefetches = false, class Codes>
-__device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsigned char* memory) {
+/// What is left of a walk for the host and for whoever re-ranks: its list, and what it counted.
+template <bool among_allowed, class List>
+__device__ void hand_over(std::int64_t q, const WalkJob& job, const List& found_list, std::uint32_t hops,
+                          std::uint32_t distances) {
   const int lane = lane_of_warp();
   Key* const list = job.lists + q * job.shape.capacity;
-  WarpWalk<Codes, List, prefetches> walk(job.graph, job.shape, codes, memory);
-  if (!job.shape.list_in_shared) {
-    walk.place_list(list, among_allowed ? job.marks + q * job.shape.capacity : nullptr);
-  }
-  walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr, job.visits);
-  const List& found_list = walk.list();
   int found = 0;
   for (int base = 0; base < found_list.size(); base += 32) {
     const int at = base + lane;
@@ -190,9 +184,22 @@ __device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsig
   const bool too_short =
       among_allowed && found_list.allowed() < job.shape.list_size && found_list.size() == job.shape.capacity;
   job.found[q] = too_short ? -1 : found;
-  atomicAdd(job.counters, static_cast<unsigned long long>(walk.hops()));
-  atomicAdd(job.counters + 1, static_cast<unsigned long long>(walk.distances()));
-  if (job.graph.hot != nullptr) {
+  atomicAdd(job.counters, static_cast<unsigned long long>(hops));
+  atomicAdd(job.counters + 1, static_cast<unsigned long long>(distances));
+}
+
+/// The walk for query q of a job, whose `codes` have the query.
+/// @param memory as WarpWalk takes it
+template <bool among_allowed, class List = WarpList<among_allowed>, bool prefetches = false, class Codes>
+__device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsigned char* memory) {
+  WarpWalk<Codes, List, prefetches> walk(job.graph, job.shape, codes, memory);
+  if (!job.shape.list_in_shared) {
+    walk.place_list(job.lists + q * job.shape.capacity,
+                    among_allowed ? job.marks + q * job.shape.capacity : nullptr);
+  }
+  walk.run(job.left_out == nullptr ? no_node : job.left_out[q], job.nodes, nullptr, job.visits);
+  hand_over<among_allowed>(q, job, walk.list(), walk.hops(), walk.distances());
+  if (job.graph.hot != nullptr && lane_of_warp() == 0) {
     atomicAdd(job.counters + 2, static_cast<unsigned long long>(walk.hot_hops()));
   }
 }

@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <variant>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
@@ -20,6 +23,7 @@
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/index_files.hpp"
 #include "unit/vamana/cuda.hpp"
 #include "unit/vamana/rows.hpp"
 
@@ -60,18 +64,80 @@ TEST_F(CudaVamana, WalksCodesOfEveryKind) {
   for (const Metric metric : vamana_metrics) {
     for (const Dtype dtype : {Dtype::f32, Dtype::u8}) {
       const Dataset data = with_few_directions(2500, 0, dtype);
-      const Dataset queries = with_few_directions(60, 2500, dtype);
+      const Dataset queries = with_few_directions(150, 2500, dtype);
       for (const std::int64_t bits : {8, 4}) {
         for (const std::int64_t dim : {32, 64, 96, 128}) {
           const Vamana index = Vamana::build(data, {.metric = metric, .code_bits = bits, .code_dim = dim});
-          for (const std::int64_t list : {50, 70}) {  // in registers, in shared memory
-            compare(index, queries, 10, {.list_size = list},
-                    std::string(name(metric)) + " " + std::to_string(bits) + " bits, " + std::to_string(dim));
+          for (const std::int64_t list :
+               {25, 50, 70}) {  // in one register a thread, in two, in shared memory
+            for (const std::int64_t count : {150, 30}) {  // a warp each, a block each
+              compare(
+                  index, queries.view().slice(0, count), 10, {.list_size = list},
+                  std::string(name(metric)) + " " + std::to_string(bits) + " bits, " + std::to_string(dim));
+            }
           }
         }
       }
     }
   }
+}
+
+// A block each: graphs of any degree, codes of any length.
+TEST_F(CudaVamana, WalksForFewQueries) {
+  for (const std::int64_t degree : {4, 32, 64, 65, 130}) {
+    for (const std::int64_t dim : {16, 200, 768}) {
+      const Dataset data = in_clusters(2000, 0, Dtype::f32, dim);
+      const Dataset queries = in_clusters(40, 2000, Dtype::f32, dim);
+      const VamanaParameters parameters{
+          .max_degree = degree, .build_list_size = 2 * degree, .code_dim = dim == 200 ? 160 : dim};
+      const Vamana index = Vamana::build(data, parameters);
+      for (const std::int64_t list : {1, 20, 32, 33, 64}) {
+        compare(index, queries, std::min<std::int64_t>(list, 10), {.list_size = list},
+                std::to_string(degree) + " edges, " + std::to_string(dim) + " values, list " +
+                    std::to_string(list));
+      }
+      compare(index, queries.view().slice(7, 1), 5, {.list_size = 20}, "one of them");
+    }
+  }
+}
+
+// A file's entries are as many as it says, and some may be there twice.
+TEST_F(CudaVamana, WalksFromManyEntries) {
+  const Dataset queries = in_clusters(30, 2000);
+  const test::TemporaryFolder folder;
+  Vamana::build(in_clusters(2000), {.max_degree = 8, .build_list_size = 16}).save(folder / "few.kith");
+  for (const std::size_t count : {20, 500, 512, 513, 1500}) {
+    for (const std::uint32_t different : {7U, 2000U}) {
+      test::write_file(folder / "many.kith",
+                       test::rewritten(
+                           folder / "few.kith", [](nlohmann::json&) {}, "entries",
+                           [&](std::string& all) {
+                             all.resize(count * sizeof(std::uint32_t));
+                             for (std::size_t i = 0; i < count; ++i) {
+                               const auto entry = static_cast<std::uint32_t>(i * 7 % different);
+                               std::memcpy(all.data() + i * sizeof(entry), &entry, sizeof(entry));
+                             }
+                           }));
+      const Vamana index = Vamana::load(folder / "many.kith");
+      for (const std::int64_t list : {10, 40}) {
+        compare(index, queries, 10, {.list_size = list},
+                std::to_string(count) + " entries, " + std::to_string(different) + " different");
+      }
+    }
+  }
+}
+
+// More than go to the device at once.
+TEST_F(CudaVamana, SearchesInSeveralBatches) {
+  const Dataset data = in_clusters(1500, 0, Dtype::f32, 8);
+  const Dataset queries = in_clusters(40'000, 1500, Dtype::f32, 8);
+  const Vamana index = Vamana::build(data, {.max_degree = 16, .build_list_size = 32});
+  compare(index, queries, 3, {.list_size = 12}, "three batches");
+  RowSet allowed(1500);
+  for (std::int64_t row = 0; row < 1500; row += 2) allowed.insert(row);
+  const SearchOptions among{.list_size = 12, .allowed = &allowed};
+  expect_same(index.search(queries, 3, on_gpu(), among), index.search(queries, 3, {}, among),
+              "among allowed rows");
 }
 
 TEST_F(CudaVamana, LongListsAndManyNeighbors) {
