@@ -19,7 +19,7 @@ namespace kith::ladder {
 namespace {
 
 const Instance& instance() {
-  static const Instance made(20'000, 96, 100, 10, 64);
+  static const Instance made(test::reduced() ? 6000 : 20'000, 96, 100, 10, 64);
   return made;
 }
 

@@ -124,8 +124,8 @@ class TilesBesideTheCpu {
 
   template <class T>
   void compare(const test::CloudCase& asked, const Execution& execution) {
-    // Among equal points every list holds all of them.
-    const std::int64_t rows = asked.cloud == Cloud::equal ? 400 : 2000;
+    // Among equal points every list holds all of them, among huge ones every search looks at all.
+    const std::int64_t rows = asked.cloud == Cloud::equal ? 400 : asked.cloud == Cloud::huge ? 800 : 2000;
     const std::vector<T> values = make_cloud<T>(asked.cloud, rows, asked.dim, 27);
     const std::vector<T> others = make_cloud<T>(asked.cloud, 150, asked.dim, 28);
     const DatasetView view(values.data(), rows, asked.dim);

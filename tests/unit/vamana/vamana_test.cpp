@@ -100,8 +100,9 @@ TEST(VamanaCodes, OfFourBitsTakeHalfTheMemoryAndFindNearlyAsMuch) {
 
 TEST(VamanaCodes, OfEveryKindAreTheSameFromAnyThreadsAndInstructionSetAndFile) {
   const test::TemporaryFolder folder;
-  const Dataset data = with_few_directions(1500);
-  const Dataset queries = with_few_directions(40, 1500);
+  const std::int64_t rows = test::reduced() ? 500 : 1500;
+  const Dataset data = with_few_directions(rows);
+  const Dataset queries = with_few_directions(40, rows);
   for (const std::int64_t bits : {4, 8}) {
     for (const std::int64_t dim : {0, 64, 128}) {
       if (test::reduced() && (bits == 4) != (dim == 64)) continue;
