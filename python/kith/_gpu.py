@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ def gpu_rows(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
     return None if interface is None else _from_interface(array, interface, what, one_row_allowed)
 
 
+@lru_cache(maxsize=64)
+def _torch_name(dtype: Any) -> str:
+    return str(dtype).partition(".")[2]
+
+
 def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | None:
     """A plain contiguous tensor of PyTorch on a GPU; None for all else.
 
@@ -45,7 +51,7 @@ def _from_torch(array: Any, what: str, one_row_allowed: bool) -> _kith.Rows | No
     torch = sys.modules["torch"]
     if type(array) is not torch.Tensor or not array.is_cuda or array.layout != torch.strided or array.requires_grad:
         return None
-    dtype = str(array.dtype).partition(".")[2]
+    dtype = _torch_name(array.dtype)
     shape = array.shape
     if len(shape) == 1 and one_row_allowed:
         shape = (1, *shape)
@@ -153,7 +159,7 @@ def room_for(queries: Any, k: int, dtype: str) -> tuple[Any, Any] | None:
     torch = sys.modules["torch"]
     if not isinstance(queries, torch.Tensor) or not queries.is_cuda or not 1 <= queries.ndim <= 2:
         return None
-    rows = 1 if queries.ndim == 1 else len(queries)
+    rows = 1 if queries.ndim == 1 else queries.shape[0]
     if not 1 <= rows * k <= _FEW_CELLS:
         return None
     distances = torch.float64 if dtype == "float64" else torch.float32

@@ -60,11 +60,11 @@ class Neighbors:
         ValueError: the shapes differ or are not ``[queries, k]``.
     """
 
-    __slots__ = ("distances", "indices", "statistics")
+    __slots__ = ("_statistics", "distances", "indices")
 
     distances: NDArray[Any]
     indices: NDArray[np.int64]
-    statistics: SearchStatistics
+    _statistics: SearchStatistics | dict[str, Any]  # as the compiled part gives them, until somebody asks
 
     def __init__(
         self,
@@ -78,7 +78,18 @@ class Neighbors:
             )
         self.distances = distances
         self.indices = indices
-        self.statistics = SearchStatistics() if statistics is None else statistics
+        self._statistics = {} if statistics is None else statistics
+
+    @property
+    def statistics(self) -> SearchStatistics:
+        """What the search did."""
+        if isinstance(self._statistics, dict):
+            self._statistics = SearchStatistics(**self._statistics)
+        return self._statistics
+
+    @statistics.setter
+    def statistics(self, value: SearchStatistics) -> None:
+        self._statistics = value
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return iter((self.distances, self.indices))
@@ -156,4 +167,6 @@ def from_parts(parts: tuple[Any, ...], library: str = "", room: tuple[Any, Any] 
         indices = plain_int64(indices)
     else:
         distances, indices = in_library(library, distances), in_library(library, indices)
-    return Neighbors(distances, indices, SearchStatistics(**statistics))
+    neighbors = Neighbors.__new__(Neighbors)  # their shapes are right
+    neighbors.distances, neighbors.indices, neighbors._statistics = distances, indices, statistics
+    return neighbors

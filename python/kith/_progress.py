@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 #: What the compiled part calls: report(stage, done, total), from the thread of the call.
@@ -13,12 +13,17 @@ Report = Callable[[str, int, int], None]
 Progress = bool | Callable[[int, int], object]
 
 
-@contextmanager
-def reporting(progress: Progress | None) -> Iterator[Report | None]:
+_NOBODY = nullcontext(None)
+
+
+def reporting(progress: Progress | None) -> AbstractContextManager[Report | None]:
     """The report function for a ``progress`` argument, ended when the call ends."""
-    if progress is None or progress is False:
-        yield None
-    elif progress is True:
+    return _NOBODY if progress is None or progress is False else _reporting(progress)
+
+
+@contextmanager
+def _reporting(progress: Progress) -> Iterator[Report]:
+    if progress is True:
         bar = _tqdm_bar() or _PlainBar()
         try:
             yield bar
