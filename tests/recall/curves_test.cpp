@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,7 +13,6 @@
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "kith/vamana.hpp"
-#include "support/sanitizers.hpp"
 
 namespace kith {
 namespace {
@@ -92,7 +90,6 @@ class RecallCurves : public testing::TestWithParam<Curve> {};
 
 TEST_P(RecallCurves, AreWhatTheyWere) {
   // Their walks are the longest, and the others run the same code.
-  if (test::reduced() && std::string_view(GetParam().name).starts_with("gaussian")) GTEST_SKIP() << "reduced";
   constexpr std::int64_t rows = 4000;
   constexpr std::int64_t queries = 200;
   constexpr std::int64_t k = 10;

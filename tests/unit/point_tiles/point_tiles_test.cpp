@@ -67,8 +67,11 @@ class TilesOf : public testing::TestWithParam<test::CloudCase> {
     const std::vector<T> asked = make_cloud<T>(cloud, 200, dim, 8);
     const DatasetView queries(asked.data(), 200, dim);
     const KdTree tree = KdTree::build(view);
-    std::map<std::int64_t, Neighbors> wanted;
-    for (const std::int64_t k : {1, 8, 32}) wanted[k] = tree.all_knn(k);
+    std::map<std::int64_t, std::pair<Neighbors, Neighbors>> wanted;  // of the rows, and of the queries
+    for (const std::int64_t k : {1, 8, 32}) {
+      if (test::reduced() && k != 32) continue;  // by two threads
+      wanted[k] = {tree.all_knn(k), tree.search(queries, k)};
+    }
     for (const std::int64_t tile_points : {50, 700, 5000}) {
       if (test::reduced() && tile_points == 5000) continue;
       const TemporaryFolder folder;
@@ -76,15 +79,15 @@ class TilesOf : public testing::TestWithParam<test::CloudCase> {
       tiles.verify();
       ASSERT_EQ(tiles.rows(), rows);
       for (const std::int64_t size : tiles.tile_sizes()) EXPECT_LE(size, 2 * tile_points);
-      for (const std::int64_t k : {1, 8, 32}) {
-        if (test::reduced() && k != 32) continue;  // by two threads
+      for (const auto& [k, answers] : wanted) {
+        const auto& [of_rows, of_queries] = answers;
         const int threads = k == 8 ? 1 : 2;
         SCOPED_TRACE(testing::Message() << tile_points << " points a tile, k = " << k);
         const TileAnswer answer = tiles.all_knn(folder / "all", k, {}, {}, with_threads(threads));
-        EXPECT_TRUE(same<T>(wanted[k], read_neighbors(folder / "all")));
+        EXPECT_TRUE(same<T>(of_rows, read_neighbors(folder / "all")));
         EXPECT_EQ(answer.statistics.queries, rows);
-        EXPECT_TRUE(same<T>(wanted[k], in_parts<T>(tiles, k, with_threads(threads))));
-        EXPECT_TRUE(same<T>(tree.search(queries, k), tiles.search(queries, k, {}, with_threads(threads))));
+        EXPECT_TRUE(same<T>(of_rows, in_parts<T>(tiles, k, with_threads(threads))));
+        EXPECT_TRUE(same<T>(of_queries, tiles.search(queries, k, {}, with_threads(threads))));
       }
     }
   }
