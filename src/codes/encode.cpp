@@ -11,6 +11,17 @@
 #include "core/rounding.hpp"
 
 namespace kith::codes {
+namespace {
+
+// Scaling by a power of two is exact unless it underflows; ...
+constexpr double underflow = 0x1p-1000;
+
+// ... the subtraction rounds relative to its result.
+double centering_error(double squares) {
+  return underflow + 0x1p-52 * std::sqrt(squares) * 1.001;
+}
+
+}  // namespace
 
 RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double* y, double limit,
                       double& error) {
@@ -34,10 +45,24 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
     kernels.center(y, space.mean.data(), space.unit, dim);
   }
   if (!(kernels.largest(y, dim) <= limit)) return RowKind::special;
-  // Scaling by a power of two is exact unless it underflows; the subtraction rounds relative to its result.
-  error = 0x1p-1000;
-  if (!space.mean.empty()) error += 0x1p-52 * std::sqrt(kernels.sum_of_squares(y, dim)) * 1.001;
+  error = space.mean.empty() ? underflow : centering_error(kernels.sum_of_squares(y, dim));
   return RowKind::regular;
+}
+
+RowKind load_to_code_space(const CodeSpace& space, const RowKernels& kernels, const void* row, double* y,
+                           double limit, double& error) {
+  const int type = static_cast<int>(space.dtype);
+  if (space.metric != Metric::cosine && !space.mean.empty()) {
+    double largest = 0;
+    double squares = 0;
+    kernels.load_centered[type](row, space.mean.data(), space.unit, space.dim, y, &largest, &squares);
+    if (largest <= limit && std::isfinite(squares)) {  // a NaN shows in the squares alone
+      error = centering_error(squares);
+      return RowKind::regular;
+    }
+  }
+  kernels.load[type](row, space.dim, y);
+  return to_code_space(space, kernels, y, limit, error);
 }
 
 void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error) {
@@ -103,15 +128,15 @@ class RowEncoder {
       encode_integers(static_cast<const unsigned char*>(row), position);
       return RowKind::regular;
     }
-    load_(row, space_.dim, s_.y.data());
     if (space_.choice.filter == Filter::none) {
+      load_(row, space_.dim, s_.y.data());
       if (kernels_.finite(s_.y.data(), space_.dim)) return RowKind::regular;
       return std::any_of(s_.y.begin(), s_.y.end(), [](double v) { return std::isnan(v); }) ? RowKind::nan
                                                                                            : RowKind::regular;
     }
     const bool differences = space_.choice.form == Form::difference || space_.choice.form == Form::absolute;
     double error = 0;
-    const RowKind kind = to_code_space(space_, kernels_, s_.y.data(), limit(differences), error);
+    const RowKind kind = load_to_code_space(space_, kernels_, row, s_.y.data(), limit(differences), error);
     if (kind != RowKind::regular) return kind;
     reduce(space_, kernels_, s_, error);
     const double scale = store(position);
@@ -137,11 +162,10 @@ class RowEncoder {
     std::int64_t regular = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       double* y = group_y_.data() + static_cast<std::size_t>(regular) * dim;
-      load_(rows[i], space_.dim, y);
-      kinds[i] = to_code_space(space_, kernels_, y, limit(false), before[regular]);
+      kinds[i] = load_to_code_space(space_, kernels_, rows[i], y, limit(false), before[regular]);
       regular += kinds[i] == RowKind::regular ? 1 : 0;
     }
-    project(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors);
+    project_narrow(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors, narrow_);
     std::int64_t at = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (kinds[i] != RowKind::regular) continue;
@@ -257,14 +281,8 @@ class RowEncoder {
     const std::int64_t dim = space_.dim;
     const unsigned char flip = is_unsigned ? 0 : 0x80;
     std::int32_t sum = 0;
-    std::int32_t squares = 0;  // dim <= 32768: below 2^31
-    for (std::int64_t i = 0; i < dim; ++i) {
-      const unsigned char stored = row[i] ^ flip;
-      const std::int32_t v = stored - flip;
-      s_.bytes[static_cast<std::size_t>(i)] = stored;
-      sum += v;
-      squares += v * v;
-    }
+    std::int32_t squares = 0;
+    kernels_.store_integers(row, flip, dim, s_.bytes.data(), &sum, &squares);
     std::fill(s_.bytes.begin() + dim, s_.bytes.end(), flip);
     store_bytes(position);
     if (codes_.bias.empty()) return;
@@ -286,6 +304,7 @@ class RowEncoder {
   void (*load_)(const void*, std::int64_t, double*);
   Scratch s_;
   std::vector<double> group_y_, group_z_;
+  std::vector<float> narrow_;
   double largest_residual_ = 0;
 };
 

@@ -37,19 +37,15 @@ class Finder {
       const double* row = rows_.data() + i * dim_;
       if (kernels_.finite(row, dim_)) finite.push_back(row);
     }
-    // Row i of it, from the diagonal on; the other half is the same. Some rows of the sample stay in the
+    // Row i of it, from the diagonal on; the other half is the same, and what stands there for now does not
+    // matter. Some rows of the sample stay in the
     // cache while a task's rows of the covariance take them up; each entry is summed in the order of the
     // sample.
     const std::size_t block = std::max<std::size_t>(1, cached_values / size_);
     each_group(dim_, [&](std::int64_t begin, std::int64_t end) {
       for (std::size_t first = 0; first < finite.size(); first += block) {
         const std::size_t last = std::min(finite.size(), first + block);
-        for (std::int64_t i = begin; i < end; ++i) {
-          for (std::size_t r = first; r < last; ++r) {
-            const double* row = finite[r];
-            kernels_.add_scaled(covariance_.data() + i * dim_ + i, row[i], row + i, dim_ - i);
-          }
-        }
+        add_products({finite.data() + first, last - first}, begin, end);
         stop_.check();
       }
     });
@@ -109,6 +105,26 @@ class Finder {
         body(i);
       }
     });
+  }
+
+  // Adds what some rows of the sample give to rows [begin, end) of the covariance, each from its diagonal on.
+  void add_products(std::span<const double* const> rows, std::int64_t begin, std::int64_t end) {
+    std::int64_t i = begin;
+    for (; i + outer_rows <= end; i += outer_rows) {
+      std::int64_t j = i;
+      for (; j + outer_columns <= dim_; j += outer_columns) {
+        kernels_.add_outer(covariance_.data() + i * dim_ + j, dim_, rows.data(), rows.size(), i, j);
+      }
+      for (std::int64_t a = i; a < i + outer_rows; ++a) add_row(rows, a, std::max(a, j));
+    }
+    for (; i < end; ++i) add_row(rows, i, i);
+  }
+
+  // Row i of the covariance from column j on.
+  void add_row(std::span<const double* const> rows, std::int64_t i, std::int64_t j) {
+    for (const double* row : rows) {
+      kernels_.add_scaled(covariance_.data() + i * dim_ + j, row[i], row + j, dim_ - j);
+    }
   }
 
   // Directions [begin, end) become the covariance's images of them: its rows are read once for all.

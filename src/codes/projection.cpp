@@ -17,6 +17,17 @@ Projection empty_projection(std::int64_t dim, std::int64_t directions) {
   return projection;
 }
 
+void Projection::round_map() {
+  narrow_map.assign(map.size(), 0.0F);
+  for (std::int64_t i = 0; i < dim; ++i) {
+    for (std::int64_t j = 0; j < directions; ++j) {
+      const std::int64_t row = j / narrow_panel_columns * dim + i;
+      narrow_map[static_cast<std::size_t>(row * narrow_panel_columns + j % narrow_panel_columns)] =
+          static_cast<float>(at(i, j));
+    }
+  }
+}
+
 bool contract(Projection& projection) {
   const std::int64_t count = projection.directions;
   // Directions as rows, for their products.
@@ -43,6 +54,7 @@ bool contract(Projection& projection) {
   norm_sq = norm_sq * (1 + 0x1p-40) + static_cast<double>(count) * 0x1p-40;
   const double factor = (1 - 0x1p-30) / std::sqrt(norm_sq);
   kernels.scale(projection.map.data(), factor, static_cast<std::int64_t>(projection.map.size()));
+  projection.round_map();
   return true;
 }
 
@@ -63,17 +75,14 @@ Projection make_projection(const PrincipalDirections& found, std::int64_t count)
   return projection;
 }
 
-void project(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
-             double* z, double* errors) {
-  const std::int64_t dim = projection.dim;
-  const std::int64_t room = projection.room();
-  kernels.project_rows(projection.map.data(), y, rows, dim, projection.width / panel_columns, room, z);
-  const auto directions = static_cast<double>(projection.directions);
-  const double rounding = (static_cast<double>(dim) + 16) * std::sqrt(directions) * 0x1p-51;
-  constexpr double underflow = 0x1p-1000;
+namespace {
+
+// Puts the rest beside each row's coordinates, which are wrong by less than `rounding` |y| / 2 + `underflow`.
+void add_rests(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
+               double rounding, double underflow, double* z, double* errors) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    double* its = z + i * room;
-    const double norm_sq = kernels.sum_of_squares(y + i * dim, dim);
+    double* its = z + i * projection.room();
+    const double norm_sq = kernels.sum_of_squares(y + i * projection.dim, projection.dim);
     const double slack = rounding * norm_sq + underflow;
     const double rest =
         std::sqrt(std::max(0.0, norm_sq - kernels.sum_of_squares(its, projection.directions)));
@@ -82,6 +91,30 @@ void project(const Projection& projection, const RowKernels& kernels, const doub
     const double of_rest = rest > limit ? slack / rest : limit;
     errors[i] = (of_rest + rounding * std::sqrt(norm_sq) + underflow) * (1 + sum_error);
   }
+}
+
+}  // namespace
+
+void project(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
+             double* z, double* errors) {
+  const std::int64_t dim = projection.dim;
+  kernels.project_rows(projection.map.data(), y, rows, dim, projection.width / panel_columns,
+                       projection.room(), z);
+  const double root = std::sqrt(static_cast<double>(projection.directions));
+  add_rests(projection, kernels, y, rows, (static_cast<double>(dim) + 16) * root * 0x1p-51, 0x1p-1000, z,
+            errors);
+}
+
+void project_narrow(const Projection& projection, const RowKernels& kernels, const double* y,
+                    std::int64_t rows, double* z, double* errors, std::vector<float>& scratch) {
+  const std::int64_t dim = projection.dim;
+  const std::int64_t panels = projection.width / narrow_panel_columns;
+  scratch.resize(static_cast<std::size_t>(rows * dim));
+  std::transform(y, y + rows * dim, scratch.begin(), [](double x) { return static_cast<float>(x); });
+  kernels.project_rows_narrow(projection.narrow_map.data(), scratch.data(), rows, dim, panels,
+                              projection.room(), z);
+  const double root = std::sqrt(static_cast<double>(projection.directions));
+  add_rests(projection, kernels, y, rows, (narrow_sum_values + 8) * root * 0x1p-23, 0x1p-100, z, errors);
 }
 
 }  // namespace kith::codes

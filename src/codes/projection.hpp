@@ -25,15 +25,19 @@ struct Projection {
   std::int64_t width = 0;       ///< columns of the map, a multiple of 4 panel_columns
   /// [width / panel_columns, dim, panel_columns], its norm at most 1; columns from `directions` on are zero.
   std::vector<double> map;
+  /// The same rounded to float32, [width / narrow_panel_columns, dim, narrow_panel_columns].
+  std::vector<float> narrow_map;
 
   /// The map's value for value i of a row and direction j.
   double at(std::int64_t i, std::int64_t j) const { return map[place(i, j)]; }
   double& at(std::int64_t i, std::int64_t j) { return map[place(i, j)]; }
+  /// Makes narrow_map of map.
+  void round_map();
 
   std::int64_t values() const { return directions + rest_values; }
   /// Values that `project` writes.
   std::int64_t room() const { return width + rest_values; }
-  std::uint64_t bytes() const { return map.size() * sizeof(double); }
+  std::uint64_t bytes() const { return map.size() * sizeof(double) + narrow_map.size() * sizeof(float); }
 
  private:
   std::size_t place(std::int64_t i, std::int64_t j) const {
@@ -47,7 +51,7 @@ Projection make_projection(const PrincipalDirections& found, std::int64_t count)
 /// A map of zeros.
 Projection empty_projection(std::int64_t dim, std::int64_t directions);
 
-/// Scales any map, so that its norm is at most 1.
+/// Scales any map, so that its norm is at most 1, and rounds it.
 /// False where no bound on its norm is to be had.
 bool contract(Projection& projection);
 
@@ -55,5 +59,10 @@ bool contract(Projection& projection);
 /// computed less the real Z of row i.
 void project(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
              double* z, double* errors);
+
+/// The same with products in float32, for rows: in about half the time, and with errors that are larger, but
+/// small beside those of codes. No magnitude of y exceeds largest_row_entry.
+void project_narrow(const Projection& projection, const RowKernels& kernels, const double* y,
+                    std::int64_t rows, double* z, double* errors, std::vector<float>& scratch);
 
 }  // namespace kith::codes

@@ -4,6 +4,7 @@
 
 #include "codes/codes.hpp"
 #include "codes/transform.hpp"
+#include "core/parallel.hpp"
 #include "core/sample.hpp"
 
 namespace kith::codes {
@@ -15,18 +16,40 @@ std::int64_t rows_for_directions(std::int64_t dim) {
   return std::clamp<std::int64_t>(2 * dim, 2048, 4096);
 }
 
+// Few rows are no work for several threads.
+Execution alone() {
+  Execution one;
+  one.threads = 1;
+  return one;
+}
+
 // Sampled rows in code space, those that a filter speaks of.
 std::vector<double> sample_of(const DatasetView& data, const CodeSpace& space, std::int64_t count,
-                              double limit = largest_row_entry) {
+                              const Execution& execution, double limit = largest_row_entry) {
   const RowKernels& kernels = row_kernels();
-  std::vector<double> rows;
-  std::vector<double> y(static_cast<std::size_t>(data.dim));
-  for (const std::int64_t i : sample_rows(data.rows, count)) {
-    kernels.load[static_cast<int>(data.dtype)](data.row(i), data.dim, y.data());
-    double error = 0;
-    if (to_code_space(space, kernels, y.data(), limit, error) != RowKind::regular) continue;
-    rows.insert(rows.end(), y.begin(), y.end());
+  const std::vector<std::int64_t> ids = sample_rows(data.rows, count);
+  const auto dim = static_cast<std::size_t>(data.dim);
+  std::vector<double> rows(ids.size() * dim);
+  std::vector<char> regular(ids.size());
+  constexpr std::int64_t rows_a_task = 64;
+  const std::int64_t tasks = (std::ssize(ids) + rows_a_task - 1) / rows_a_task;
+  parallel_for(execution, tasks, [&](std::int64_t task) {
+    const std::int64_t end = std::min(std::ssize(ids), (task + 1) * rows_a_task);
+    for (std::int64_t i = task * rows_a_task; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      double* y = rows.data() + at * dim;
+      double error = 0;
+      const RowKind kind = load_to_code_space(space, kernels, data.row(ids[at]), y, limit, error);
+      regular[at] = kind == RowKind::regular ? 1 : 0;
+    }
+  });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (regular[i] == 0) continue;
+    if (kept != i) std::copy_n(rows.data() + i * dim, dim, rows.data() + kept * dim);
+    ++kept;
   }
+  rows.resize(kept * dim);
   return rows;
 }
 
@@ -34,7 +57,7 @@ std::vector<double> sample_of(const DatasetView& data, const CodeSpace& space, s
 
 double spread_of(const DatasetView& data, const CodeSpace& space) {
   const RowKernels& kernels = row_kernels();
-  const std::vector<double> rows = sample_of(data, space, rows_for_pairs);
+  const std::vector<double> rows = sample_of(data, space, rows_for_pairs, alone());
   const auto count = static_cast<std::int64_t>(rows.size()) / data.dim;
   double squares = 0;  // of products of different rows: their mean is the sum of squared eigenvalues
   double norms = 0;
@@ -67,32 +90,38 @@ CodeSpace real_valued(const DatasetView& data, const CodeSpace& space) {
 
 PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& space, std::int64_t most,
                                   const Execution& execution) {
-  return principal_directions(sample_of(data, space, rows_for_directions(data.dim)), data.dim, most,
-                              execution);
+  return principal_directions(sample_of(data, space, rows_for_directions(data.dim), execution), data.dim,
+                              most, execution);
 }
 
 std::vector<double> rests_of(const DatasetView& data, const CodeSpace& space, std::int64_t count) {
+  constexpr std::int64_t group = 8;  // rows that share the map's way through the cache
   const RowKernels& kernels = row_kernels();
-  const std::vector<double> rows = sample_of(data, space, count, largest_query_entry);
+  const std::vector<double> rows = sample_of(data, space, count, alone(), largest_query_entry);
   const Projection& projection = *space.projection;
-  std::vector<double> z(static_cast<std::size_t>(projection.room()));
+  std::vector<double> z(static_cast<std::size_t>(group * projection.room()));
   std::vector<double> rests;
-  for (const double* y = rows.data(); y != rows.data() + rows.size(); y += data.dim) {
-    double error = 0;
-    project(projection, kernels, y, 1, z.data(), &error);
-    const double rest = z[static_cast<std::size_t>(projection.directions)] * 2;
-    const double whole =
-        space.choice.form == Form::triangle ? 1 : std::sqrt(kernels.sum_of_squares(y, data.dim));
-    rests.push_back(rest > 0 ? rest / whole : 0);
+  const std::int64_t sampled = std::ssize(rows) / data.dim;
+  for (std::int64_t first = 0; first < sampled; first += group) {
+    const std::int64_t together = std::min(group, sampled - first);
+    double errors[group];
+    project(projection, kernels, rows.data() + first * data.dim, together, z.data(), errors);
+    for (std::int64_t i = 0; i < together; ++i) {
+      const double rest = z[static_cast<std::size_t>(i * projection.room() + projection.directions)] * 2;
+      const double* y = rows.data() + (first + i) * data.dim;
+      const double whole =
+          space.choice.form == Form::triangle ? 1 : std::sqrt(kernels.sum_of_squares(y, data.dim));
+      rests.push_back(rest > 0 ? rest / whole : 0);
+    }
   }
   std::sort(rests.begin(), rests.end());
   return rests;
 }
 
 std::uint64_t directions_bytes(std::int64_t dim, std::int64_t most) {
-  // Vectors grow by doubling; a map, and the rows that its norm is bounded by.
-  const auto sample = static_cast<std::uint64_t>(rows_for_directions(dim) * dim) * 3;
-  return leading_bytes(dim, most) + (sample + 2 * static_cast<std::uint64_t>(dim * most)) * sizeof(double);
+  // The sample; a map, its float32 copy, and the rows that its norm is bounded by.
+  const auto sample = static_cast<std::uint64_t>(rows_for_directions(dim) * dim);
+  return leading_bytes(dim, most) + (sample + 3 * static_cast<std::uint64_t>(dim * most)) * sizeof(double);
 }
 
 }  // namespace kith::codes

@@ -35,6 +35,10 @@ struct Scratch {
 RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double* y, double limit,
                       double& error);
 
+/// The same of a row or query as it is stored; y [dim] receives it.
+RowKind load_to_code_space(const CodeSpace& space, const RowKernels& kernels, const void* row, double* y,
+                           double limit, double& error);
+
 /// Makes coded() of y; `error` then bounds that.
 void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error);
 

@@ -1,5 +1,6 @@
 // Which filter? The one whose scan plus exact evaluations of what it keeps costs least, measured on a sample.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "brute_force/cpu/tuning.hpp"
 #include "brute_force/directions.hpp"
 #include "core/instruction_set.hpp"
+#include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "distance/canonical.hpp"
 #include "kith/error.hpp"
@@ -25,84 +27,113 @@ namespace {
 // Share of the sample's rows that a choice keeps for k = 10 when the bound is already the true one.
 class Surplus {
  public:
-  Surplus(const DatasetView& data, Metric metric, std::int64_t queries, const Execution& execution)
+  Surplus(const DatasetView& data, Metric metric, const Execution& execution)
       : data_(data),
         metric_(metric),
         execution_(execution),
         ids_(kith::sample_rows(data.rows, tuning::sample_rows)) {
     constexpr double typical_k = 10;
-    const auto function = canonical_function(data.dtype, metric);
-    const std::int64_t padded = canonical_padded(data.dim);
     const auto m = static_cast<std::int64_t>(ids_.size());
     // The rank in the sample that stands for rank k in the data.
-    const auto rank = static_cast<std::size_t>(
+    rank_ = static_cast<std::int64_t>(
         std::max(1.0, typical_k * static_cast<double>(m) / static_cast<double>(data.rows)));
-    rank_ = static_cast<double>(rank);
-    std::vector<double> distances(ids_.size());
-    for (std::int64_t q = 0; q < std::min(queries, m); ++q) {
-      const std::int64_t row = ids_[static_cast<std::size_t>(q * m / std::min(queries, m))];
-      std::vector<double> values(static_cast<std::size_t>(padded));
-      const auto query = prepare_canonical_query(data.row(row), data.dtype, data.dim, metric, values.data());
-      function(canonical_rows(data), query, ids_.data(), m, distances.data());
-      std::vector<double> others;
-      for (std::size_t i = 0; i < ids_.size(); ++i) {
-        if (ids_[i] != row && !std::isnan(distances[i])) others.push_back(distances[i]);
-      }
-      if (others.size() < rank) continue;
-      std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(rank - 1), others.end());
-      queries_.push_back(std::move(values));
-      bounds_.push_back(real_bound(others[rank - 1], metric, data.dim));
-    }
+    queries_.resize(static_cast<std::size_t>(std::min(tuning::sample_queries_along, m)));
   }
 
   /// The share that searches of k rows may expect to evaluate: what a true bound keeps, for as many rows as
   /// become one of the k best on the way (k log(n / k) in random order) and those that come before any bound.
-  double expect(const codes::CodeSpace& space, double k) const {
+  double expect(const codes::CodeSpace& space, double k) {
     const auto n = static_cast<double>(data_.rows);
-    const double of_a_neighbour = measure(space) * static_cast<double>(ids_.size()) / rank_;
+    const double of_a_neighbour = measure(space, tuning::sample_queries_along) *
+                                  static_cast<double>(ids_.size()) / static_cast<double>(rank_);
     return std::min(1.0, of_a_neighbour * k * (std::log(std::max(1.0, n / k)) + 2) / n);
   }
 
-  double measure(const codes::CodeSpace& space) const {
-    if (queries_.empty()) return 0;
+  /// Of so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
+  double measure(const codes::CodeSpace& space, std::int64_t queries) {
     Execution quiet;
     quiet.threads = execution_.threads;
     quiet.cancelled = execution_.cancelled;
     const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
-    std::int64_t kept = 0;
-    std::int64_t compared = 0;
-    for (std::size_t q = 0; q < queries_.size(); ++q) {
-      if (filter.add(queries_[q].data()) == codes::RowKind::regular) {
-        filter.set_bound(filter.size() - 1, bounds_[q]);
+    std::atomic<std::int64_t> kept = 0;
+    std::atomic<std::int64_t> compared = 0;
+    const std::int64_t step = std::max<std::int64_t>(1, std::ssize(queries_) / queries);
+    for (const Query* query : every(step)) {
+      if (filter.add(query->values.data()) == codes::RowKind::regular) {
+        filter.set_bound(filter.size() - 1, query->bound);
       } else {
         kept += codes.rows;
         compared += codes.rows;
       }
     }
     const TileFunction kernel = filter_kernel(space.choice);
-    std::vector<std::uint64_t> masks(static_cast<std::size_t>(filter.size()));
-    for (std::int64_t t = 0; t < codes.tiles && filter.size() > 0; ++t) {
+    parallel_for(quiet, filter.size() > 0 ? codes.tiles : 0, [&](std::int64_t t) {
+      std::vector<std::uint64_t> masks(static_cast<std::size_t>(filter.size()));
       kernel(tile_of(codes, t), filter.view(), 0, filter.size(), masks.data());
       const std::uint64_t valid = codes.valid[static_cast<std::size_t>(t)];
-      for (const std::uint64_t mask : masks) {
-        kept += std::popcount(mask & valid);
-        compared += std::popcount(valid);
-      }
-    }
+      std::int64_t its = 0;
+      for (const std::uint64_t mask : masks) its += std::popcount(mask & valid);
+      kept += its;
+      compared += filter.size() * std::popcount(valid);
+    });
     const auto special = static_cast<std::int64_t>(codes.special.size()) * filter.size();
     return static_cast<double>(kept + special) /
            static_cast<double>(std::max<std::int64_t>(1, compared + special));
   }
 
  private:
+  struct Query {
+    bool evaluated = false;
+    bool usable = false;  // it has neighbours enough
+    std::vector<double> values;
+    double bound = 0;
+  };
+
+  // The usable ones among every `step`-th. Each is evaluated when it is needed first.
+  std::vector<const Query*> every(std::int64_t step) {
+    const auto count = std::ssize(queries_);
+    parallel_for(execution_, (count + step - 1) / step, [&](std::int64_t i) {
+      Query& query = queries_[static_cast<std::size_t>(i * step)];
+      if (!query.evaluated)
+        query = query_of(ids_[static_cast<std::size_t>(i * step * std::ssize(ids_) / count)]);
+    });
+    std::vector<const Query*> usable;
+    for (std::int64_t q = 0; q < count; q += step) {
+      const Query& query = queries_[static_cast<std::size_t>(q)];
+      if (query.usable) usable.push_back(&query);
+    }
+    return usable;
+  }
+
+  // A row of the sample, and the real value that its nearest others lie within.
+  Query query_of(std::int64_t row) const {
+    Query result;
+    result.evaluated = true;
+    result.values.resize(static_cast<std::size_t>(canonical_padded(data_.dim)));
+    const auto query =
+        prepare_canonical_query(data_.row(row), data_.dtype, data_.dim, metric_, result.values.data());
+    std::vector<double> distances(ids_.size());
+    canonical_function(data_.dtype, metric_)(canonical_rows(data_), query, ids_.data(), std::ssize(ids_),
+                                             distances.data());
+    std::vector<double> others;
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      if (ids_[i] != row && !std::isnan(distances[i])) others.push_back(distances[i]);
+    }
+    result.usable = std::ssize(others) >= rank_;
+    if (!result.usable) return result;
+    const auto nth = others.begin() + (rank_ - 1);
+    std::nth_element(others.begin(), nth, others.end());
+    result.bound = real_bound(*nth, metric_, data_.dim);
+    return result;
+  }
+
   const DatasetView& data_;
   Metric metric_;
   const Execution& execution_;
   std::vector<std::int64_t> ids_;
-  double rank_ = 1;
-  std::vector<std::vector<double>> queries_;
-  std::vector<double> bounds_;
+  std::int64_t rank_ = 1;
+  std::vector<Query> queries_;
 };
 
 const tuning::Costs& costs() {
@@ -153,11 +184,12 @@ class Reduction {
            cost_to_find(data.dim) + cost_to_encode(data, codes::leading_step);
   }
 
-  // The cheapest number of directions, if all values are not cheaper.
-  std::optional<codes::CodeSpace> choose(const codes::CodeSpace& all_values) {
+  // The cheapest number of directions, if all values are not cheaper. `known` is made where nobody has yet.
+  std::optional<codes::CodeSpace> choose(const codes::CodeSpace& all_values, std::optional<Surplus>& known) {
     const double spread = codes::spread_of(data_, space_);
     if (spread > static_cast<double>(data_.dim) * tuning::largest_spread) return std::nullopt;
-    const Surplus surplus(data_, space_.metric, tuning::sample_queries_along, execution_);
+    if (!known) known.emplace(data_, space_.metric, execution_);
+    Surplus& surplus = *known;
     const auto cost_in = [&](const codes::CodeSpace& space) {
       return cost_of(space.choice, surplus.expect(space, tuning::typical_k_along), space.values(), data_.dim);
     };
@@ -230,14 +262,17 @@ class Reduction {
 // As a test demands, or as it pays.
 codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::CodeSpace& all_values,
                                          const BruteForceParameters& parameters,
-                                         std::int64_t expected_queries, const Execution& execution) {
+                                         std::int64_t expected_queries, const Execution& execution,
+                                         std::optional<Surplus>& known) {
   if (!parameters.directions.value_or(true)) return all_values;
   if (const auto forced = forced_directions()) {
     if (*forced == 0 || !may_have_directions(all_values)) return all_values;
     return Reduction(data, all_values, expected_queries, execution).along(*forced).value_or(all_values);
   }
   if (!Reduction::is_worth_a_look(all_values, data, expected_queries, execution)) return all_values;
-  return Reduction(data, all_values, expected_queries, execution).choose(all_values).value_or(all_values);
+  return Reduction(data, all_values, expected_queries, execution)
+      .choose(all_values, known)
+      .value_or(all_values);
 }
 
 }  // namespace
@@ -297,12 +332,13 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     }
     std::erase_if(list, [&](codes::CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
   }
+  std::optional<Surplus> surplus;
   if (list.size() == 1) {
     const codes::CodeSpace only = codes::make_code_space(data, metric, list.front());
-    return along_directions_or_not(data, only, parameters, expected_queries, execution);
+    return along_directions_or_not(data, only, parameters, expected_queries, execution, surplus);
   }
 
-  const Surplus surplus(data, metric, tuning::sample_queries, execution);
+  surplus.emplace(data, metric, execution);
   codes::CodeSpace space;
   codes::CodeSpace best;
   double least = std::numeric_limits<double>::infinity();
@@ -313,13 +349,13 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     } else {
       space = codes::make_code_space(data, metric, choice);
     }
-    const double cost = cost_of(choice, surplus.measure(space), data.dim, data.dim);
+    const double cost = cost_of(choice, surplus->measure(space, tuning::sample_queries), data.dim, data.dim);
     if (cost < least) {
       least = cost;
       best = space;
     }
   }
-  return along_directions_or_not(data, best, parameters, expected_queries, execution);
+  return along_directions_or_not(data, best, parameters, expected_queries, execution, surplus);
 }
 
 }  // namespace kith::brute_force

@@ -10,6 +10,14 @@
 namespace kith::vamana::cuda {
 namespace {
 
+/// Bytes that may be needed soon, on their way to the second-level cache.
+__device__ inline void prefetch(const void* bytes, std::size_t count) {
+  constexpr std::size_t line = 128;
+  for (std::size_t at = 0; at < count; at += line) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(bytes) + at));
+  }
+}
+
 /// What a warp walks with. Codes: WarpCodes, or one of those of quantized.cuh. List: WarpList or ShortList.
 /// prefetches: while neighbours go into the list, codes of those that are likely to be next are on their way;
 /// that helps where few walks leave memory idle.
@@ -95,10 +103,8 @@ class WarpWalk {
 
   __device__ void prefetch(std::uint32_t node) const {
     if (node == no_node) return;
-    const unsigned char* code = graph_.codes + std::int64_t{node} * graph_.code_bytes;
-    for (int at = 0; at < graph_.code_bytes; at += 128) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(code + at));
-    }
+    cuda::prefetch(graph_.codes + std::int64_t{node} * graph_.code_bytes,
+                   static_cast<std::size_t>(graph_.code_bytes));
   }
 
   // Offers the nodes of a list that were not visited yet. @param likely where the next list is likely to be,

@@ -31,6 +31,7 @@ std::vector<double> normals(std::int64_t count, Random& random) {
 Projection axes(std::int64_t dim, std::int64_t directions) {
   Projection p = empty_projection(dim, directions);
   for (std::int64_t j = 0; j < directions; ++j) p.at(j, j) = 1;
+  p.round_map();
   return p;
 }
 
@@ -114,6 +115,24 @@ Computed compute(const Projection& p, const std::vector<double>& y) {
   return out;
 }
 
+Computed compute_narrow(const Projection& p, const std::vector<double>& y) {
+  Computed out{std::vector<double>(static_cast<std::size_t>(p.room())), 0};
+  std::vector<float> scratch;
+  project_narrow(p, row_kernels(), y.data(), 1, out.z.data(), &out.error, scratch);
+  out.z.resize(static_cast<std::size_t>(p.values()));
+  return out;
+}
+
+// How far what was computed lies off the real Z(y).
+Wide error_of(const Projection& p, const std::vector<double>& y, const Computed& computed) {
+  const std::vector<Wide> real = real_z(p, y.data());
+  Wide squares = 0;
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    squares += (computed.z[i] - real[i]) * (computed.z[i] - real[i]);
+  }
+  return std::sqrt(squares);
+}
+
 class ProjectionTest : public testing::TestWithParam<InstructionSet> {
  protected:
   void SetUp() override { force_instruction_set(GetParam()); }
@@ -181,14 +200,10 @@ TEST_P(ProjectionTest, IsWithinItsErrorOfTheRealOne) {
             if (kind == 5) value += 4096;
           }
           const Computed computed = compute(map, y);
-          const std::vector<Wide> real = real_z(map, y.data());
-          Wide apart = 0;
-          for (std::size_t i = 0; i < real.size(); ++i) {
-            apart += (computed.z[i] - real[i]) * (computed.z[i] - real[i]);
-          }
-          EXPECT_LE(std::sqrt(apart), computed.error) << dim << " kind " << kind;
+          const Wide apart = error_of(map, y, computed);
+          EXPECT_LE(apart, computed.error) << dim << " kind " << kind;
           const Wide length = std::sqrt(squares_of(y.data(), dim));
-          of_rest += std::sqrt(apart) > 1e-10 * length ? 1 : 0;
+          of_rest += apart > 1e-10 * length ? 1 : 0;
           if (kind != 4) {
             EXPECT_LT(computed.error, 1e-4 * length)
                 << "a bound that bounds nothing, " << dim << " kind " << kind;
@@ -198,6 +213,48 @@ TEST_P(ProjectionTest, IsWithinItsErrorOfTheRealOne) {
     }
   }
   EXPECT_GT(of_rest, 10);
+}
+
+// Of rows, which float32 can hold: they do not exceed largest_row_entry.
+TEST_P(ProjectionTest, InFloat32IsWithinItsErrorOfTheRealOne) {
+  Random random(16);
+  int of_rest = 0;
+  int worse = 0;  // than float64 would be
+  for (const std::int64_t dim : {3, 31, 32, 33, 129, 768, 4096}) {
+    const std::int64_t directions = std::min<std::int64_t>((dim + 2) / 3, dim > 1000 ? 32 : 100);
+    Projection skew = askew(dim, directions, random);
+    ASSERT_TRUE(contract(skew));
+    std::vector<Projection> maps = {axes(dim, directions), std::move(skew)};
+    if (dim < 200) maps.push_back(make_projection(found_in(dim, directions, 1e12, random), directions));
+    for (const Projection& map : maps) {
+      for (int kind = 0; kind < 7; ++kind) {
+        for (int trial = 0; trial < 4; ++trial) {
+          std::vector<double> y = normals(dim, random);
+          for (std::int64_t i = 0; i < dim; ++i) {
+            double& value = y[static_cast<std::size_t>(i)];
+            if (kind == 1 && i >= directions) value = 0;  // the axes leave no rest
+            if (kind == 2 && i >= directions) value *= 1e-6;
+            if (kind == 3) value = std::copysign(largest_row_entry, value);
+            if (kind == 4) value *= i % 2 == 0 ? 1e-43 : 1e-160;  // subnormal in float32, or nothing
+            if (kind == 5) value += 2048;
+            if (kind == 6) value = 1 + 0x1p-24;  // all of it rounds down
+          }
+          const Computed computed = compute_narrow(map, y);
+          const Wide apart = error_of(map, y, computed);
+          EXPECT_LE(apart, computed.error) << dim << " kind " << kind;
+          const Wide length = std::sqrt(squares_of(y.data(), dim));
+          of_rest += apart > 1e-5 * length ? 1 : 0;
+          worse += apart > compute(map, y).error ? 1 : 0;
+          if (kind != 4) {
+            EXPECT_LT(computed.error, 2e-2 * length)
+                << "a bound that bounds nothing, " << dim << " kind " << kind;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(of_rest, 10);
+  EXPECT_GT(worse, 100);
 }
 
 TEST_P(ProjectionTest, BoundsEveryPair) {
@@ -251,6 +308,7 @@ TEST(ProjectionMap, IsTheSameOnEveryInstructionSetAndRowsInAnyGroup) {
   for (const InstructionSet set : usable_instruction_sets()) {
     const Forced forced(set);
     EXPECT_EQ(make_projection(found, 40).map, map.map) << name(set);
+    EXPECT_EQ(make_projection(found, 40).narrow_map, map.narrow_map) << name(set);
     std::vector<double> together(static_cast<std::size_t>(rows * map.room())), errors(rows);
     project(map, row_kernels(), y.data(), rows, together.data(), errors.data());
     for (std::int64_t i = 0; i < rows; ++i) {

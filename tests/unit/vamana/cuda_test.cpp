@@ -91,7 +91,7 @@ TEST_F(CudaVamana, WalksForFewQueries) {
       const VamanaParameters parameters{
           .max_degree = degree, .build_list_size = 2 * degree, .code_dim = dim == 200 ? 160 : dim};
       const Vamana index = Vamana::build(data, parameters);
-      for (const std::int64_t list : {1, 20, 32, 33, 64}) {
+      for (const std::int64_t list : {1, 20, 32, 33, 64, 128, 129}) {
         compare(index, queries, std::min<std::int64_t>(list, 10), {.list_size = list},
                 std::to_string(degree) + " edges, " + std::to_string(dim) + " values, list " +
                     std::to_string(list));
