@@ -10,8 +10,6 @@
 namespace kith::codes {
 namespace {
 
-// Each multiplies a direction's error by the ratio of the first eigenvalue left out to its own.
-constexpr int iterations = 6;
 constexpr std::int64_t rows_a_task = 16;
 constexpr std::size_t cached_values = 1 << 15;
 constexpr std::uint64_t first_seed = 1;
@@ -63,7 +61,7 @@ class Finder {
     return true;
   }
 
-  void iterate(std::int64_t count) {
+  void iterate(std::int64_t count, int iterations) {
     directions_.assign(static_cast<std::size_t>(count), std::vector<double>(size_, 0.0));
     const Rotation rotation(dim_, first_seed);
     std::vector<double> scratch(size_);
@@ -127,15 +125,24 @@ class Finder {
     }
   }
 
-  // Directions [begin, end) become the covariance's images of them: its rows are read once for all.
+  // Directions [begin, end) become the covariance's images of them: four at a time, which stay in the cache
+  // while its rows pass.
   void multiply(std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t together = 4;
     std::vector<std::vector<double>> images(static_cast<std::size_t>(end - begin),
                                             std::vector<double>(size_));
-    for (std::int64_t i = 0; i < dim_; ++i) {
-      if (i % rows_a_task == 0) stop_.check();
-      for (std::int64_t j = begin; j < end; ++j) {
-        images[static_cast<std::size_t>(j - begin)][static_cast<std::size_t>(i)] = kernels_.dot(
-            covariance_.data() + i * dim_, directions_[static_cast<std::size_t>(j)].data(), dim_);
+    for (std::int64_t first = begin; first < end; first += together) {
+      const double* group[together];
+      for (std::int64_t j = 0; j < together; ++j) {
+        group[j] = directions_[static_cast<std::size_t>(std::min(first + j, end - 1))].data();
+      }
+      stop_.check();
+      for (std::int64_t i = 0; i < dim_; ++i) {
+        double products[together];
+        kernels_.dot_four(covariance_.data() + i * dim_, group, dim_, products);
+        for (std::int64_t j = 0; j < std::min(together, end - first); ++j) {
+          images[static_cast<std::size_t>(first - begin + j)][static_cast<std::size_t>(i)] = products[j];
+        }
       }
     }
     for (std::int64_t j = begin; j < end; ++j) {
@@ -175,10 +182,10 @@ class Finder {
 }  // namespace
 
 PrincipalDirections principal_directions(std::span<const double> rows, std::int64_t dim, std::int64_t most,
-                                         const Execution& execution) {
+                                         const Execution& execution, int iterations) {
   Finder finder(rows, dim, execution);
   if (most == 0 || !finder.make_covariance()) return {.dim = dim, .directions = {}, .shares = {}};
-  finder.iterate(most);
+  finder.iterate(most, iterations);
   return finder.take();
 }
 

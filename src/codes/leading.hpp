@@ -45,9 +45,11 @@ struct PrincipalDirections {
 /// instruction set. None where nothing varies.
 /// @param rows [any number, dim], the mean taken off; those with a value that is not finite are left out
 /// @param most at most dim
+/// @param iterations each multiplies a direction's error by the ratio of the first eigenvalue left out to its
+/// own
 /// @throws Cancelled
 PrincipalDirections principal_directions(std::span<const double> rows, std::int64_t dim, std::int64_t most,
-                                         const Execution& execution);
+                                         const Execution& execution, int iterations = 6);
 
 /// The first `count` of them as a map [dim, count], rotated among themselves.
 std::vector<double> rotated_map(const PrincipalDirections& found, std::int64_t count);

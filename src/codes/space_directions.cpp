@@ -11,6 +11,8 @@ namespace kith::codes {
 namespace {
 
 constexpr std::int64_t rows_for_pairs = 128;
+// Any directions will do, and more of these hold little more of the variance.
+constexpr int iterations = 3;
 
 std::int64_t rows_for_directions(std::int64_t dim) {
   return std::clamp<std::int64_t>(2 * dim, 2048, 4096);
@@ -91,7 +93,7 @@ CodeSpace real_valued(const DatasetView& data, const CodeSpace& space) {
 PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& space, std::int64_t most,
                                   const Execution& execution) {
   return principal_directions(sample_of(data, space, rows_for_directions(data.dim), execution), data.dim,
-                              most, execution);
+                              most, execution, iterations);
 }
 
 std::vector<double> rests_of(const DatasetView& data, const CodeSpace& space, std::int64_t count) {

@@ -40,6 +40,8 @@ struct RowKernels {
                          unsigned char* stored, std::int32_t* sum, std::int32_t* squares);
   void (*round_to_float)(const double* y, std::int64_t dim, float* out, double* decoded);
   double (*dot)(const double* x, const double* y, std::int64_t dim);
+  /// The dot products of x with four others, with dot's bits.
+  void (*dot_four)(const double* x, const double* const* others, std::int64_t dim, double* products);
   void (*add_scaled)(double* y, double factor, const double* x, std::int64_t dim);  ///< y += factor * x
   /// sums[a, b] += row[i + a] * row[j + b] for each of `count` rows in turn, a < outer_rows, b <
   /// outer_columns; every product and sum rounded.

@@ -74,6 +74,20 @@ TEST_P(RowKernelsTest, ShowWhatIsNoNumber) {
   }
 }
 
+TEST_P(RowKernelsTest, MultipliesFourRowsAsOne) {
+  const RowKernels& kernels = row_kernels();
+  Random random(4);
+  for (const std::int64_t dim : dims) {
+    const std::vector<double> x = normals(dim, random);
+    const std::vector<double> others = normals(4 * dim, random);
+    const double* rows[4];
+    for (std::int64_t j = 0; j < 4; ++j) rows[j] = others.data() + j * dim;
+    double products[4];
+    kernels.dot_four(x.data(), rows, dim, products);
+    for (int j = 0; j < 4; ++j) EXPECT_EQ(products[j], kernels.dot(x.data(), rows[j], dim)) << dim;
+  }
+}
+
 TEST_P(RowKernelsTest, SumsUpOuterProductsOneRowAfterTheOther) {
   const RowKernels& kernels = row_kernels();
   Random random(2);
