@@ -165,7 +165,12 @@ class RowEncoder {
       kinds[i] = load_to_code_space(space_, kernels_, rows[i], y, limit(false), before[regular]);
       regular += kinds[i] == RowKind::regular ? 1 : 0;
     }
-    project_narrow(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors, narrow_);
+    if (space_.choice.filter == Filter::int8) {
+      project_narrow(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors,
+                     narrow_);
+    } else {
+      project(*space_.projection, kernels_, group_y_.data(), regular, group_z_.data(), errors);
+    }
     std::int64_t at = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (kinds[i] != RowKind::regular) continue;

@@ -77,20 +77,16 @@ Projection make_projection(const PrincipalDirections& found, std::int64_t count)
 
 namespace {
 
-// Puts the rest beside each row's coordinates, which are wrong by less than `rounding` |y| / 2 + `underflow`.
-void add_rests(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
-               double rounding, double underflow, double* z, double* errors) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    double* its = z + i * projection.room();
-    const double norm_sq = kernels.sum_of_squares(y + i * projection.dim, projection.dim);
-    const double slack = rounding * norm_sq + underflow;
-    const double rest =
-        std::sqrt(std::max(0.0, norm_sq - kernels.sum_of_squares(its, projection.directions)));
-    std::fill_n(its + projection.directions, rest_values, rest / 2);
-    const double limit = std::sqrt(slack);
-    const double of_rest = rest > limit ? slack / rest : limit;
-    errors[i] = (of_rest + rounding * std::sqrt(norm_sq) + underflow) * (1 + sum_error);
-  }
+// Puts the rest beside a row's coordinates, which are wrong by less than `rounding` |y| / 2 + `underflow`.
+// Returns the error of both.
+double add_rest(const Projection& projection, const RowKernels& kernels, double norm_sq, double rounding,
+                double underflow, double* its) {
+  const double slack = rounding * norm_sq + underflow;
+  const double rest = std::sqrt(std::max(0.0, norm_sq - kernels.sum_of_squares(its, projection.directions)));
+  std::fill_n(its + projection.directions, rest_values, rest / 2);
+  const double limit = std::sqrt(slack);
+  const double of_rest = rest > limit ? slack / rest : limit;
+  return (of_rest + rounding * std::sqrt(norm_sq) + underflow) * (1 + sum_error);
 }
 
 }  // namespace
@@ -100,9 +96,12 @@ void project(const Projection& projection, const RowKernels& kernels, const doub
   const std::int64_t dim = projection.dim;
   kernels.project_rows(projection.map.data(), y, rows, dim, projection.width / panel_columns,
                        projection.room(), z);
-  const double root = std::sqrt(static_cast<double>(projection.directions));
-  add_rests(projection, kernels, y, rows, (static_cast<double>(dim) + 16) * root * 0x1p-51, 0x1p-1000, z,
-            errors);
+  const double rounding =
+      (static_cast<double>(dim) + 16) * std::sqrt(static_cast<double>(projection.directions)) * 0x1p-51;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const double norm_sq = kernels.sum_of_squares(y + i * dim, dim);
+    errors[i] = add_rest(projection, kernels, norm_sq, rounding, 0x1p-1000, z + i * projection.room());
+  }
 }
 
 void project_narrow(const Projection& projection, const RowKernels& kernels, const double* y,
@@ -113,8 +112,17 @@ void project_narrow(const Projection& projection, const RowKernels& kernels, con
   std::transform(y, y + rows * dim, scratch.begin(), [](double x) { return static_cast<float>(x); });
   kernels.project_rows_narrow(projection.narrow_map.data(), scratch.data(), rows, dim, panels,
                               projection.room(), z);
-  const double root = std::sqrt(static_cast<double>(projection.directions));
-  add_rests(projection, kernels, y, rows, (narrow_sum_values + 8) * root * 0x1p-23, 0x1p-100, z, errors);
+  const double rounding =
+      (narrow_sum_values + 8) * std::sqrt(static_cast<double>(projection.directions)) * 0x1p-23;
+  constexpr double worthwhile = 0x1p-10;  // of the length: codes of eight bits err by several times that
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const double norm_sq = kernels.sum_of_squares(y + i * dim, dim);
+    double* its = z + i * projection.room();
+    errors[i] = add_rest(projection, kernels, norm_sq, rounding, 0x1p-100, its);
+    // The length of a short rest is the difference of two long ones.
+    if (errors[i] > worthwhile * std::sqrt(norm_sq))
+      project(projection, kernels, y + i * dim, 1, its, errors + i);
+  }
 }
 
 }  // namespace kith::codes

@@ -60,8 +60,9 @@ bool contract(Projection& projection);
 void project(const Projection& projection, const RowKernels& kernels, const double* y, std::int64_t rows,
              double* z, double* errors);
 
-/// The same with products in float32, for rows: in about half the time, and with errors that are larger, but
-/// small beside those of codes. No magnitude of y exceeds largest_row_entry.
+/// The same with products in float32, for rows of which codes of 8 bits are made: in about half the time, and
+/// with errors that are larger, but small beside those of such codes. Rows that leave next to no rest are
+/// projected as above, since its length would be all error. No magnitude of y exceeds largest_row_entry.
 void project_narrow(const Projection& projection, const RowKernels& kernels, const double* y,
                     std::int64_t rows, double* z, double* errors, std::vector<float>& scratch);
 

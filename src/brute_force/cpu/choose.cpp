@@ -49,7 +49,7 @@ class Surplus {
     return std::min(1.0, of_a_neighbour * k * (std::log(std::max(1.0, n / k)) + 2) / n);
   }
 
-  /// Of so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
+  /// Of about so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
   double measure(const codes::CodeSpace& space, std::int64_t queries) {
     Execution quiet;
     quiet.threads = execution_.threads;
