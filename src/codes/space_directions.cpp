@@ -35,7 +35,8 @@ std::vector<double> sample_of(const DatasetView& data, const CodeSpace& space, s
   std::vector<char> regular(ids.size());
   constexpr std::int64_t rows_a_task = 64;
   const std::int64_t tasks = (std::ssize(ids) + rows_a_task - 1) / rows_a_task;
-  parallel_for(execution, tasks, [&](std::int64_t task) {
+  constexpr std::int64_t little = 1 << 19;  // values, for which it takes longer to wake other threads
+  parallel_for(std::ssize(rows) < little ? alone() : execution, tasks, [&](std::int64_t task) {
     const std::int64_t end = std::min(std::ssize(ids), (task + 1) * rows_a_task);
     for (std::int64_t i = task * rows_a_task; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i);

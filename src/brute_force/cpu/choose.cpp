@@ -51,9 +51,7 @@ class Surplus {
 
   /// Of about so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
   double measure(const codes::CodeSpace& space, std::int64_t queries) {
-    Execution quiet;
-    quiet.threads = execution_.threads;
-    quiet.cancelled = execution_.cancelled;
+    const Execution quiet = threads_for(queries);
     const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
     std::atomic<std::int64_t> kept = 0;
@@ -90,10 +88,20 @@ class Surplus {
     double bound = 0;
   };
 
+  // Threads for comparing so many queries with the sample: waking others takes longer than little work.
+  Execution threads_for(std::int64_t queries) const {
+    constexpr std::int64_t little = 1 << 22;  // multiplications: about a millisecond
+    Execution quiet;
+    quiet.threads = queries * std::ssize(ids_) * data_.dim < little ? 1 : execution_.threads;
+    quiet.cancelled = execution_.cancelled;
+    return quiet;
+  }
+
   // The usable ones among every `step`-th. Each is evaluated when it is needed first.
   std::vector<const Query*> every(std::int64_t step) {
     const auto count = std::ssize(queries_);
-    parallel_for(execution_, (count + step - 1) / step, [&](std::int64_t i) {
+    const std::int64_t asked = (count + step - 1) / step;
+    parallel_for(threads_for(asked), asked, [&](std::int64_t i) {
       Query& query = queries_[static_cast<std::size_t>(i * step)];
       if (!query.evaluated)
         query = query_of(ids_[static_cast<std::size_t>(i * step * std::ssize(ids_) / count)]);
