@@ -28,6 +28,9 @@ class Allowed : public testing::TestWithParam<Support> {
 
   static bool is_exact() { return Indexes::get(GetParam().index).guarantee == Guarantee::exact; }
 
+  // Under tools that slow a program down a thousandfold, where walks take longest.
+  static bool walks_briefly() { return size() == Size::brief && !is_exact(); }
+
   static Execution execution(int threads = 2) { return execution_for(GetParam(), threads); }
 
   // An approximate index walks with a list that holds every row, and so finds the truth.
@@ -86,10 +89,9 @@ std::vector<Choice> choices() {
 
 TEST_P(Allowed, TheNearestOfSomeRows) {
   std::uint64_t seed = 2500;
-  const bool walks_briefly = size() == Size::brief && !is_exact();
   for (const Kind& kind : kinds()) {
     Random random(++seed);
-    const std::uint64_t one_in = walks_briefly ? kinds().size() : size() <= Size::reduced ? 4 : 1;
+    const std::uint64_t one_in = walks_briefly() ? kinds().size() : size() <= Size::reduced ? 4 : 1;
     if (seed % one_in != static_cast<std::uint64_t>(GetParam().metric) % one_in) continue;
     const std::int64_t n = size() == Size::brief ? 130 : 420;
     const std::int64_t queries = seed % 2 == 0 ? 1 : 6;
@@ -104,7 +106,7 @@ TEST_P(Allowed, TheNearestOfSomeRows) {
         if (choice.allows(problem, row)) allowed.insert(row);
       }
       for (const std::int64_t k : {1, 10, 100}) {
-        if (walks_briefly && k != 10) continue;
+        if (walks_briefly() && k != 10) continue;
         solve_among(problem, allowed, k);
         const std::string where = fmt::format("{} allowed, k={}", choice.name, k);
         const Label label{GetParam(), Filter::automatic, active_instruction_set(), where};
@@ -126,7 +128,7 @@ TEST_P(Allowed, TheNearestOfSomeRows) {
 
 // Many rows, so that both ways to search have their turn: whole lists thinned out, and rows side by side.
 TEST_P(Allowed, ManyRows) {
-  const std::int64_t n = size() == Size::brief && !is_exact() ? 500 : size() <= Size::reduced ? 2000 : 20'000;
+  const std::int64_t n = walks_briefly() ? 500 : size() <= Size::reduced ? 2000 : 20'000;
   Problem problem =
       make_problem("many rows", gaussian(n, 3, 8, 2600), GetParam().dtype, GetParam().metric, 1);
   const Rows data(problem.data, problem.dtype);

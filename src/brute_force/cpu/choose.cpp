@@ -51,13 +51,13 @@ class Surplus {
 
   /// Of about so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
   double measure(const codes::CodeSpace& space, std::int64_t queries) {
-    const Execution quiet = threads_for(queries);
+    const Execution quiet = execution_for(queries);
     const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
     std::atomic<std::int64_t> kept = 0;
     std::atomic<std::int64_t> compared = 0;
     const std::int64_t step = std::max<std::int64_t>(1, std::ssize(queries_) / queries);
-    for (const Query* query : every(step)) {
+    for (const Query* query : every(step, quiet)) {
       if (filter.add(query->values.data()) == codes::RowKind::regular) {
         filter.set_bound(filter.size() - 1, query->bound);
       } else {
@@ -89,7 +89,7 @@ class Surplus {
   };
 
   // Threads for comparing so many queries with the sample: waking others takes longer than little work.
-  Execution threads_for(std::int64_t queries) const {
+  Execution execution_for(std::int64_t queries) const {
     constexpr std::int64_t little = 1 << 22;  // multiplications: about a millisecond
     Execution quiet;
     quiet.threads = queries * std::ssize(ids_) * data_.dim < little ? 1 : execution_.threads;
@@ -98,10 +98,9 @@ class Surplus {
   }
 
   // The usable ones among every `step`-th. Each is evaluated when it is needed first.
-  std::vector<const Query*> every(std::int64_t step) {
+  std::vector<const Query*> every(std::int64_t step, const Execution& quiet) {
     const auto count = std::ssize(queries_);
-    const std::int64_t asked = (count + step - 1) / step;
-    parallel_for(threads_for(asked), asked, [&](std::int64_t i) {
+    parallel_for(quiet, (count + step - 1) / step, [&](std::int64_t i) {
       Query& query = queries_[static_cast<std::size_t>(i * step)];
       if (!query.evaluated)
         query = query_of(ids_[static_cast<std::size_t>(i * step * std::ssize(ids_) / count)]);

@@ -15,21 +15,30 @@ inline double widen(bfloat16 x) {
   return to_float(x);
 }
 
-struct Panel {
-  double v[panel_columns];
+template <class T, int columns>
+struct PanelOf {
+  T v[columns];
 };
+using Panel = PanelOf<double, panel_columns>;
+using NarrowPanel = PanelOf<float, narrow_panel_columns>;
+
+template <class T, int columns>
+PanelOf<T, columns> loaded(const T* p) {
+  PanelOf<T, columns> x;
+  for (int i = 0; i < columns; ++i) x.v[i] = p[i];
+  return x;
+}
+template <class T, int columns>
+PanelOf<T, columns> add_product(PanelOf<T, columns> sum, const PanelOf<T, columns>& x, T y) {
+  for (int i = 0; i < columns; ++i) sum.v[i] += x.v[i] * y;
+  return sum;
+}
 
 inline Panel zero_panel() {
   return {};
 }
 inline Panel load_panel(const double* p) {
-  Panel x;
-  for (int i = 0; i < panel_columns; ++i) x.v[i] = p[i];
-  return x;
-}
-inline Panel add_product(Panel sum, const Panel& x, double y) {
-  for (int i = 0; i < panel_columns; ++i) sum.v[i] += x.v[i] * y;
-  return sum;
+  return loaded<double, panel_columns>(p);
 }
 inline Panel add_rounded_product(const Panel& sum, const Panel& x, double y) {
   return add_product(sum, x, y);
@@ -38,21 +47,11 @@ inline void store_panel(double* p, const Panel& x) {
   for (int i = 0; i < panel_columns; ++i) p[i] = x.v[i];
 }
 
-struct NarrowPanel {
-  float v[narrow_panel_columns];
-};
-
 inline NarrowPanel zero_narrow_panel() {
   return {};
 }
 inline NarrowPanel load_narrow_panel(const float* p) {
-  NarrowPanel x;
-  for (int i = 0; i < narrow_panel_columns; ++i) x.v[i] = p[i];
-  return x;
-}
-inline NarrowPanel add_product(NarrowPanel sum, const NarrowPanel& x, float y) {
-  for (int i = 0; i < narrow_panel_columns; ++i) sum.v[i] += x.v[i] * y;
-  return sum;
+  return loaded<float, narrow_panel_columns>(p);
 }
 inline void add_narrow_panel(double* p, const NarrowPanel& x) {
   for (int i = 0; i < narrow_panel_columns; ++i) p[i] += x.v[i];

@@ -13,19 +13,15 @@
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/normals.hpp"
 
 namespace kith::codes {
 namespace {
 
 using conformance::Random;
 using test::Forced;
+using test::normals;
 using Wide = long double;
-
-std::vector<double> normals(std::int64_t count, Random& random) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = random.normal();
-  return values;
-}
 
 // The first axes: its norm is exactly 1.
 Projection axes(std::int64_t dim, std::int64_t directions) {

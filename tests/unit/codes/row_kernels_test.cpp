@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,11 +12,13 @@
 #include "core/instruction_set.hpp"
 #include "kith/dtype.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/normals.hpp"
 
 namespace kith::codes {
 namespace {
 
 using conformance::Random;
+using test::normals;
 
 class RowKernelsTest : public testing::TestWithParam<InstructionSet> {
  protected:
@@ -26,12 +27,6 @@ class RowKernelsTest : public testing::TestWithParam<InstructionSet> {
 };
 
 const std::vector<std::int64_t> dims = {1, 7, 8, 9, 100, 511, 512, 513, 1030};
-
-std::vector<double> normals(std::int64_t count, Random& random) {
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) value = random.normal();
-  return values;
-}
 
 TEST_P(RowKernelsTest, LoadsAndCentersInOne) {
   const RowKernels& kernels = row_kernels();
