@@ -100,32 +100,32 @@ decltype(EstimateKernels::gathered) estimates_of(const ScalarSpace& space) {
 
 ScalarCodec::ScalarCodec(const ScalarSpace& space)
     : space_(space),
+      kernels_(row_kernels()),
       y_(static_cast<std::size_t>(space.full_dim())),
       narrow_(space.leading > 0 ? y_.size() : 0),
       projected_(static_cast<std::size_t>(space.leading)) {}
 
 // Into y_, the mean not yet taken off. False for a NaN.
 bool ScalarCodec::transform(const void* values, bool is_query) {
-  const RowKernels& kernels = row_kernels();
   const std::int64_t dim = space_.dim;
   double* y = y_.data();
-  kernels.load[static_cast<int>(space_.dtype)](values, dim, y);
+  kernels_.load[static_cast<int>(space_.dtype)](values, dim, y);
   for (std::int64_t i = 0; i < dim; ++i) {
     if (std::isnan(y[i])) return false;
   }
   if (space_.metric == Metric::cosine) {
-    double norm = std::sqrt(kernels.sum_of_squares(y, dim));
+    double norm = std::sqrt(kernels_.sum_of_squares(y, dim));
     if (!(norm > 0x1p-500 && norm < 0x1p500)) {  // squares may have left the range: once more, near 1
-      const double largest = kernels.largest(y, dim);
+      const double largest = kernels_.largest(y, dim);
       if (!(largest > 0)) return true;  // zeros, or infinities alone
       for (std::int64_t i = 0; i < dim; ++i) {
         y[i] = std::isinf(y[i]) ? std::copysign(1.0, y[i]) : y[i] / largest;
       }
-      norm = std::sqrt(kernels.sum_of_squares(y, dim));
+      norm = std::sqrt(kernels_.sum_of_squares(y, dim));
     }
     for (std::int64_t i = 0; i < dim; ++i) y[i] /= norm;
   } else if (space_.metric == Metric::inner_product) {
-    const double norm = std::sqrt(kernels.sum_of_squares(y, dim));
+    const double norm = std::sqrt(kernels_.sum_of_squares(y, dim));
     const double most = space_.largest_norm;
     if (is_query) {  // its length does not matter to the order: that of the longest row keeps it in range
       if (norm > 0 && std::isfinite(norm)) {
@@ -150,11 +150,10 @@ bool ScalarCodec::copy_integers(const void* values, std::uint8_t* code) const {
 
 // The values to be quantized, into y_: less the mean, along the leading directions where there are some.
 void ScalarCodec::project() {
-  const RowKernels& kernels = row_kernels();
-  kernels.center(y_.data(), space_.mean.data(), space_.unit, space_.full_dim());
+  kernels_.center(y_.data(), space_.mean.data(), space_.unit, space_.full_dim());
   if (space_.leading == 0) return;
   std::transform(y_.begin(), y_.end(), narrow_.begin(), [](double v) { return static_cast<float>(v); });
-  kernels.project(space_.map.data(), narrow_.data(), space_.full_dim(), space_.leading, projected_.data());
+  kernels_.project(space_.map.data(), narrow_.data(), space_.full_dim(), space_.leading, projected_.data());
   std::copy(projected_.begin(), projected_.end(), y_.begin());
 }
 
@@ -200,9 +199,8 @@ bool ScalarCodec::encode_query(const void* values, std::uint8_t* code) {
 ScalarFit ScalarCodec::fit(const void* values) {
   ScalarFit fit;
   if (space_.metric == Metric::inner_product) {
-    const RowKernels& kernels = row_kernels();
-    kernels.load[static_cast<int>(space_.dtype)](values, space_.dim, y_.data());
-    const double norm = std::sqrt(kernels.sum_of_squares(y_.data(), space_.dim));
+    kernels_.load[static_cast<int>(space_.dtype)](values, space_.dim, y_.data());
+    const double norm = std::sqrt(kernels_.sum_of_squares(y_.data(), space_.dim));
     if (norm > 0 && std::isfinite(norm)) fit.length = norm / space_.largest_norm;  // infinite where all are 0
   }
   if (!transform(values, false)) return {std::numeric_limits<double>::quiet_NaN(), 0};

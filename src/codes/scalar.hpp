@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "codes/cpu/estimate.hpp"
+#include "codes/cpu/row_kernels.hpp"
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
 #include "kith/metric.hpp"
@@ -104,6 +105,7 @@ class ScalarCodec {
   void quantize(std::uint8_t* code) const;
 
   const ScalarSpace& space_;
+  const RowKernels& kernels_;
   std::vector<double> y_;
   std::vector<float> narrow_, projected_;
 

@@ -50,14 +50,9 @@ HeldOut hold_out(std::int64_t rows, std::int64_t first, const std::function<bool
   held.rows = sample_rows(rows - first, size);
   for (std::int64_t& row : held.rows) row += first;
   std::erase_if(held.rows, [&](std::int64_t row) { return !eligible(row); });
-  auto next = held.rows.begin();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (next != held.rows.end() && *next == row) {
-      ++next;
-    } else {
-      held.others.insert(row);
-    }
-  }
+  std::vector<std::uint8_t> stays(static_cast<std::size_t>(rows), 1);
+  for (const std::int64_t row : held.rows) stays[static_cast<std::size_t>(row)] = 0;
+  held.others = RowSet::from_flags(stays);
   return held;
 }
 

@@ -20,6 +20,10 @@ namespace {
 std::vector<std::uint8_t> nodes_held_out(const Nodes& nodes, const recall::HeldOut& held) {
   std::vector<std::uint8_t> out(static_cast<std::size_t>(nodes.count), 0);
   if (held.rows.empty()) return out;
+  if (nodes.plain()) {
+    for (const std::int64_t row : held.rows) out[static_cast<std::size_t>(row)] = 1;
+    return out;
+  }
   for (std::int64_t i = 0; i < nodes.count; ++i) {
     bool all = true;
     for (std::int64_t j = 0; all && j < nodes.rows_of(i); ++j) all = !held.others.contains(nodes.row(i, j));
@@ -175,8 +179,11 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
       plan.allowed = &held.others;
       return searched(built, which, asked, plan, where);
     };
+    // Where each row has a node of its own, no walk comes to a row that waits, and none need be ruled out.
+    const bool apart = built.nodes.plain();
     const auto search = [&](const SearchPlan& plan) {
-      return among_others(there, queries, plan, placed ? quiet : cpu);
+      const Execution& where = placed ? quiet : cpu;
+      return apart ? searched(built, there, queries, plan, where) : among_others(there, queries, plan, where);
     };
     built.rerank_factor = choose_rerank_factor(search, built);
     // A walk's distances are those of its list, whatever k.

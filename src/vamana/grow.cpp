@@ -6,6 +6,7 @@
 #include "vamana/grow.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "vamana/cpu/walk.hpp"
@@ -108,9 +109,18 @@ class Grower {
   void shuffle(std::size_t first) {
     if (order_.size() <= first) return;
     Random random(growth_.parameters.seed + static_cast<std::uint64_t>(before_) + (first > 1 ? first : 0));
+    // Which places are exchanged is drawn well before they are, so that memory far away is on its way.
+    constexpr std::size_t ahead = 32;
+    std::array<std::size_t, ahead> with{};
+    std::size_t drawn = order_.size();
     for (std::size_t i = order_.size() - 1; i > first; --i) {
+      for (; drawn > first + 1 && drawn + ahead > i + 1; --drawn) {
+        const std::size_t place = first + random.below(drawn - first);
+        with[(drawn - 1) % ahead] = place;
+        __builtin_prefetch(order_.data() + place, 1);
+      }
       if (i % (1U << 20U) == 0) growth_.stop.check();
-      std::swap(order_[i], order_[first + random.below(i - first + 1)]);
+      std::swap(order_[i], order_[with[i % ahead]]);
     }
   }
 

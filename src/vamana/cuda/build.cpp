@@ -89,6 +89,7 @@ class DeviceMachine : public BuildMachine {
     const auto count = static_cast<std::int64_t>(nodes.size());
     const cuda::Buffer<std::uint32_t> added = uploaded(nodes);
     const cuda::Buffer<std::uint32_t> from = uploaded(entries);
+    put_in_order(added.data(), count, from.data(), static_cast<std::int64_t>(entries.size()));
     cuda::InsertJob job{.graph = view_,
                         .entries = from.data(),
                         .entry_count = static_cast<int>(entries.size()),
@@ -100,17 +101,17 @@ class DeviceMachine : public BuildMachine {
                         .nodes = nullptr,
                         .count = 0,
                         .seen = nullptr,
-                        .seen_count = seen_count_.reserve(std::min(count, part_), stream_),
+                        .seen_count = seen_count_.reserve(std::min(count, nodes_part_), stream_),
                         .lists = nullptr};
     cuda::choose_memory(job.shape, cuda::Walked::int8, view_.code_bytes, device_);
-    job.seen = seen_.reserve(std::min(count, part_) * cuda::seen_room, stream_);
-    if (!job.shape.list_in_shared) {
-      job.lists = lists_.reserve(std::min(count, part_) * job.shape.capacity, stream_);
-    }
-    for (std::int64_t first = 0; first < count; first += part_) {
+    const std::int64_t at_once = std::min(count, nodes_part_);
+    const std::int64_t list = job.shape.list_in_shared ? 0 : job.shape.capacity;
+    job.seen = keys_.reserve(at_once * (cuda::seen_room + list), stream_);
+    if (list > 0) job.lists = job.seen + at_once * cuda::seen_room;
+    for (std::int64_t first = 0; first < count; first += nodes_part_) {
       growth_.stop.check();
       job.nodes = added.data() + first;
-      job.count = std::min(part_, count - first);
+      job.count = std::min(nodes_part_, count - first);
       cuda::insert(job, device_, stream_);
       stream_.synchronize();  // so that somebody who wants to stop does not wait for all of them
       growth_.progress.advance(job.count);
@@ -120,11 +121,10 @@ class DeviceMachine : public BuildMachine {
 
   void finish(Graph& graph) override {
     finished_.reserve(graph.list_values(), stream_);
-    for (std::int64_t first = 0; first < graph.nodes; first += part_) {
-      const std::int64_t count = std::min(part_, graph.nodes - first);
-      room_.reserve(cuda::room_of(count, 0, stride_), stream_);
-      cuda::finish_edges(view_, first, count, finished_.data() + first * max_degree_, room_.data(), device_,
-                         stream_);
+    for (std::int64_t first = 0; first < graph.nodes; first += targets_part_) {
+      const std::int64_t count = std::min(targets_part_, graph.nodes - first);
+      Key* room = keys_.reserve(cuda::room_of(count, 0, stride_), stream_);
+      cuda::finish_edges(view_, first, count, finished_.data() + first * max_degree_, room, device_, stream_);
     }
     download(finished_.data(), graph.edges.data(), graph.list_values());
     growth_.stop.check();
@@ -175,9 +175,9 @@ class DeviceMachine : public BuildMachine {
         growth_.nodes.codes.bytes() +
         static_cast<std::uint64_t>(nodes) * (static_cast<std::uint64_t>(stride_) + degree + 4) * 4 +
         static_cast<std::uint64_t>(batch) * degree * 40 + (std::uint64_t{16} << 20U);
-    const std::uint64_t each = std::max<std::uint64_t>(
-        sizeof(Key) * (cuda::seen_room + list) + sizeof(std::int32_t),
-        sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride_)) + degree * 4);
+    const std::uint64_t a_node = sizeof(Key) * (cuda::seen_room + list) + sizeof(std::int32_t);
+    const std::uint64_t a_target = sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride_));
+    const std::uint64_t each = std::max(a_node, a_target);
     const std::uint64_t limit = cuda::available_memory(growth_.execution);
     if (fixed + each * 64 > limit) {
       throw OutOfMemory(fmt::format(
@@ -191,8 +191,28 @@ class DeviceMachine : public BuildMachine {
           "search it on the GPU",
           batch, degree));
     }
-    part_ = static_cast<std::int64_t>(std::min<std::uint64_t>(
-        (limit - fixed) / each, static_cast<std::uint64_t>(cuda::constants.nodes_at_once)));
+    const auto as_many = [&](std::uint64_t bytes, std::int64_t most) {
+      return std::min(static_cast<std::int64_t>((limit - fixed) / bytes), most);
+    };
+    nodes_part_ = as_many(a_node, cuda::constants.nodes_at_once);
+    targets_part_ = as_many(a_target, cuda::constants.targets_at_once);
+  }
+
+  // Nodes of a batch by the entry that they are nearest to: walks that go on at the same time then come to
+  // the same nodes, and find them in the second-level cache. Each has the outcome that it has anywhere.
+  void put_in_order(std::uint32_t* nodes, std::int64_t count, const std::uint32_t* entries,
+                    std::int64_t entry_count) {
+    if (count < cuda::constants.fewest_in_order) return;
+    std::uint64_t* const keys[2] = {back_[0].reserve(count, stream_), back_[1].reserve(count, stream_)};
+    cuda::assign(view_, nodes, count, entries, entry_count, keys[0], device_, stream_);
+    cuda::take_assigned(keys[sorted(keys, count)], count, nodes, stream_);
+  }
+
+  // Which of the two holds the keys, ascending.
+  int sorted(std::uint64_t* const keys[2], std::int64_t count) {
+    const std::size_t bytes = cuda::sort_bytes(count);
+    temporary_.reserve(static_cast<std::int64_t>(bytes), stream_);
+    return cuda::sort(keys, count, temporary_.data(), bytes, stream_);
   }
 
   void add_back_edges(const std::uint32_t* nodes, std::int64_t count) {
@@ -200,9 +220,9 @@ class DeviceMachine : public BuildMachine {
     std::uint64_t* const keys[2] = {back_[0].reserve(all, stream_), back_[1].reserve(all, stream_)};
     KITH_CUDA(cudaMemsetAsync(counts_.data(), 0, counts_.bytes(), stream_));
     cuda::list_back_edges(view_, nodes, count, keys[0], counts_.data(), stream_);
-    const std::size_t bytes = std::max(cuda::sort_bytes(all), cuda::group_bytes(all));
+    const std::uint64_t* back = keys[sorted(keys, all)];
+    const std::size_t bytes = cuda::group_bytes(all);
     temporary_.reserve(static_cast<std::int64_t>(bytes), stream_);
-    const std::uint64_t* back = keys[cuda::sort(keys, all, temporary_.data(), bytes, stream_)];
     std::uint32_t* begins = begins_.reserve(all, stream_);
     auto* groups = reinterpret_cast<unsigned*>(counts_.data() + 1);
     cuda::group(back, all, begins, groups, temporary_.data(), bytes, stream_);
@@ -216,7 +236,7 @@ class DeviceMachine : public BuildMachine {
                           .first = 0,
                           .count = 0,
                           .room = nullptr};
-    const auto part = static_cast<std::uint32_t>(part_);
+    const auto part = static_cast<std::uint32_t>(targets_part_);
     for (; job.first < job.groups; job.first += job.count) {
       growth_.stop.check();
       job.count = std::min(part, job.groups - job.first);
@@ -224,7 +244,7 @@ class DeviceMachine : public BuildMachine {
       std::uint32_t ends[2] = {0, job.valid};
       download(begins + job.first, ends, 1);
       if (job.first + job.count < job.groups) download(begins + job.first + job.count, ends + 1, 1);
-      job.room = room_.reserve(cuda::room_of(job.count, ends[1] - ends[0], stride_), stream_);
+      job.room = keys_.reserve(cuda::room_of(job.count, ends[1] - ends[0], stride_), stream_);
       cuda::add_back_edges(job, device_, stream_);
       stream_.synchronize();
     }
@@ -252,14 +272,15 @@ class DeviceMachine : public BuildMachine {
   cuda::Uploader uploader_;
   std::int64_t stride_;
   std::int64_t max_degree_;
-  std::int64_t part_ = 1;
+  std::int64_t nodes_part_ = 1;    // so many walk at once
+  std::int64_t targets_part_ = 1;  // and are pruned
   cuda::BuildView view_{};
   cuda::Buffer<unsigned long long> counts_;
   cuda::Buffer<unsigned char> codes_, temporary_;
   cuda::Buffer<std::uint32_t> edges_, begins_, finished_;
   cuda::Buffer<std::uint64_t> back_[2];
   cuda::Buffer<std::int32_t> seen_count_;
-  cuda::Buffer<Key> seen_, lists_, room_;
+  cuda::Buffer<Key> keys_;  // what walks have seen, and their lists; or room of prunes
 };
 
 }  // namespace

@@ -200,6 +200,23 @@ __global__ void sum_codes_kernel(const unsigned char* codes, int code_bytes, boo
   }
 }
 
+// The nearest of nodes [first, ...), `step` apart, most_offered of them each time: of those that this thread
+// has compared.
+template <class Codes>
+__device__ Key nearest_of(Codes& codes, const std::uint32_t* nodes, std::int64_t count, std::int64_t first,
+                          std::int64_t step) {
+  Key best = no_key;
+  for (std::int64_t base = first; base < count; base += step) {
+    const int some = static_cast<int>(min(count - base, static_cast<std::int64_t>(most_offered)));
+    for (int i = lane_of_warp(); i < some; i += 32) codes.found[i] = nodes[base + i];
+    __syncwarp();
+    codes.estimate(some);
+    for (int i = lane_of_warp(); i < some; i += 32) best = min(best, codes.offered[i]);
+    __syncwarp();
+  }
+  return best;
+}
+
 template <int T, int P, bool halves>
 __global__ void __launch_bounds__(32)
     nearest_kernel(const unsigned char* codes, int code_bytes, const unsigned char* code,
@@ -208,17 +225,32 @@ __global__ void __launch_bounds__(32)
   unsigned char* room = memory;
   WarpCodes<T, P, halves> its(codes, code_bytes, room);
   its.set_query(code);
-  Key best = no_key;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * most_offered;
-  for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * most_offered; base < count; base += step) {
-    const int some = static_cast<int>(min(count - base, static_cast<std::int64_t>(most_offered)));
-    for (int i = lane_of_warp(); i < some; i += 32) its.found[i] = nodes[base + i];
-    __syncwarp();
-    its.estimate(some);
-    for (int i = lane_of_warp(); i < some; i += 32) best = its.offered[i] < best ? its.offered[i] : best;
-    __syncwarp();
-  }
+  const Key best = nearest_of(its, nodes, count, static_cast<std::int64_t>(blockIdx.x) * most_offered,
+                              static_cast<std::int64_t>(gridDim.x) * most_offered);
   if (best != no_key) atomicMin(least, static_cast<unsigned long long>(best));
+}
+
+// Nodes under the nearest of some others.
+template <int T, int P, bool halves>
+__global__ void __launch_bounds__(32)
+    assign_kernel(const __grid_constant__ BuildView graph, const std::uint32_t* nodes, std::int64_t count,
+                  const std::uint32_t* others, std::int64_t other_count, std::uint64_t* assigned) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* room = memory;
+  WarpCodes<T, P, halves> its(graph.codes, graph.code_bytes, room);
+  for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+    its.set_query(nodes[i]);
+    Key best = nearest_of(its, others, other_count, 0, most_offered);
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) best = min(best, __shfl_xor_sync(whole_warp, best, apart));
+    if (lane_of_warp() == 0) assigned[i] = static_cast<std::uint64_t>(node_of(best)) << 32U | nodes[i];
+  }
+}
+
+__global__ void take_assigned_kernel(const std::uint64_t* assigned, std::int64_t count,
+                                     std::uint32_t* nodes) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) nodes[i] = static_cast<std::uint32_t>(assigned[i]);
 }
 
 __global__ void spread_kernel(const std::uint32_t* edges, std::int64_t stride, const std::uint32_t* front,
@@ -339,6 +371,29 @@ void find_nearest(const unsigned char* codes, int code_bytes, bool four_bits, co
     nearest_kernel<T, P, halves><<<blocks, 32, bytes, stream>>>(codes, code_bytes, code, nodes, count, least);
   });
   check_launch("nearest_kernel");
+}
+
+void assign(const BuildView& graph, const std::uint32_t* nodes, std::int64_t count,
+            const std::uint32_t* others, std::int64_t other_count, std::uint64_t* assigned, int device,
+            cudaStream_t stream) {
+  if (count == 0) return;
+  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int P, bool halves>() {
+    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(graph.code_bytes);
+    allow_shared(assign_kernel<T, P, halves>, 32, bytes, device);
+    const auto blocks = static_cast<unsigned>(min(count, static_cast<std::int64_t>(processors(device)) * 64));
+    assign_kernel<T, P, halves>
+        <<<blocks, 32, bytes, stream>>>(graph, nodes, count, others, other_count, assigned);
+  });
+  check_launch("assign_kernel");
+}
+
+void take_assigned(const std::uint64_t* assigned, std::int64_t count, std::uint32_t* nodes,
+                   cudaStream_t stream) {
+  if (count == 0) return;
+  constexpr int threads = 256;
+  const auto blocks = static_cast<unsigned>((count + threads - 1) / threads);
+  take_assigned_kernel<<<blocks, threads, 0, stream>>>(assigned, count, nodes);
+  check_launch("take_assigned_kernel");
 }
 
 void spread(const std::uint32_t* edges, std::int64_t stride, const std::uint32_t* front, std::uint32_t count,

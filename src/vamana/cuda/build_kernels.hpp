@@ -81,6 +81,15 @@ void find_nearest(const unsigned char* codes, int code_bytes, bool four_bits, co
                   const std::uint32_t* nodes, std::int64_t count, unsigned long long* least, int device,
                   cudaStream_t stream);
 
+/// Nodes with the nearest of some others above each, in 64 bits: sorted, those that are near each other are
+/// side by side.
+void assign(const BuildView& graph, const std::uint32_t* nodes, std::int64_t count,
+            const std::uint32_t* others, std::int64_t other_count, std::uint64_t* assigned, int device,
+            cudaStream_t stream);
+/// The nodes of assigned ones, in their order.
+void take_assigned(const std::uint64_t* assigned, std::int64_t count, std::uint32_t* nodes,
+                   cudaStream_t stream);
+
 /// One step of a search in breadth: nodes that the front's edges lead to and that have no flag get it, and
 /// are the next front.
 void spread(const std::uint32_t* edges, std::int64_t stride, const std::uint32_t* front, std::uint32_t count,

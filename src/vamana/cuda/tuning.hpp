@@ -27,7 +27,13 @@ struct Constants {
   std::int64_t team_walks = 64;
   /// Queries and answers of so few bytes lie in page-locked memory that kernels read and write themselves.
   std::int64_t little_host_bytes = std::int64_t{16} << 10U;
-  std::int64_t nodes_at_once = std::int64_t{1} << 15U;    ///< of a build, between two polls
+  /// Of a build, between two polls. The last walks of a launch leave most of the device idle, so a launch is
+  /// as long as a device of 4,000 walks at once takes for 30 of each; prunes of back edges are short.
+  std::int64_t nodes_at_once = std::int64_t{1} << 17U;
+  std::int64_t targets_at_once = std::int64_t{1} << 18U;
+  /// Nodes of a batch that are put in order before they walk. An H200, 10 million rows: 3.7 s in place of 3.9
+  /// for u8 rows, no difference for 96 values of f32.
+  std::int64_t fewest_in_order = 64;
   std::uint64_t little_memory = std::uint64_t{1} << 28U;  ///< that a search takes without asking
   std::size_t most_idle = 8;                              ///< workspaces that are kept for later searches
 

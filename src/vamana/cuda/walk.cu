@@ -28,7 +28,11 @@ __global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ Wa
   walk_of_block<among_allowed, WarpList<among_allowed>, false, T, P, halves>(job);
 }
 
-// With lists of at most 32 * R nodes, for few walks.
+// For few walks: lists of any length, and of at most 32 * R nodes.
+template <int T, int P, bool halves>
+__global__ void __launch_bounds__(32, 16) few_walk_kernel(const __grid_constant__ WalkJob job) {
+  walk_of_block<false, WarpList<false>, true, T, P, halves>(job);
+}
 template <int T, int P, bool halves, int R>
 __global__ void __launch_bounds__(32, 16) short_walk_kernel(const __grid_constant__ WalkJob job) {
   walk_of_block<false, ShortList<R>, true, T, P, halves>(job);
@@ -59,8 +63,10 @@ void walk(const WalkJob& job, Walked walked, int device, cudaStream_t stream) {
   visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int P, bool halves>() {
     if (job.nodes.allowed != nullptr) {
       launch_walk<true>(walk_kernel<T, P, halves, true>, job, device, stream);
-    } else if (!job.shape.few || job.shape.capacity > 64) {
+    } else if (!job.shape.few) {
       launch_walk<false>(walk_kernel<T, P, halves, false>, job, device, stream);
+    } else if (job.shape.capacity > 64) {
+      launch_walk<false>(few_walk_kernel<T, P, halves>, job, device, stream);
     } else {
       launch_walk<false>(
           job.shape.capacity > 32 ? short_walk_kernel<T, P, halves, 2> : short_walk_kernel<T, P, halves, 1>,
