@@ -4,7 +4,9 @@
 #include "vamana/calibrate.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -137,6 +139,58 @@ SearchPlan plan_of(std::int64_t list_size, std::int64_t k) {
   return plan;
 }
 
+// Searches for a curve. Where a backend has one walk for many lists, it takes all lists up to 256 at once,
+// and then as many as end with the next power of two: the longest costs as much as all shorter ones.
+class GrowingLists {
+ public:
+  using Plan = std::function<SearchPlan(std::int64_t list_size, std::int64_t k)>;
+
+  GrowingLists(const Backend& backend, const Built& built, const DatasetView& rows,
+               const DatasetView& queries, Plan plan, const Execution& execution)
+      : backend_(backend),
+        built_(built),
+        rows_(rows),
+        queries_(queries),
+        plan_(std::move(plan)),
+        execution_(execution) {}
+
+  Neighbors search(std::int64_t list_size, std::int64_t k) {
+    if (backend_.search_by_plans == nullptr) {
+      return searched(built_, rows_, queries_, plan_(list_size, k), execution_);
+    }
+    const std::pair asked(list_size, k);
+    if (!found_.contains(asked)) search_from(list_size);
+    return std::move(found_.extract(asked).mapped());
+  }
+
+ private:
+  void search_from(std::int64_t list_size) {
+    constexpr std::int64_t first_lists = 256;
+    const auto last = std::max<std::int64_t>(
+        first_lists, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(list_size))));
+    std::vector<std::pair<std::int64_t, std::int64_t>> asked;
+    std::vector<SearchPlan> plans;
+    for (const std::int64_t size : recall::list_sizes(built_.nodes.count)) {
+      if (size < list_size || size > last) continue;
+      for (const std::int64_t k : recall::usual_ks) {
+        if (k > size) continue;
+        asked.emplace_back(size, k);
+        plans.push_back(plan_(size, k));
+      }
+    }
+    std::vector<Neighbors> answers = backend_.search_by_plans(built_, rows_, queries_, plans, execution_);
+    for (std::size_t i = 0; i < asked.size(); ++i) found_[asked[i]] = std::move(answers[i]);
+  }
+
+  const Backend& backend_;
+  const Built& built_;
+  const DatasetView& rows_;
+  const DatasetView& queries_;
+  Plan plan_;
+  const Execution& execution_;
+  std::map<std::pair<std::int64_t, std::int64_t>, Neighbors> found_;
+};
+
 }  // namespace
 
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
@@ -181,17 +235,18 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     };
     // Where each row has a node of its own, no walk comes to a row that waits, and none need be ruled out.
     const bool apart = built.nodes.plain();
+    const Execution& where = placed ? quiet : cpu;
     const auto search = [&](const SearchPlan& plan) {
-      const Execution& where = placed ? quiet : cpu;
       return apart ? searched(built, there, queries, plan, where) : among_others(there, queries, plan, where);
     };
     built.rerank_factor = choose_rerank_factor(search, built);
+    GrowingLists lists(backend_for(where), built, there, queries, plan_of, where);
     // A walk's distances are those of its list, whatever k.
     std::int64_t last_list = 0;
     std::int64_t distances = 0;
     const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
       const SearchPlan plan = plan_of(list_size, k);
-      Neighbors found = search(plan);
+      Neighbors found = apart ? lists.search(list_size, k) : search(plan);
       if (std::exchange(last_list, list_size) != list_size) {
         distances = among_others(rows, counted, plan, cpu).statistics.distances * queries.rows() /
                     std::max<std::int64_t>(1, counted.rows());
@@ -227,12 +282,18 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
         return searched(contents.built, rows, queries, plan, cpu);
       },
       contents.built);
+  GrowingLists lists(
+      backend_for(cpu), contents.built, rows, queries,
+      [&](std::int64_t list_size, std::int64_t k) {
+        SearchPlan plan;
+        plan.k = k + 1;
+        plan.list_size = list_size;
+        plan.left_out = own;
+        return plan;
+      },
+      cpu);
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
-    SearchPlan plan;
-    plan.k = k + 1;
-    plan.list_size = list_size;
-    plan.left_out = own;
-    return without_itself(searched(contents.built, rows, queries, plan, cpu), sample);
+    return without_itself(lists.search(list_size, k), sample);
   };
   return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
 }

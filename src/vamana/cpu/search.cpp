@@ -13,6 +13,7 @@
 #include "core/parallel.hpp"
 #include "distance/canonical.hpp"
 #include "select_k/top_k.hpp"
+#include "vamana/answer.hpp"
 #include "vamana/backend.hpp"
 #include "vamana/cpu/build.hpp"
 #include "vamana/cpu/walk.hpp"
@@ -29,6 +30,13 @@ struct Counters {
   std::atomic<std::int64_t> hops{0}, distances{0}, candidates{0}, nan_queries{0};
 };
 
+// Answers by a shorter list than the walk's.
+struct Shorter {
+  const SearchPlan& plan;
+  const NeighborsView& out;
+  std::int64_t hops = 0;
+};
+
 struct Job {
   const Built& built;
   const DatasetView& rows;
@@ -37,6 +45,7 @@ struct Job {
   const NeighborsView& out;
   CanonicalFunction canonical;
   std::vector<std::int64_t>& unanswered;
+  std::span<Shorter> shorter = {};  ///< where there are some, these are answered, and `out` is not
   Counters counters{};
   std::mutex mutex{};
 };
@@ -50,13 +59,15 @@ class Task {
         stop_(stop),
         codec_(job.built.space),
         values_(static_cast<std::size_t>(canonical_padded(job.rows.dim))),
-        list_k_(std::clamp<std::int64_t>(job.plan.k, 1, std::max<std::int64_t>(1, job.rows.rows))) {}
+        shorter_hops_(job.shorter.size(), 0) {}
 
   ~Task() {
     job_.counters.hops += walked_.hops;
     job_.counters.distances += walked_.distances;
     job_.counters.candidates += evaluated_;
     job_.counters.nan_queries += nan_queries_;
+    const std::scoped_lock lock(job_.mutex);
+    for (std::size_t i = 0; i < shorter_hops_.size(); ++i) job_.shorter[i].hops += shorter_hops_[i];
   }
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
@@ -74,6 +85,8 @@ class Task {
     for (std::int64_t i = 0; i < std::min(last - first, tuning::walks_side_by_side); ++i) {
       lanes.push_back({Walk(walked), AlignedBuffer<std::uint8_t>(space.code_bytes()),
                        others != nullptr ? others->coding->worker(tuning::rerank_confidence) : nullptr});
+      for (const Shorter& shorter : job_.shorter)
+        lanes.back().shorter.sizes.push_back(shorter.plan.list_size);
     }
     const auto begin = [&](Lane& lane) {
       for (; first < last; done(first++)) {
@@ -82,7 +95,7 @@ class Task {
         } else {
           ++nan_queries_;
         }
-        write(first, {});
+        write_nothing(first);
       }
       if (first == last) return false;
       lane.query = first++;
@@ -90,8 +103,10 @@ class Task {
       return true;
     };
     const auto end = [&](Lane& lane) {
-      if (job_.plan.allowed == nullptr) {
-        write(lane.query, rerank(lane, lane.walk.list()));
+      if (!job_.shorter.empty()) {
+        end_with_shorter(lane);
+      } else if (job_.plan.allowed == nullptr) {
+        write(job_.out, lane.query, rerank(lane, job_.plan, lane.walk.list()));
       } else {
         end_among_allowed(lane);
       }
@@ -106,6 +121,7 @@ class Task {
     AlignedBuffer<std::uint8_t> code;
     std::unique_ptr<codes::Worker> worker;  // of codes that are not scalar
     std::int64_t query = 0;
+    ShorterLists shorter{};
   };
 
   void begin_walk(Lane& lane) const {
@@ -118,13 +134,15 @@ class Task {
          .allowed = plan.allowed != nullptr ? &allowed_nodes_ : nullptr,
          .longest_list = plan.longest_list,
          .beam_width = plan.beam_width,
-         .left_out = plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(lane.query)]});
+         .left_out = plan.left_out.empty() ? no_node : plan.left_out[static_cast<std::size_t>(lane.query)],
+         .shorter = job_.shorter.empty() ? nullptr : &lane.shorter});
   }
 
-  void write(std::int64_t q, const std::vector<typename TopK<R>::Entry>& found) const {
-    const std::int64_t k = job_.plan.k;
-    std::int64_t* indices = job_.out.indices + q * k;
-    R* distances = static_cast<R*>(job_.out.distances) + q * k;
+  static void write(const NeighborsView& out, std::int64_t q,
+                    const std::vector<typename TopK<R>::Entry>& found) {
+    const std::int64_t k = out.k;
+    std::int64_t* indices = out.indices + q * k;
+    R* distances = static_cast<R*>(out.distances) + q * k;
     for (const auto& [distance, row] : found) {
       *distances++ = distance;
       *indices++ = row;
@@ -134,13 +152,26 @@ class Task {
     std::fill_n(distances, missing, std::numeric_limits<R>::infinity());
   }
 
+  void write_nothing(std::int64_t q) const {
+    if (job_.shorter.empty()) write(job_.out, q, {});
+    for (const Shorter& shorter : job_.shorter) write(shorter.out, q, {});
+  }
+
+  void end_with_shorter(Lane& lane) {
+    for (std::size_t i = 0; i < job_.shorter.size(); ++i) {
+      const Shorter& shorter = job_.shorter[i];
+      write(shorter.out, lane.query, rerank(lane, shorter.plan, lane.shorter.lists[i]));
+      shorter_hops_[i] += lane.shorter.hops[i];
+    }
+  }
+
   // Answers by the list's allowed nodes, or leaves the query to the exact engine.
   void end_among_allowed(Lane& lane) {
     if (!lane.walk.failed()) {
-      write(lane.query, rerank(lane, lane.walk.allowed()));
+      write(job_.out, lane.query, rerank(lane, job_.plan, lane.walk.allowed()));
       return;
     }
-    write(lane.query, {});
+    write_nothing(lane.query);
     const std::scoped_lock lock(job_.mutex);
     job_.unanswered.push_back(lane.query);
   }
@@ -151,18 +182,17 @@ class Task {
 
   // Whether RaBitQ's bound says which of the list's nodes are evaluated. A list of all nodes finds
   // everything.
-  bool by_bound() const {
+  bool by_bound(const SearchPlan& plan) const {
     const Built& built = job_.built;
-    return built.walked != nullptr && built.walked->coding->bounded() && job_.plan.rerank == 0 &&
-           job_.plan.list_size < built.nodes.count;
+    return built.walked != nullptr && built.walked->coding->bounded() && plan.rerank == 0 &&
+           plan.list_size < built.nodes.count;
   }
 
   // How many of the list's nodes are evaluated exactly, unless a bound rules them out.
-  std::size_t to_evaluate(std::span<const Key> list) const {
-    const SearchPlan& plan = job_.plan;
+  std::size_t to_evaluate(const SearchPlan& plan, std::span<const Key> list) const {
     if (plan.rerank > 0) return std::min(list.size(), static_cast<std::size_t>(plan.rerank));
     const auto k = static_cast<std::size_t>(plan.k);
-    if (list.size() <= k || by_bound()) return list.size();
+    if (list.size() <= k || by_bound(plan)) return list.size();
     if (!estimates_are_distances()) {
       const std::int64_t factor = job_.built.rerank_factor;
       // A list of all nodes finds everything.
@@ -176,26 +206,28 @@ class Task {
     return count;
   }
 
-  std::vector<typename TopK<R>::Entry> rerank(Lane& lane, std::span<const Key> list) {
+  std::vector<typename TopK<R>::Entry> rerank(Lane& lane, const SearchPlan& plan, std::span<const Key> list) {
     const void* values = job_.queries.row(lane.query);
     const CanonicalQuery query = prepare_canonical_query(values, job_.rows.dtype, job_.rows.dim,
                                                          job_.built.space.metric, values_.data());
     const Nodes& nodes = job_.built.nodes;
-    const RowSet* allowed = job_.plan.allowed;
+    const RowSet* allowed = plan.allowed;
+    const std::int64_t list_k =
+        std::clamp<std::int64_t>(plan.k, 1, std::max<std::int64_t>(1, job_.rows.rows));
     // Rows that are their own codes are equal in a node: the first k of them are enough.
     const std::int64_t most_of_a_node =
-        job_.built.space.raw_integers() ? list_k_ : std::numeric_limits<std::int64_t>::max();
-    TopK<R> best(list_k_);
-    const std::size_t count = to_evaluate(list);
+        job_.built.space.raw_integers() ? list_k : std::numeric_limits<std::int64_t>::max();
+    TopK<R> best(list_k);
+    const std::size_t count = to_evaluate(plan, list);
     std::optional<RuledOut> ruled_out;
-    if (by_bound()) ruled_out.emplace(job_.built.space, *job_.built.walked, *lane.worker, values);
+    if (by_bound(plan)) ruled_out.emplace(job_.built.space, *job_.built.walked, *lane.worker, values);
     double limit = std::numeric_limits<double>::infinity();
     std::int64_t waiting = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t node = node_of(list[i]);
       if (ruled_out) {
         // The limit falls with the k-th distance, known from k rows on.
-        if (waiting >= (best.full() ? rows_a_bound : list_k_)) {
+        if (waiting >= (best.full() ? rows_a_bound : list_k)) {
           evaluate(query, waiting, best);
           if (best.full()) limit = ruled_out->limit(static_cast<double>(best.kth()));
         }
@@ -231,7 +263,7 @@ class Task {
   StopRequest& stop_;
   codes::ScalarCodec codec_;
   std::vector<double> values_;
-  std::int64_t list_k_;
+  std::vector<std::int64_t> shorter_hops_;
   std::int64_t ids_[rows_at_once] = {};
   double exact_[rows_at_once] = {};
   Walk::Counters walked_;
@@ -240,7 +272,7 @@ class Task {
 };
 
 template <class R>
-void search_as(Job& job, const Execution& execution) {
+void search_of(Job& job, const Execution& execution) {
   const int threads = resolve_threads(execution);
   // Few queries: a thread has one.
   const std::int64_t part =
@@ -255,6 +287,14 @@ void search_as(Job& job, const Execution& execution) {
   progress.finish();
 }
 
+void search_as(Job& job, const Execution& execution) {
+  if (job.rows.dtype == Dtype::f64) {
+    search_of<double>(job, execution);
+  } else {
+    search_of<float>(job, execution);
+  }
+}
+
 SearchStatistics search_into(const Built& built, const DatasetView& rows, const DatasetView& queries,
                              const SearchPlan& plan, const NeighborsView& out, const Execution& execution,
                              std::vector<std::int64_t>& unanswered) {
@@ -266,11 +306,7 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
           .out = out,
           .canonical = canonical_function(rows.dtype, built.space.metric),
           .unanswered = unanswered};
-  if (rows.dtype == Dtype::f64) {
-    search_as<double>(job, execution);
-  } else {
-    search_as<float>(job, execution);
-  }
+  search_as(job, execution);
   std::sort(unanswered.begin(), unanswered.end());
   SearchStatistics s;
   s.index = Vamana::index_type.name;
@@ -287,6 +323,39 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
   s.collapsed_rows = rows.rows - built.nodes.nan_rows - built.nodes.count;
   s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return s;
+}
+
+std::vector<Neighbors> search_by_plans(const Built& built, const DatasetView& rows,
+                                       const DatasetView& queries, std::span<const SearchPlan> plans,
+                                       const Execution& execution) {
+  std::vector<Neighbors> answers(plans.size());
+  std::vector<NeighborsView> views(plans.size());
+  std::vector<Shorter> shorter;
+  if (plans.empty()) return answers;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    // The memory of an answer; what is in it comes later.
+    answers[i] = answered(rows, queries.rows, plans[i].k, execution, [&](const NeighborsView& view) {
+      views[i] = view;
+      return SearchStatistics{};
+    });
+    shorter.push_back({.plan = plans[i], .out = views[i]});
+  }
+  std::vector<std::int64_t> unanswered;
+  const NeighborsView none{};
+  Job job{.built = built,
+          .rows = rows,
+          .queries = queries,
+          .plan = plans.back(),
+          .out = none,
+          .canonical = canonical_function(rows.dtype, built.space.metric),
+          .unanswered = unanswered,
+          .shorter = shorter};
+  search_as(job, execution);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    answers[i].statistics.list_size = plans[i].list_size;
+    answers[i].statistics.hops = shorter[i].hops;
+  }
+  return answers;
 }
 
 // Of the workers of a thread's lanes: a rotated query, or a table of 256 entries a subspace.
@@ -318,8 +387,8 @@ codes::KMeansOfParts by_threads(const Execution& /*execution*/) {
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph,  by_threads, encode_walk_codes, build_bytes,
-                               search_into, place,      search_bytes};
+  static const Backend backend{grow_graph,      by_threads, encode_walk_codes, build_bytes, search_into,
+                               search_by_plans, place,      search_bytes};
   return backend;
 }
 

@@ -130,8 +130,20 @@ void Walk::fetch_next_edges() const {
   }
 }
 
+void Walk::take_shorter_lists() {
+  while (next_ < size_ && (list_[next_] & expanded) != 0) ++next_;
+  ShorterLists& shorter = *plan_.shorter;
+  for (; shorter.taken < shorter.sizes.size(); ++shorter.taken) {
+    const auto size = std::min(static_cast<std::size_t>(shorter.sizes[shorter.taken]), size_);
+    if (size > next_) break;
+    shorter.lists[shorter.taken].assign(list_.data(), list_.data() + size);
+    shorter.hops[shorter.taken] = hops_;
+  }
+}
+
 // Marks the nearest nodes that are not expanded, and asks for their edges. False where there are none.
 bool Walk::choose() {
+  if (plan_.shorter != nullptr) take_shorter_lists();
   beam_.clear();
   for (std::size_t i = next_; i < size_ && static_cast<std::int64_t>(beam_.size()) < plan_.beam_width; ++i) {
     if ((list_[i] & expanded) == 0) {
@@ -160,6 +172,12 @@ void Walk::begin(const WalkPlan& plan) {
     estimates_.resize(room);
   }
   size_ = next_ = 0;
+  hops_ = 0;
+  if (plan.shorter != nullptr) {
+    plan.shorter->lists.resize(plan.shorter->sizes.size());
+    plan.shorter->hops.assign(plan.shorter->sizes.size(), 0);
+    plan.shorter->taken = 0;
+  }
   beam_.clear();
   gather(graph_.entries.data(), static_cast<std::int64_t>(graph_.entries.size()));
   fetch_codes();
@@ -175,6 +193,7 @@ bool Walk::step(Counters& counters) {
     gather(graph_.edges + std::int64_t{node} * graph_.stride, graph_.stride);
   }
   counters.hops += static_cast<std::int64_t>(beam_.size());
+  hops_ += static_cast<std::int64_t>(beam_.size());
   beam_.clear();
   fetch_codes();
   return true;

@@ -56,6 +56,16 @@ struct AllowedNodes {
   }
 };
 
+/// What walks with shorter lists would have found. Where all of a list's first L entries are expanded for the
+/// first time, a walk with a list of L ends with those: until then both have seen the same nodes and expanded
+/// the same, for the nearest node that is not expanded is among them. A beam of 1, and all rows allowed.
+struct ShorterLists {
+  std::vector<std::int64_t> sizes;      ///< ascending, none longer than the walk's own list
+  std::vector<std::vector<Key>> lists;  ///< of each size, once the walk has ended
+  std::vector<std::int64_t> hops;       ///< and the nodes expanded until then
+  std::size_t taken = 0;
+};
+
 /// Where a walk begins and what it is to find.
 struct WalkPlan {
   const std::uint8_t* query = nullptr;  ///< its code; stays where it is until the walk has ended
@@ -66,6 +76,7 @@ struct WalkPlan {
   std::int64_t beam_width = 1;
   std::uint32_t left_out = no_node;  ///< never entered
   std::vector<Key>* seen = nullptr;  ///< where not null: every node expanded is appended to it
+  ShorterLists* shorter = nullptr;   ///< where not null: takes what shorter lists would have held
   bool alone = false;                ///< no other walk goes on meanwhile
 };
 
@@ -105,6 +116,7 @@ class Walk {
   void estimate_found();
   void evaluate_found(Counters& counters);
   bool choose();
+  void take_shorter_lists();
   void fetch_codes() const;
   void fetch_edges(std::uint32_t node) const;
   void fetch_next_edges() const;
@@ -133,6 +145,7 @@ class Walk {
   std::size_t size_ = 0;      // entries of list_ in use
   std::size_t capacity_ = 0;  // most entries of this walk's list
   std::size_t next_ = 0;      // no entry before it is unexpanded
+  std::int64_t hops_ = 0;     // of this walk
   std::vector<Key> allowed_;  // the allowed entries, ascending, none marked as expanded
   std::vector<std::uint32_t> table_;
   unsigned shift_ = 32;

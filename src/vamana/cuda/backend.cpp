@@ -37,8 +37,8 @@ void encode(const codes::Coding& coding, const DatasetView& rows, std::uint8_t* 
 }  // namespace
 
 const Backend& cuda_backend() {
-  static const Backend backend{grow_on_device,    k_means_there,   encode,      build_bytes,
-                               search_on_devices, place_on_device, search_bytes};
+  static const Backend backend{grow_on_device,    k_means_there, encode,          build_bytes,
+                               search_on_devices, nullptr,       place_on_device, search_bytes};
   return backend;
 }
 

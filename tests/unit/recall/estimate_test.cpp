@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -136,6 +137,39 @@ TEST(Calibration, CountsWhatIsAsNearAsTheTruth) {
     before = point.k * 10000 + point.list_size;
   }
   EXPECT_EQ(measured.queries_per_second.front(), 240);
+}
+
+// Queries of which the list of some size misses so many neighbours each; what was searched for k = 10.
+std::vector<std::int64_t> lists_searched(const std::function<std::int64_t(std::int64_t list)>& missed) {
+  const Dataset data = generate({.generator = Generator::gaussian, .rows = 5000, .dim = 8});
+  const DatasetView queries = data.view().slice(0, 1000);
+  const Neighbors exact = knn(data, queries, 10);
+  std::vector<std::int64_t> lists;
+  const auto search = [&](std::int64_t list, std::int64_t /*k*/) {
+    lists.push_back(list);
+    Neighbors found = exact;
+    for (std::int64_t i = 0; i < missed(list); ++i) {  // the last of query i
+      found.indices[static_cast<std::size_t>(10 * i + 9)] = -1;
+      std::get<0>(found.distances)[static_cast<std::size_t>(10 * i + 9)] =
+          std::numeric_limits<float>::infinity();
+    }
+    return found;
+  };
+  (void)recall::measure(exact, std::vector<std::int64_t>{10}, 5000, search);
+  return lists;
+}
+
+TEST(Calibration, EndsWhereLongerListsSayNoMore) {
+  // Two of 10,000 neighbours that no list finds: found out by one that is four times as long.
+  EXPECT_EQ(lists_searched([](std::int64_t list) { return list < 64 ? 1000 : 2; }).back(), 256);
+  // Lists that always find more are taken to the end, and those that find too few, too.
+  EXPECT_EQ(lists_searched([](std::int64_t list) { return 12000 / list; }).back(), 4096);
+  EXPECT_EQ(lists_searched([](std::int64_t) { return 60; }).back(), 4096);
+  EXPECT_EQ(lists_searched([](std::int64_t) { return 40; }).back(), 48);
+  EXPECT_EQ(lists_searched([](std::int64_t list) { return list < 32 ? 5 : 0; }).back(), 32);
+  EXPECT_EQ(recall::list_sizes(100), (std::vector<std::int64_t>{8, 12, 16, 24, 32, 48, 64, 96}));
+  EXPECT_EQ(recall::list_sizes(1000000).back(), recall::longest_list);
+  EXPECT_TRUE(recall::list_sizes(7).empty());
 }
 
 TEST(Difference, IsThatOfKolmogorovAndSmirnov) {

@@ -175,5 +175,42 @@ TEST(WalkAmongAllowed, IsThePlainWalkWhereAllAre) {
   }
 }
 
+// A walk with a long list, where shorter ones would have ended.
+TEST(ShorterLists, AreThoseOfWalksOfTheirOwn) {
+  conformance::Random random(13);
+  std::int64_t shorter_than_asked = 0, full = 0;
+  for (int round = 0; round < 300; ++round) {
+    Example example(random, 2 + random.below(round % 8 == 0 ? 4000 : 400));
+    while (example.entries.size() < static_cast<std::size_t>(random.below(40))) {
+      example.entries.push_back(static_cast<std::uint32_t>(random.below(example.nodes.count)));
+    }
+    ShorterLists shorter;
+    for (std::int64_t size = 1 + random.below(5); shorter.sizes.size() < 8; size += random.below(20)) {
+      shorter.sizes.push_back(size);
+    }
+    WalkPlan plan{.query = example.query.data(), .list_size = shorter.sizes.back()};
+    if (random.below(3) == 0) plan.left_out = static_cast<std::uint32_t>(random.below(example.nodes.count));
+    const Execution execution;
+    StopRequest stop(execution);
+    Walk walk(example.graph());
+    Walk::Counters counters;
+    plan.shorter = &shorter;
+    (void)walk.run(plan, stop, counters);
+    ASSERT_EQ(shorter.taken, shorter.sizes.size());
+    plan.shorter = nullptr;
+    for (std::size_t i = 0; i < shorter.sizes.size(); ++i) {
+      plan.list_size = shorter.sizes[i];
+      Walk own(example.graph());
+      Walk::Counters its;
+      ASSERT_TRUE(std::ranges::equal(own.run(plan, stop, its), shorter.lists[i]))
+          << round << ", " << plan.list_size;
+      ASSERT_EQ(its.hops, shorter.hops[i]) << round << ", " << plan.list_size;
+      (static_cast<std::int64_t>(shorter.lists[i].size()) < plan.list_size ? shorter_than_asked : full) += 1;
+    }
+  }
+  EXPECT_GT(shorter_than_asked, 50);
+  EXPECT_GT(full, 500);
+}
+
 }  // namespace
 }  // namespace kith::vamana

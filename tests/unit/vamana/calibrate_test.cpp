@@ -1,0 +1,72 @@
+// One walk for lists of many sizes answers as a search with each of them.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kith/generate.hpp"
+#include "kith/vamana.hpp"
+#include "support/threads.hpp"
+#include "unit/vamana/rows.hpp"
+#include "vamana/backend.hpp"
+#include "vamana/parts.hpp"
+
+namespace kith {
+namespace {
+
+using vamana::SearchPlan;
+
+void compare(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
+             const std::string& where) {
+  const Vamana index = Vamana::build(rows, parameters);
+  const vamana::Contents& contents = vamana::Parts::of(index);
+  std::vector<SearchPlan> plans;
+  for (const std::int64_t list : {1, 8, 12, 100, 101, 700}) {
+    for (const std::int64_t k : {1, 7, 100}) {
+      if (k <= list) plans.push_back({.k = k, .list_size = list});
+    }
+  }
+  for (const int threads : {1, 3}) {
+    const std::vector<Neighbors> answers = vamana::cpu_backend().search_by_plans(
+        contents.built, contents.dataset, queries, plans, test::with_threads(threads));
+    ASSERT_EQ(answers.size(), plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const Neighbors own = index.search(queries, plans[i].k, {}, {.list_size = plans[i].list_size});
+      const std::string its = where + ", list " + std::to_string(plans[i].list_size);
+      EXPECT_EQ(answers[i].indices, own.indices) << its;
+      EXPECT_EQ(answers[i].distances, own.distances) << its;
+      EXPECT_EQ(answers[i].statistics.hops, own.statistics.hops) << its;
+    }
+  }
+}
+
+TEST(SearchByPlans, AnswersAsASearchWithEach) {
+  const VamanaParameters usual{.max_degree = 16, .build_list_size = 40};
+  for (const Dtype dtype : {Dtype::f32, Dtype::u8, Dtype::f64, Dtype::bf16}) {
+    for (const Metric metric : {Metric::sqeuclidean, Metric::cosine, Metric::inner_product}) {
+      VamanaParameters parameters = usual;
+      parameters.metric = metric;
+      compare(test::in_clusters(2000, 0, dtype), test::in_clusters(90, 2000, dtype), parameters,
+              std::string(name(dtype)) + " " + std::string(name(metric)));
+    }
+  }
+  for (const CodeKind codes : {CodeKind::rabitq, CodeKind::pq}) {
+    VamanaParameters parameters = usual;
+    parameters.codes = codes;
+    compare(test::with_few_directions(2000), test::with_few_directions(90, 2000), parameters,
+            std::string(name(codes)));
+  }
+}
+
+TEST(SearchByPlans, TakesEqualRowsAndQueriesWithANan) {
+  std::vector<float> values(static_cast<std::size_t>(900) * 3);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 11);
+  std::vector<float> asked(values.begin(), values.begin() + 60);
+  asked[31] = std::numeric_limits<float>::quiet_NaN();
+  compare(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
+          Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, "equal rows");
+}
+
+}  // namespace
+}  // namespace kith
