@@ -1,7 +1,6 @@
 #include "recall/calibrate.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "core/sample.hpp"
@@ -17,28 +16,10 @@ constexpr std::int64_t small_sample = 250;
 constexpr std::int64_t fewest_rows_a_query = 16;
 constexpr std::int64_t smallest_sample = 50;
 constexpr std::int64_t shortest_list = 8;
-// Longer lists say no more from here on, ...
+// Nobody needs to know more of a list than this.
 constexpr double sure_of_all = 0.9999;
-// ... or once so many are found and a list so many times as long leaves more than a share of the rest.
-constexpr double nearly_all = 0.995;
-constexpr std::int64_t times_as_long = 4;
-constexpr double share_left = 0.5;
-
-// What lists of growing size find of the neighbours of one k.
-class Found {
- public:
-  // Whether a longer list than this one, of `list` nodes, would say more.
-  bool complete(std::int64_t list, const RecallEstimate& estimate) {
-    recall_[list] = estimate.recall;
-    if (estimate.recall == 1 || estimate.lower >= sure_of_all) return true;
-    const auto before = recall_.find(list / times_as_long);
-    return estimate.recall >= nearly_all && before != recall_.end() &&
-           1 - estimate.recall > share_left * (1 - before->second);
-  }
-
- private:
-  std::map<std::int64_t, double> recall_;
-};
+// Of a graph of any size.
+constexpr std::int64_t longest_always = 256;
 
 // The share of a query's k nearest rows that were found; below 0 for one that has none.
 double share_found(const Neighbors& exact, const Neighbors& found, std::int64_t query, std::int64_t k) {
@@ -89,12 +70,12 @@ std::vector<std::int64_t> list_sizes(std::int64_t nodes) {
 }
 
 Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::int64_t nodes,
-                 const Search& search) {
+                 const Search& search, double most_distances) {
   std::vector<std::pair<RecallPoint, double>> points;
   std::int64_t measured = 0;
   std::vector<bool> complete(ks.size(), false);
   std::vector<double> lower(ks.size(), 0);
-  std::vector<Found> all(ks.size());
+  bool too_long = false;
   const auto queries = static_cast<double>(std::max<std::int64_t>(1, exact.queries));
   for (const std::int64_t list : list_sizes(nodes)) {
     if (std::ranges::find(complete, false) == complete.end()) break;
@@ -119,8 +100,10 @@ Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::
       points.push_back({{ks[which], list, estimate, static_cast<double>(statistics.hops) / queries,
                          static_cast<double>(statistics.distances) / queries},
                         statistics.seconds > 0 ? queries / statistics.seconds : 0});
-      complete[which] = all[which].complete(list, estimate);
+      complete[which] = estimate.recall == 1 || estimate.lower >= sure_of_all;
+      too_long = list >= longest_always && points.back().first.distances > most_distances;
     }
+    if (too_long) break;
   }
   std::ranges::stable_sort(points, [](const auto& a, const auto& b) { return a.first.k < b.first.k; });
   Measured out;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -46,13 +47,14 @@ using Search = std::function<Neighbors(std::int64_t list_size, std::int64_t k)>;
 /// The lists that are measured where all of a graph's nodes are so many: 8, 12, 16, 24, 32, ...
 std::vector<std::int64_t> list_sizes(std::int64_t nodes);
 
-/// Searches with growing lists, up to `nodes` and longest_list, until longer ones would say no more:
-/// everything is found, or all but one neighbour in 10,000 with the confidence of the curve, or half of the
-/// few that are missed are missed by a list four times as long, too.
+/// Searches with growing lists, up to `nodes` and longest_list, until everything is found, or a recall of
+/// 0.9999 is certain.
+/// @param most_distances the first list of 256 nodes or more whose walks take more of them a query is the
+/// last
 /// @param exact the nearest rows of the queries, as many as the largest of `ks`
 /// @param ks ascending
 /// @throws what `search` throws
 Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::int64_t nodes,
-                 const Search& search);
+                 const Search& search, double most_distances = std::numeric_limits<double>::infinity());
 
 }  // namespace kith::recall

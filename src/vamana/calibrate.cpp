@@ -100,13 +100,42 @@ Neighbors searched(const Built& built, const DatasetView& rows, const DatasetVie
   });
 }
 
-// Some of the queries, spread over all: their walks on the CPU tell how many distances a walk takes.
-Dataset counted_queries(const DatasetView& queries) {
+// Some of so many queries, spread over all: their walks on the CPU tell how many distances a walk takes.
+std::vector<std::int64_t> counted_queries(std::int64_t queries) {
   constexpr std::int64_t most = 32;
-  const std::int64_t count = std::min(queries.rows, most);
+  const std::int64_t count = std::min(queries, most);
   std::vector<std::int64_t> numbers;
-  for (std::int64_t i = 0; i < count; ++i) numbers.push_back(queries.rows * i / count);
-  return pick_rows(queries, numbers);
+  for (std::int64_t i = 0; i < count; ++i) numbers.push_back(queries * i / count);
+  return numbers;
+}
+
+// Counts the distances that a list's walks take, once for each list: k has no say.
+class Distances {
+ public:
+  // @param search walks for the counted queries
+  Distances(std::int64_t queries, std::int64_t counted,
+            std::function<Neighbors(std::int64_t list_size, std::int64_t k)> search)
+      : queries_(queries), counted_(std::max<std::int64_t>(1, counted)), search_(std::move(search)) {}
+
+  std::int64_t of(std::int64_t list_size, std::int64_t k) {
+    if (std::exchange(list_, list_size) != list_size) {
+      distances_ = search_(list_size, k).statistics.distances * queries_ / counted_;
+    }
+    return distances_;
+  }
+
+ private:
+  std::int64_t queries_, counted_;
+  std::function<Neighbors(std::int64_t, std::int64_t)> search_;
+  std::int64_t list_ = 0, distances_ = 0;
+};
+
+// Of a walk that takes as long as any that is measured.
+double most_distances(const Contents& contents) {
+  const auto rows = static_cast<double>(contents.dataset.rows());
+  return tuning::most_exact_searches * rows *
+         tuning::cost_of_row(static_cast<double>(contents.dataset.dim())) /
+         tuning::cost_of_estimate(static_cast<double>(contents.built.code_bytes()));
 }
 
 // How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where
@@ -196,9 +225,12 @@ class GrowingLists {
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
                          std::span<const std::int64_t> ks, const Execution& execution) {
   const Execution quiet = without_progress(on_cpu(execution));
-  return recall::measure(exact, ks, contents.built.nodes.count, [&](std::int64_t list_size, std::int64_t k) {
-    return searched(contents.built, contents.dataset, queries, plan_of(list_size, k), quiet);
-  });
+  return recall::measure(
+      exact, ks, contents.built.nodes.count,
+      [&](std::int64_t list_size, std::int64_t k) {
+        return searched(contents.built, contents.dataset, queries, plan_of(list_size, k), quiet);
+      },
+      most_distances(contents));
 }
 
 RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t first_row,
@@ -227,7 +259,7 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     const Neighbors exact =
         knn(there, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
             {.allowed = &held.others});
-    const Dataset counted = counted_queries(queries);
+    const Dataset counted = pick_rows(queries, counted_queries(queries.rows()));
     const auto among_others = [&](const DatasetView& which, const DatasetView& asked, SearchPlan plan,
                                   const Execution& where) {
       plan.allowed = &held.others;
@@ -241,20 +273,17 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     };
     built.rerank_factor = choose_rerank_factor(search, built);
     GrowingLists lists(backend_for(where), built, there, queries, plan_of, where);
-    // A walk's distances are those of its list, whatever k.
-    std::int64_t last_list = 0;
-    std::int64_t distances = 0;
+    Distances distances(queries.rows(), counted.rows(), [&](std::int64_t list_size, std::int64_t k) {
+      return among_others(rows, counted, plan_of(list_size, k), cpu);
+    });
     const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
-      const SearchPlan plan = plan_of(list_size, k);
-      Neighbors found = apart ? lists.search(list_size, k) : search(plan);
-      if (std::exchange(last_list, list_size) != list_size) {
-        distances = among_others(rows, counted, plan, cpu).statistics.distances * queries.rows() /
-                    std::max<std::int64_t>(1, counted.rows());
-      }
-      found.statistics.distances = distances;
+      Neighbors found = apart ? lists.search(list_size, k) : search(plan_of(list_size, k));
+      found.statistics.distances = distances.of(list_size, k);
       return found;
     };
-    curve = recall::measure(exact, recall::usual_ks, built.nodes.count, search_counted).curve;
+    curve =
+        recall::measure(exact, recall::usual_ks, built.nodes.count, search_counted, most_distances(contents))
+            .curve;
     Graph seen = std::move(built.graph);
     built.set_graph({});
     return seen;
@@ -282,20 +311,30 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
         return searched(contents.built, rows, queries, plan, cpu);
       },
       contents.built);
+  const auto plan_without = [](const std::vector<std::uint32_t>& left_out, std::int64_t list_size,
+                               std::int64_t k) {
+    SearchPlan plan = plan_of(list_size, k + 1);
+    plan.left_out = left_out;
+    return plan;
+  };
   GrowingLists lists(
       backend_for(cpu), contents.built, rows, queries,
-      [&](std::int64_t list_size, std::int64_t k) {
-        SearchPlan plan;
-        plan.k = k + 1;
-        plan.list_size = list_size;
-        plan.left_out = own;
-        return plan;
-      },
-      cpu);
+      [&](std::int64_t list_size, std::int64_t k) { return plan_without(own, list_size, k); }, cpu);
+  const std::vector<std::int64_t> numbers = counted_queries(queries.rows());
+  const Dataset counted = pick_rows(queries, numbers);
+  std::vector<std::uint32_t> counted_own;
+  for (const std::int64_t number : numbers) counted_own.push_back(own[static_cast<std::size_t>(number)]);
+  Distances distances(queries.rows(), counted.rows(), [&](std::int64_t list_size, std::int64_t k) {
+    return searched(contents.built, rows, counted, plan_without(counted_own, list_size, k), cpu);
+  });
   const auto search = [&](std::int64_t list_size, std::int64_t k) {
-    return without_itself(lists.search(list_size, k), sample);
+    Neighbors found = without_itself(lists.search(list_size, k), sample);
+    found.statistics.distances = distances.of(list_size, k);
+    return found;
   };
-  return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search).curve;
+  return recall::measure(exact, recall::usual_ks, contents.built.nodes.count, search,
+                         most_distances(contents))
+      .curve;
 }
 
 }  // namespace kith::vamana

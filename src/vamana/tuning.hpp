@@ -37,6 +37,17 @@ constexpr std::int64_t rerank_depth(std::int64_t factor, std::int64_t k) {
   return factor * k + reranked_more;
 }
 
+/// Nanoseconds, of which only the ratios matter: a walk's estimate of a code that is anywhere in memory, and
+/// a row that the exact engine passes for one of many queries.
+constexpr double cost_of_estimate(double code_bytes) {
+  return 12 + 0.1 * code_bytes;
+}
+constexpr double cost_of_row(double dim) {
+  return 0.25 + 0.003 * dim;
+}
+/// Recall is measured for walks that take as long as so many exact searches of the query, and no longer.
+inline constexpr double most_exact_searches = 4;
+
 /// Walks at once to nodes that nothing leads to: at first, and at most.
 inline constexpr std::size_t first_connected = 16;
 inline constexpr std::size_t most_connected = 4096;

@@ -73,10 +73,10 @@ bool plan_for_allowed(const Contents& contents, const RowSet& allowed, SearchPla
                                 static_cast<double>(contents.dataset.rows()) / std::max(1.0, some));
   const auto nodes = static_cast<double>(contents.built.nodes.count);
   const double degree = static_cast<double>(contents.built.graph.max_degree) / 2;
-  const double walked =
-      std::min(list * degree, nodes) * (12 + 0.1 * static_cast<double>(contents.built.code_bytes()));
-  const double compared =
-      some * (0.25 + 0.003 * dim + (60 + 4 * dim) / 1000) + static_cast<double>(plan.k) * (450 + 2 * dim);
+  const double walked = std::min(list * degree, nodes) *
+                        tuning::cost_of_estimate(static_cast<double>(contents.built.code_bytes()));
+  const double compared = some * (tuning::cost_of_row(dim) + (60 + 4 * dim) / 1000) +
+                          static_cast<double>(plan.k) * (450 + 2 * dim);
   if (allowed.count() == 0 || compared < walked) return false;
   plan.allowed = &allowed;
   plan.longest_list =

@@ -56,8 +56,8 @@ struct AllowedNodes {
   }
 };
 
-/// What walks with shorter lists would have found. Where all of a list's first L entries are expanded for the
-/// first time, a walk with a list of L ends with those: until then both have seen the same nodes and expanded
+/// What walks with shorter lists would have found. The first time that all of a list's first L entries are
+/// expanded, a walk with a list of L ends with those: until then both have seen the same nodes and expanded
 /// the same, for the nearest node that is not expanded is among them. A beam of 1, and all rows allowed.
 struct ShorterLists {
   std::vector<std::int64_t> sizes;      ///< ascending, none longer than the walk's own list

@@ -27,8 +27,8 @@ struct Constants {
   std::int64_t team_walks = 64;
   /// Queries and answers of so few bytes lie in page-locked memory that kernels read and write themselves.
   std::int64_t little_host_bytes = std::int64_t{16} << 10U;
-  /// Of a build, between two polls. The last walks of a launch leave most of the device idle, so a launch is
-  /// as long as a device of 4,000 walks at once takes for 30 of each; prunes of back edges are short.
+  /// Of a build, between two polls. The last walks of a launch leave most of the device idle, so a launch
+  /// has some 30 times as many as the device takes at once (about 4,000); prunes of back edges are short.
   std::int64_t nodes_at_once = std::int64_t{1} << 17U;
   std::int64_t targets_at_once = std::int64_t{1} << 18U;
   /// Nodes of a batch that are put in order before they walk. An H200, 10 million rows: 3.7 s in place of 3.9

@@ -139,8 +139,10 @@ TEST(Calibration, CountsWhatIsAsNearAsTheTruth) {
   EXPECT_EQ(measured.queries_per_second.front(), 240);
 }
 
-// Queries of which the list of some size misses so many neighbours each; what was searched for k = 10.
-std::vector<std::int64_t> lists_searched(const std::function<std::int64_t(std::int64_t list)>& missed) {
+// The lists searched for k = 10 and 1,000 queries, where a list misses so many neighbours, each of another
+// query, and takes so many distances a query for each of its nodes.
+std::vector<std::int64_t> lists_searched(const std::function<std::int64_t(std::int64_t list)>& missed,
+                                         std::int64_t distances_a_node = 1) {
   const Dataset data = generate({.generator = Generator::gaussian, .rows = 5000, .dim = 8});
   const DatasetView queries = data.view().slice(0, 1000);
   const Neighbors exact = knn(data, queries, 10);
@@ -148,6 +150,7 @@ std::vector<std::int64_t> lists_searched(const std::function<std::int64_t(std::i
   const auto search = [&](std::int64_t list, std::int64_t /*k*/) {
     lists.push_back(list);
     Neighbors found = exact;
+    found.statistics.distances = 1000 * distances_a_node * list;
     for (std::int64_t i = 0; i < missed(list); ++i) {  // the last of query i
       found.indices[static_cast<std::size_t>(10 * i + 9)] = -1;
       std::get<0>(found.distances)[static_cast<std::size_t>(10 * i + 9)] =
@@ -155,21 +158,42 @@ std::vector<std::int64_t> lists_searched(const std::function<std::int64_t(std::i
     }
     return found;
   };
-  (void)recall::measure(exact, std::vector<std::int64_t>{10}, 5000, search);
+  (void)recall::measure(exact, std::vector<std::int64_t>{10}, 5000, search, 10000);
   return lists;
 }
 
 TEST(Calibration, EndsWhereLongerListsSayNoMore) {
-  // Two of 10,000 neighbours that no list finds: found out by one that is four times as long.
-  EXPECT_EQ(lists_searched([](std::int64_t list) { return list < 64 ? 1000 : 2; }).back(), 256);
-  // Lists that always find more are taken to the end, and those that find too few, too.
-  EXPECT_EQ(lists_searched([](std::int64_t list) { return 12000 / list; }).back(), 4096);
-  EXPECT_EQ(lists_searched([](std::int64_t) { return 60; }).back(), 4096);
-  EXPECT_EQ(lists_searched([](std::int64_t) { return 40; }).back(), 48);
-  EXPECT_EQ(lists_searched([](std::int64_t list) { return list < 32 ? 5 : 0; }).back(), 32);
+  const auto few = [](std::int64_t list) { return list < 96 ? 5 : 0; };
+  const auto one = [](std::int64_t) { return 1; };
+  EXPECT_EQ(lists_searched(few).back(), 96);
+  EXPECT_EQ(lists_searched(one).back(), 4096);
+  // Walks that take too long are measured up to lists of 256, and the first longer one is the last.
+  EXPECT_EQ(lists_searched(one, 10).back(), 1024);
+  EXPECT_EQ(lists_searched(one, 1000).back(), 256);
+  EXPECT_EQ(lists_searched(few, 1000).back(), 96);
   EXPECT_EQ(recall::list_sizes(100), (std::vector<std::int64_t>{8, 12, 16, 24, 32, 48, 64, 96}));
   EXPECT_EQ(recall::list_sizes(1000000).back(), recall::longest_list);
   EXPECT_TRUE(recall::list_sizes(7).empty());
+}
+
+// One of 100,000 that is missed: a recall of 0.9999 is certain.
+TEST(Calibration, EndsWhereNearlyAllIsCertain) {
+  const Dataset data = generate({.generator = Generator::gaussian, .rows = 2000, .dim = 8});
+  const Neighbors exact = knn(data, data.view().slice(0, 1000), 100);
+  std::int64_t last = 0;
+  const auto search = [&](std::int64_t list, std::int64_t /*k*/) {
+    last = list;
+    Neighbors found = exact;
+    for (std::size_t q = 0; q < (list < 192 ? 200U : 1U); ++q) {
+      found.indices[100 * q + 99] = -1;
+      std::get<0>(found.distances)[100 * q + 99] = std::numeric_limits<float>::infinity();
+    }
+    return found;
+  };
+  const recall::Measured measured = recall::measure(exact, std::vector<std::int64_t>{100}, 2000, search);
+  EXPECT_EQ(last, 192);
+  EXPECT_GE(measured.curve.points.back().recall.lower, 0.9999);
+  EXPECT_LT(measured.curve.points.back().recall.recall, 1);
 }
 
 TEST(Difference, IsThatOfKolmogorovAndSmirnov) {

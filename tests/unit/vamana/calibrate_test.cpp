@@ -9,6 +9,7 @@
 #include "kith/vamana.hpp"
 #include "support/threads.hpp"
 #include "unit/vamana/rows.hpp"
+#include "vamana/answer.hpp"
 #include "vamana/backend.hpp"
 #include "vamana/parts.hpp"
 
@@ -17,26 +18,41 @@ namespace {
 
 using vamana::SearchPlan;
 
+// With every node to be found, and without one a query.
 void compare(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
              const std::string& where) {
   const Vamana index = Vamana::build(rows, parameters);
   const vamana::Contents& contents = vamana::Parts::of(index);
-  std::vector<SearchPlan> plans;
-  for (const std::int64_t list : {1, 8, 12, 100, 101, 700}) {
-    for (const std::int64_t k : {1, 7, 100}) {
-      if (k <= list) plans.push_back({.k = k, .list_size = list});
-    }
+  std::vector<std::uint32_t> own;
+  for (std::int64_t q = 0; q < queries.rows(); ++q) {
+    own.push_back(static_cast<std::uint32_t>(q * 7 % contents.built.nodes.count));
   }
-  for (const int threads : {1, 3}) {
-    const std::vector<Neighbors> answers = vamana::cpu_backend().search_by_plans(
-        contents.built, contents.dataset, queries, plans, test::with_threads(threads));
-    ASSERT_EQ(answers.size(), plans.size());
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      const Neighbors own = index.search(queries, plans[i].k, {}, {.list_size = plans[i].list_size});
-      const std::string its = where + ", list " + std::to_string(plans[i].list_size);
-      EXPECT_EQ(answers[i].indices, own.indices) << its;
-      EXPECT_EQ(answers[i].distances, own.distances) << its;
-      EXPECT_EQ(answers[i].statistics.hops, own.statistics.hops) << its;
+  for (const bool left_out : {false, true}) {
+    std::vector<SearchPlan> plans;
+    for (const std::int64_t list : {1, 8, 12, 100, 101, 700}) {
+      for (const std::int64_t k : {1, 7, 9, 100}) {
+        if (k > list + 1) continue;  // one more than the list has is asked for, too
+        plans.push_back({.k = k, .list_size = list});
+        if (left_out) plans.back().left_out = own;
+      }
+    }
+    for (const int threads : {1, 3}) {
+      const Execution execution = test::with_threads(threads);
+      const std::vector<Neighbors> answers =
+          vamana::cpu_backend().search_by_plans(contents.built, contents.dataset, queries, plans, execution);
+      ASSERT_EQ(answers.size(), plans.size());
+      for (std::size_t i = 0; i < plans.size(); ++i) {
+        std::vector<std::int64_t> unanswered;
+        const Neighbors alone = vamana::answered(
+            contents.dataset, queries.rows(), plans[i].k, execution, [&](const NeighborsView& out) {
+              return vamana::cpu_backend().search_into(contents.built, contents.dataset, queries, plans[i],
+                                                       out, execution, unanswered);
+            });
+        const std::string its = where + ", list " + std::to_string(plans[i].list_size);
+        EXPECT_EQ(answers[i].indices, alone.indices) << its;
+        EXPECT_EQ(answers[i].distances, alone.distances) << its;
+        EXPECT_EQ(answers[i].statistics.hops, alone.statistics.hops) << its;
+      }
     }
   }
 }
@@ -66,6 +82,19 @@ TEST(SearchByPlans, TakesEqualRowsAndQueriesWithANan) {
   asked[31] = std::numeric_limits<float>::quiet_NaN();
   compare(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
           Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, "equal rows");
+}
+
+// Also where no rows are held out: too few are new.
+TEST(Curve, SaysWhatWalksTake) {
+  const Vamana index = Vamana::build(test::in_clusters(3000));
+  const Vamana more = index.insert(test::in_clusters(20, 3000));
+  for (const Vamana& its : {index, more}) {
+    ASSERT_FALSE(its.recall_curve().points.empty());
+    for (const RecallPoint& point : its.recall_curve().points) {
+      EXPECT_GT(point.hops, 1) << point.list_size;
+      EXPECT_GT(point.distances, point.hops) << point.list_size;
+    }
+  }
 }
 
 }  // namespace
