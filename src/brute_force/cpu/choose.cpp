@@ -331,10 +331,13 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
         return c.filter != Filter::none && bytes(c) > execution.memory_limit;
       });
     }
-    // In low dimension nothing beats four-byte differences; bytes that are their own codes lose nothing.
+    // Bytes that are their own codes lose nothing, and in the lowest dimensions nothing beats four-byte
+    // differences, which are made sooner, too.
     const codes::Form first = list.front().form;
+    const bool few_queries = expected_queries > 0 && expected_queries < tuning::queries_for_other_codes;
     if (list.front().filter != Filter::none &&
-        (first == codes::Form::difference || first == codes::Form::integer)) {
+        (first == codes::Form::integer ||
+         (first == codes::Form::difference && (data.dim <= costs().difference_dim || few_queries)))) {
       list.resize(1);
     }
     std::erase_if(list, [&](codes::CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
