@@ -7,6 +7,7 @@ from benchmarks.cases import CASES
 from benchmarks.run import PEERS_SETS
 
 from . import graphs
+from .auto_choice import render_auto_choice
 from .crossover import render_crossover
 from .directions import render_directions
 from .filters import render_filters
@@ -50,6 +51,7 @@ build/venv-peers/bin/python -m benchmarks.vamana.filters -o FILE                
 build/venv-peers/bin/python -m benchmarks.trees.run uniform coast                  # some cases of them
 build/venv-peers/bin/python -m benchmarks.run single-query-1m-128                  # one case
 build/venv-peers/bin/python -m benchmarks.run --set avx2                           # all of them, Kith and peers on AVX2
+PYTHONPATH=build/python build/venv-peers/bin/python benchmarks/brute_force/auto_choice.py FILE  # auto or a fixed choice
 build/venv-peers/bin/python -m benchmarks.peers.exactness CLOUD.pcd
 build/venv-peers/bin/python -m benchmarks.report                                   # this page
 ```
@@ -144,7 +146,7 @@ def render(results=RESULTS):
     parts += [graphs.INTRODUCTION] if graphs.files(results) else []
     parts += [graphs.render_graphs(path, json.loads(path.read_text())) for path in graphs.files(results)]
     makers = {"trees": render_trees, "gpu": render_gpu, "gpu_data": render_gpu_data, "sweep": render_sweep,
-              "directions": render_directions, "trees_gpu": render_trees_gpu,
+              "directions": render_directions, "auto_choice": render_auto_choice, "trees_gpu": render_trees_gpu,
               "filters": render_filters, "graph_crossover": render_crossover, "vamana_gpu": render_gpu_graphs}  # fmt: skip
     others = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     for kind, make in makers.items():
