@@ -5,8 +5,8 @@
 
 A fixed choice is a filter, with leading directions where they pay or without. An index is built by each, and all are
 searched in turns, so that a slow moment of the machine hits all alike; the median of a choice's searches counts, after a
-warm-up. Choices that come to the same codes count as one. Every instruction set is searched in a process of its own (KITH_INSTRUCTION_SET). Answers that are not those of
-filter none, bit for bit, end the run with status 1. Needs numpy.
+warm-up. Choices that come to the same codes count as one. Every instruction set is searched in a process of its own
+(KITH_INSTRUCTION_SET). Answers that are not those of filter none, bit for bit, end the run with status 1. Needs numpy.
 """
 
 import argparse
@@ -22,11 +22,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from timing import times_of
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from benchmarks.datasets.generated import gaussian_mixture  # noqa: E402
+from benchmarks.run import cpu_name  # noqa: E402
 
 CHOICES = [("auto", None)] + [(name, along) for name in ("int8", "fp16", "fp32") for along in (True, False)]
 REFERENCE = ("none", None)
@@ -114,30 +116,31 @@ def draw(shape):
     return values[: shape.rows], values[shape.rows :]
 
 
-def timed(index, queries, shape, threads):
-    started = time.perf_counter()
-    found = index.search(queries, shape.k, threads=threads)
-    return (time.perf_counter() - started) * 1e3, found
-
-
 def alone(folder, number, repeat, seconds, threads):
     """Runs in a process of its own: its instruction set is chosen once."""
     import kith
 
     shape = SHAPES[number]
+
+    def timed(index):
+        return times_of(lambda: index.search(queries, shape.k, threads=threads), 1, warm_ups=0)
+
     rows, queries = np.load(folder + "/rows.npy"), np.load(folder + "/queries.npy")
     indexes = {}
     lines = {}
     wanted = None
     for choice in [REFERENCE, *CHOICES]:
         name, along = choice
-        started = time.perf_counter()
+
+        def build(name=name, along=along):
+            return kith.BruteForce(rows, metric=shape.metric, filter=name, directions=along, threads=threads)
+
         try:
-            index = kith.BruteForce(rows, metric=shape.metric, filter=name, directions=along, threads=threads)
+            built = times_of(build, 1, warm_ups=0)
         except kith.InvalidArgument:  # a filter that these rows cannot have
             continue
-        built = (time.perf_counter() - started) * 1e3
-        _, found = timed(index, queries, shape, threads)
+        index = built.answer
+        found = timed(index).answer
         if wanted is None:
             wanted = found
         same = np.array_equal(found.indices, wanted.indices) and np.array_equal(found.distances, wanted.distances)
@@ -147,7 +150,7 @@ def alone(folder, number, repeat, seconds, threads):
         lines[choice] = {
             "filter": name, "along": bool(along), "took": found.statistics.filter,
             "directions": found.statistics.directions, "candidates": found.statistics.candidates / len(queries),
-            "build_ms": built, "same_bits": same, "times": [],
+            "build_ms": built.median, "same_bits": same, "times": [],
         }  # fmt: skip
     first = time.perf_counter()
     rounds = 0
@@ -157,7 +160,7 @@ def alone(folder, number, repeat, seconds, threads):
             times = lines[choice]["times"]
             if rounds >= 2 and min(times) > 2.5 * min(min(line["times"]) for line in lines.values()):
                 continue
-            times.append(timed(index, queries, shape, threads)[0])
+            times.append(timed(index).median)
         rounds += 1
     # Choices that came to the same codes are one, measured more often.
     same_codes = {}
@@ -199,7 +202,6 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--commit", default="unknown")
     args = parser.parse_args()
-    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     results = []
     for number, shape in enumerate(SHAPES):
         if not re.search(args.shapes, str(shape)):
@@ -218,7 +220,7 @@ def main():
                     f"{line['wrong']}", flush=True,
                 )  # fmt: skip
         out = {
-            "kind": "auto_choice", "machine": f"{cpu}, {os.cpu_count()} cores", "commit": args.commit,
+            "kind": "auto_choice", "machine": f"{cpu_name()}, {os.cpu_count()} cores", "commit": args.commit,
             "threads": args.threads, "date": time.strftime("%Y-%m-%d"),
             "command": " ".join(["auto_choice.py OUT.json", *sys.argv[2:]]), "results": results,
         }  # fmt: skip

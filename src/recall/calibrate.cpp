@@ -18,8 +18,6 @@ constexpr std::int64_t smallest_sample = 50;
 constexpr std::int64_t shortest_list = 8;
 // Nobody needs to know more of a list than this.
 constexpr double sure_of_all = 0.9999;
-// Of a graph of any size.
-constexpr std::int64_t longest_always = 256;
 
 // The share of a query's k nearest rows that were found; below 0 for one that has none.
 double share_found(const Neighbors& exact, const Neighbors& found, std::int64_t query, std::int64_t k) {

@@ -16,8 +16,9 @@
 
 namespace kith::recall {
 
-/// Longest list that is measured.
+/// Longest list that is measured, and the longest that is for a graph of any size.
 inline constexpr std::int64_t longest_list = 4096;
+inline constexpr std::int64_t longest_always = 256;
 /// Neighbours that a curve is measured for where nothing is asked.
 inline constexpr std::array<std::int64_t, 3> usual_ks = {1, 10, 100};
 
@@ -49,8 +50,8 @@ std::vector<std::int64_t> list_sizes(std::int64_t nodes);
 
 /// Searches with growing lists, up to `nodes` and longest_list, until everything is found, or a recall of
 /// 0.9999 is certain.
-/// @param most_distances the first list of 256 nodes or more whose walks take more of them a query is the
-/// last
+/// @param most_distances the first list of longest_always nodes or more whose walks take more of them a query
+/// is the last
 /// @param exact the nearest rows of the queries, as many as the largest of `ks`
 /// @param ks ascending
 /// @throws what `search` throws

@@ -168,8 +168,8 @@ SearchPlan plan_of(std::int64_t list_size, std::int64_t k) {
   return plan;
 }
 
-// Searches for a curve. Where a backend has one walk for many lists, it takes all lists up to 256 at once,
-// and then as many as end with the next power of two: the longest costs as much as all shorter ones.
+// Searches for a curve. Where a backend has one walk for many lists, it takes all that are always measured at
+// once, and then as many as end with the next power of two: the longest costs as much as all shorter ones.
 class GrowingLists {
  public:
   using Plan = std::function<SearchPlan(std::int64_t list_size, std::int64_t k)>;
@@ -194,9 +194,9 @@ class GrowingLists {
 
  private:
   void search_from(std::int64_t list_size) {
-    constexpr std::int64_t first_lists = 256;
-    const auto last = std::max<std::int64_t>(
-        first_lists, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(list_size))));
+    const auto last =
+        std::max(recall::longest_always,
+                 static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(list_size))));
     std::vector<std::pair<std::int64_t, std::int64_t>> asked;
     std::vector<SearchPlan> plans;
     for (const std::int64_t size : recall::list_sizes(built_.nodes.count)) {
