@@ -28,8 +28,7 @@ RowKind to_code_space(const CodeSpace& space, const RowKernels& kernels, double*
   const std::int64_t dim = space.dim;
   error = 0;
   if (!kernels.finite(y, dim)) {
-    const bool nan = std::any_of(y, y + dim, [](double v) { return std::isnan(v); });
-    return nan ? RowKind::nan : RowKind::special;
+    return kernels.has_nan(y, dim) ? RowKind::nan : RowKind::special;
   }
   if (space.metric == Metric::cosine) {
     if (kernels.largest(y, dim) == 0) return RowKind::regular;  // distance 1 to everything: y = 0 says so
@@ -131,8 +130,7 @@ class RowEncoder {
     if (space_.choice.filter == Filter::none) {
       load_(row, space_.dim, s_.y.data());
       if (kernels_.finite(s_.y.data(), space_.dim)) return RowKind::regular;
-      return std::any_of(s_.y.begin(), s_.y.end(), [](double v) { return std::isnan(v); }) ? RowKind::nan
-                                                                                           : RowKind::regular;
+      return kernels_.has_nan(s_.y.data(), space_.dim) ? RowKind::nan : RowKind::regular;
     }
     const bool differences = space_.choice.form == Form::difference || space_.choice.form == Form::absolute;
     double error = 0;

@@ -103,16 +103,15 @@ ScalarCodec::ScalarCodec(const ScalarSpace& space)
       kernels_(row_kernels()),
       y_(static_cast<std::size_t>(space.full_dim())),
       narrow_(space.leading > 0 ? y_.size() : 0),
-      projected_(static_cast<std::size_t>(space.leading)) {}
+      projected_(static_cast<std::size_t>(space.leading)),
+      halves_(space.bits == 4 ? y_.size() + 1 : 0, 0) {}
 
 // Into y_, the mean not yet taken off. False for a NaN.
 bool ScalarCodec::transform(const void* values, bool is_query) {
   const std::int64_t dim = space_.dim;
   double* y = y_.data();
   kernels_.load[static_cast<int>(space_.dtype)](values, dim, y);
-  for (std::int64_t i = 0; i < dim; ++i) {
-    if (std::isnan(y[i])) return false;
-  }
+  if (kernels_.has_nan(y, dim)) return false;
   if (space_.metric == Metric::cosine) {
     double norm = std::sqrt(kernels_.sum_of_squares(y, dim));
     if (!(norm > 0x1p-500 && norm < 0x1p500)) {  // squares may have left the range: once more, near 1
@@ -157,24 +156,15 @@ void ScalarCodec::project() {
   std::copy(projected_.begin(), projected_.end(), y_.begin());
 }
 
-void ScalarCodec::quantize(std::uint8_t* code) const {
-  constexpr double rounder = 0x1.8p52;  // adding and subtracting it rounds to the nearest integer
+void ScalarCodec::quantize(std::uint8_t* code) {
   const std::int64_t count = space_.code_dim();
-  const double largest_code = space_.largest_code();
-  const int offset = space_.offset();
   const bool halves = space_.bits == 4;
   const std::int64_t filled = halves ? (count + 1) / 2 : count;
-  if (halves) std::memset(code, 0, static_cast<std::size_t>(filled));
-  for (std::int64_t i = 0; i < count; ++i) {
-    double v = y_[static_cast<std::size_t>(i)] / space_.step;
-    v = v > -largest_code ? v : -largest_code;  // a NaN, of infinities, too
-    v = v < largest_code ? v : largest_code;
-    v = (v + rounder) - rounder;
-    const int value = static_cast<int>(v) + offset;
-    if (halves) {
-      code[i / 2] = static_cast<std::uint8_t>(code[i / 2] | (value << (i % 2 * 4)));
-    } else {
-      code[i] = static_cast<std::uint8_t>(value);
+  std::uint8_t* values = halves ? halves_.data() : code;
+  kernels_.quantize_by_step(y_.data(), space_.step, space_.largest_code(), space_.offset(), count, values);
+  if (halves) {  // of which the last may stand alone
+    for (std::int64_t i = 0; i < filled; ++i) {
+      code[i] = static_cast<std::uint8_t>(values[2 * i] | values[2 * i + 1] << 4U);
     }
   }
   std::memset(code + filled, 0, static_cast<std::size_t>(space_.code_bytes() - filled));

@@ -102,12 +102,13 @@ class ScalarCodec {
   bool transform(const void* values, bool is_query);
   bool copy_integers(const void* values, std::uint8_t* code) const;
   void project();
-  void quantize(std::uint8_t* code) const;
+  void quantize(std::uint8_t* code);
 
   const ScalarSpace& space_;
   const RowKernels& kernels_;
   std::vector<double> y_;
   std::vector<float> narrow_, projected_;
+  std::vector<std::uint8_t> halves_;  // values of 4 bits, a byte each, and a zero
 
   friend class ScalarTrainer;
 };

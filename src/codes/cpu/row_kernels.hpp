@@ -23,6 +23,7 @@ struct RowKernels {
   void (*load_centered[6])(const void* row, const double* mean, double unit, std::int64_t dim, double* y,
                            double* largest, double* squares);  ///< by Dtype
   bool (*finite)(const double* y, std::int64_t dim);
+  bool (*has_nan)(const double* y, std::int64_t dim);
   void (*center)(double* y, const double* mean, double unit, std::int64_t dim);  ///< (y - mean) * unit
   void (*scale)(double* y, double factor, std::int64_t dim);
   double (*largest)(const double* y, std::int64_t dim);  ///< largest magnitude of finite values
@@ -34,6 +35,9 @@ struct RowKernels {
   /// code = y * inverse, clamped to +-127 and rounded; decoded = code * step; bytes = code + offset.
   void (*quantize)(const double* y, double inverse, double step, int offset, std::int64_t dim,
                    double* decoded, unsigned char* bytes);
+  /// bytes = y / step, clamped to +-largest, a NaN to -largest, and rounded, + offset.
+  void (*quantize_by_step)(const double* y, double step, double largest, int offset, std::int64_t dim,
+                           unsigned char* bytes);
   /// stored = byte ^ flip, where flip makes signed bytes unsigned (0x80) or leaves them alone (0); sums of
   /// what the bytes stand for and of its squares. @param dim at most 32,768, so that no sum overflows
   void (*store_integers)(const unsigned char* row, unsigned char flip, std::int64_t dim,

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "conformance/problem.hpp"
@@ -67,6 +69,30 @@ TEST_P(RowKernelsTest, ShowWhatIsNoNumber) {
       kernels.load_centered[static_cast<int>(Dtype::f32)](row.data(), mean.data(), 1, dim, y.data(), &largest,
                                                           &squares);
       EXPECT_FALSE(std::isfinite(squares)) << at;
+      EXPECT_FALSE(kernels.finite(y.data(), dim)) << at;
+      EXPECT_EQ(kernels.has_nan(y.data(), dim), std::isnan(value)) << at;
+    }
+  }
+}
+
+TEST_P(RowKernelsTest, QuantizesBySteps) {
+  const RowKernels& kernels = row_kernels();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> y = {0.0,   -0.0,  0.15,     0.25,      0.35,
+                           -0.25, -0.15, 12.6,     12.7,      12.8,
+                           -12.7, -12.9, infinity, -infinity, std::numeric_limits<double>::quiet_NaN()};
+  for (int i = 0; i < 90; ++i) y.push_back(0.031 * i - 1);
+  const auto wanted = [](double v, double step, double largest, int offset) {
+    const double all = v / step;
+    const double held = all > -largest ? std::min(all, largest) : -largest;
+    return static_cast<unsigned char>(static_cast<int>(std::nearbyint(held)) + offset);
+  };
+  for (const auto& [step, largest, offset] : {std::tuple(0.1, 127.0, 128), std::tuple(0.5, 7.0, 8)}) {
+    std::vector<unsigned char> bytes(y.size(), 0xAA);
+    kernels.quantize_by_step(y.data(), step, largest, offset, static_cast<std::int64_t>(y.size()),
+                             bytes.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      EXPECT_EQ(bytes[i], wanted(y[i], step, largest, offset)) << y[i] << " by " << step;
     }
   }
 }
