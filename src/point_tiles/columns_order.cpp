@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "core/aligned_buffer.hpp"
+#include "core/beside.hpp"
 #include "core/by_thread.hpp"
 #include "core/parallel.hpp"
 #include "io/manifest_text.hpp"
-#include "point_tiles/beside.hpp"
 #include "point_tiles/columns.hpp"
 #include "point_tiles/journal.hpp"
 #include "point_tiles/pacer.hpp"

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "core/beside.hpp"
 #include "core/plural.hpp"
 #include "core/visit_dtype.hpp"
 #include "kith/error.hpp"
-#include "point_tiles/beside.hpp"
 #include "point_tiles/journal.hpp"
 #include "point_tiles/partition.hpp"
 #include "point_tiles/tuning.hpp"

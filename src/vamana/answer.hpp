@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "core/large_vector.hpp"
 #include "kith/neighbors.hpp"
+#include "vamana/backend.hpp"
 
 namespace kith::vamana {
 
@@ -37,6 +39,25 @@ Neighbors answered(const DatasetView& rows, std::int64_t queries, std::int64_t k
     fill(large_vector<float>(cells, execution));
   }
   return out;
+}
+
+/// Answers by several plans, in their order: what search(views), a view a plan, leaves in their memory; it
+/// returns statistics, one a plan.
+template <class Search>
+std::vector<Neighbors> answered_by_plans(const DatasetView& rows, std::int64_t queries,
+                                         std::span<const SearchPlan> plans, const Execution& execution,
+                                         const Search& search) {
+  std::vector<Neighbors> answers;
+  std::vector<NeighborsView> views;
+  for (const SearchPlan& plan : plans) {
+    answers.push_back(answered(rows, queries, plan.k, execution, [&](const NeighborsView& view) {
+      views.push_back(view);  // of memory that moves with the answer
+      return SearchStatistics{};
+    }));
+  }
+  const std::vector<SearchStatistics> statistics = search(std::span<const NeighborsView>(views));
+  for (std::size_t i = 0; i < answers.size(); ++i) answers[i].statistics = statistics[i];
+  return answers;
 }
 
 }  // namespace kith::vamana

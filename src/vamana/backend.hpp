@@ -92,13 +92,15 @@ struct Backend {
                                   const SearchPlan& plan, const NeighborsView& out,
                                   const Execution& execution, std::vector<std::int64_t>& unanswered);
   /// What search_into finds by each of some plans that allow every row and differ in their lists, ascending,
-  /// and in k: by one walk for all of them. Of the statistics the hops. Null where there is no such walk.
+  /// and in k: by one walk for all that have the same list, or for all of them. Of the statistics the hops.
   std::vector<Neighbors> (*search_by_plans)(const Built& built, const DatasetView& rows,
                                             const DatasetView& queries, std::span<const SearchPlan> plans,
                                             const Execution& execution);
-  /// The rows where searches read them, if there is room for them and for a search's own copy of what was
-  /// built while other work goes on there.
-  std::optional<Dataset> (*place)(const Built& built, const DatasetView& rows, const Execution& execution);
+  bool one_walk_for_all;  ///< those plans
+  /// The rows where searches read them, if there is room for them beside a graph that grows and a search's
+  /// own copy of that and its codes.
+  std::optional<Dataset> (*place)(const Built& built, const DatasetView& rows,
+                                  const VamanaParameters& parameters, const Execution& execution);
   /// Bytes that searching takes beyond the answer.
   std::uint64_t (*search_bytes)(const Built& built, const SearchPlan& plan, int threads);
 };

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "core/beside.hpp"
 #include "kith/brute_force.hpp"
 #include "select_k/allowed_rows.hpp"
 #include "vamana/answer.hpp"
@@ -168,8 +170,9 @@ SearchPlan plan_of(std::int64_t list_size, std::int64_t k) {
   return plan;
 }
 
-// Searches for a curve. Where a backend has one walk for many lists, it takes all that are always measured at
-// once, and then as many as end with the next power of two: the longest costs as much as all shorter ones.
+// Searches for a curve, for all k at once. Where a backend has one walk for many lists, it takes all that are
+// always measured together, and then as many as end with the next power of two: the longest costs as much as
+// all shorter ones.
 class GrowingLists {
  public:
   using Plan = std::function<SearchPlan(std::int64_t list_size, std::int64_t k)>;
@@ -184,9 +187,6 @@ class GrowingLists {
         execution_(execution) {}
 
   Neighbors search(std::int64_t list_size, std::int64_t k) {
-    if (backend_.search_by_plans == nullptr) {
-      return searched(built_, rows_, queries_, plan_(list_size, k), execution_);
-    }
     const std::pair asked(list_size, k);
     if (!found_.contains(asked)) search_from(list_size);
     return std::move(found_.extract(asked).mapped());
@@ -195,8 +195,10 @@ class GrowingLists {
  private:
   void search_from(std::int64_t list_size) {
     const auto last =
-        std::max(recall::longest_always,
-                 static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(list_size))));
+        backend_.one_walk_for_all
+            ? std::max(recall::longest_always,
+                       static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(list_size))))
+            : list_size;
     std::vector<std::pair<std::int64_t, std::int64_t>> asked;
     std::vector<SearchPlan> plans;
     for (const std::int64_t size : recall::list_sizes(built_.nodes.count)) {
@@ -248,13 +250,18 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   }
   RecallCurve curve;
   const Execution quiet = without_progress(execution);
+  // They are on their way while the graph grows.
+  std::future<std::optional<Dataset>> on_the_way;
+  if (!last.empty()) {
+    on_the_way = beside([&] { return backend.place(built, rows, contents.parameters, quiet); });
+  }
   const auto look = [&](Graph graph) {
     built.set_graph(std::move(graph));
     const Dataset queries = pick_rows(rows, held.rows);
     // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
     // many distances that takes, and an index is to be the same bits from every machine.
     const Execution cpu = on_cpu(quiet);
-    const std::optional<Dataset> placed = backend.place(built, rows, quiet);
+    const std::optional<Dataset> placed = on_the_way.get();
     const DatasetView& there = placed ? placed->view() : rows;
     const Neighbors exact =
         knn(there, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
@@ -277,8 +284,10 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
       return among_others(rows, counted, plan_of(list_size, k), cpu);
     });
     const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
+      // The CPU counts while a device searches.
+      std::future<std::int64_t> count = beside([&] { return distances.of(list_size, k); });
       Neighbors found = apart ? lists.search(list_size, k) : search(plan_of(list_size, k));
-      found.statistics.distances = distances.of(list_size, k);
+      found.statistics.distances = count.get();
       return found;
     };
     curve =

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <utility>
 
+#include "core/beside.hpp"
 #include "vamana/cpu/walk.hpp"
 
 namespace kith::vamana {
@@ -41,17 +43,19 @@ class Grower {
  public:
   Grower(BuildMachine& machine, const Growth& growth, const std::vector<std::uint32_t>& added,
          const std::vector<std::uint32_t>& waiting)
-      : machine_(machine), growth_(growth), order_(added), waiting_(waiting) {}
+      : machine_(machine), growth_(growth), added_(added), order_(added), waiting_(waiting) {}
 
   Graph grow(const Graph& old, const Look& look) {
     const std::int64_t nodes = growth_.nodes.count;
+    before_ = old.nodes;
+    std::future<void> shuffled = beside([&] { shuffle(before_ == 0 ? 1 : 0); });
     machine_.begin(old);
     present_.assign(static_cast<std::size_t>(nodes), 0);
     std::fill_n(present_.begin(), old.nodes, std::uint8_t{1});
-    before_ = old.nodes;
     entries_ = old.entries;
     old_entries_ = entries_.size();
-    choose_order();
+    shuffled.get();
+    choose_first();
     // As many entries as all nodes want, of those that are new.
     const auto wanted = static_cast<std::size_t>(entry_count(nodes));
     for (std::size_t i = 0; entries_.size() < wanted && i < order_.size(); ++i) entries_.push_back(order_[i]);
@@ -98,11 +102,11 @@ class Grower {
     return graph;
   }
 
-  // As the seed shuffles them; where there is no graph yet, the medoid comes first.
-  void choose_order() {
-    if (order_.empty()) return;
-    if (before_ == 0) std::swap(order_[0], order_[machine_.medoid(order_)]);
-    shuffle(before_ == 0 ? 1 : 0);
+  // Where there is no graph yet, the medoid comes first, and the first node where the medoid was.
+  void choose_first() {
+    if (before_ != 0 || order_.empty()) return;
+    const std::uint32_t node = added_[machine_.medoid(added_)];
+    std::swap(order_.front(), *std::ranges::find(order_, node));
   }
 
   // The order from `first` on (Fisher and Yates 1938).
@@ -187,7 +191,8 @@ class Grower {
 
   BuildMachine& machine_;
   const Growth& growth_;
-  std::vector<std::uint32_t> order_;           // nodes that are added
+  const std::vector<std::uint32_t>& added_;    // nodes, ascending
+  std::vector<std::uint32_t> order_;           // those, as the seed shuffles them
   const std::vector<std::uint32_t>& waiting_;  // and those that come last
   std::vector<std::uint32_t> entries_;
   std::int64_t before_ = 0;            // so many nodes were there already

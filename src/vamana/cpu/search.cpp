@@ -328,34 +328,28 @@ SearchStatistics search_into(const Built& built, const DatasetView& rows, const 
 std::vector<Neighbors> search_by_plans(const Built& built, const DatasetView& rows,
                                        const DatasetView& queries, std::span<const SearchPlan> plans,
                                        const Execution& execution) {
-  std::vector<Neighbors> answers(plans.size());
-  std::vector<NeighborsView> views(plans.size());
-  std::vector<Shorter> shorter;
-  if (plans.empty()) return answers;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    // The memory of an answer; what is in it comes later.
-    answers[i] = answered(rows, queries.rows, plans[i].k, execution, [&](const NeighborsView& view) {
-      views[i] = view;
-      return SearchStatistics{};
-    });
-    shorter.push_back({.plan = plans[i], .out = views[i]});
-  }
-  std::vector<std::int64_t> unanswered;
-  const NeighborsView none{};
-  Job job{.built = built,
-          .rows = rows,
-          .queries = queries,
-          .plan = plans.back(),
-          .out = none,
-          .canonical = canonical_function(rows.dtype, built.space.metric),
-          .unanswered = unanswered,
-          .shorter = shorter};
-  search_as(job, execution);
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    answers[i].statistics.list_size = plans[i].list_size;
-    answers[i].statistics.hops = shorter[i].hops;
-  }
-  return answers;
+  if (plans.empty()) return {};
+  return answered_by_plans(rows, queries.rows, plans, execution, [&](std::span<const NeighborsView> views) {
+    std::vector<Shorter> shorter;
+    for (std::size_t i = 0; i < plans.size(); ++i) shorter.push_back({.plan = plans[i], .out = views[i]});
+    std::vector<std::int64_t> unanswered;
+    const NeighborsView none{};
+    Job job{.built = built,
+            .rows = rows,
+            .queries = queries,
+            .plan = plans.back(),
+            .out = none,
+            .canonical = canonical_function(rows.dtype, built.space.metric),
+            .unanswered = unanswered,
+            .shorter = shorter};
+    search_as(job, execution);
+    std::vector<SearchStatistics> statistics(plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      statistics[i].list_size = plans[i].list_size;
+      statistics[i].hops = shorter[i].hops;
+    }
+    return statistics;
+  });
 }
 
 // Of the workers of a thread's lanes: a rotated query, or a table of 256 entries a subspace.
@@ -376,7 +370,7 @@ std::uint64_t search_bytes(const Built& built, const SearchPlan& plan, int threa
 }
 
 std::optional<Dataset> place(const Built& /*built*/, const DatasetView& rows,
-                             const Execution& /*execution*/) {
+                             const VamanaParameters& /*parameters*/, const Execution& /*execution*/) {
   return Dataset::adopt(rows, nullptr);  // where they are
 }
 
@@ -387,8 +381,15 @@ codes::KMeansOfParts by_threads(const Execution& /*execution*/) {
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{grow_graph,      by_threads, encode_walk_codes, build_bytes, search_into,
-                               search_by_plans, place,      search_bytes};
+  static const Backend backend{.grow = grow_graph,
+                               .k_means = by_threads,
+                               .encode = encode_walk_codes,
+                               .build_bytes = build_bytes,
+                               .search_into = search_into,
+                               .search_by_plans = search_by_plans,
+                               .one_walk_for_all = true,
+                               .place = place,
+                               .search_bytes = search_bytes};
   return backend;
 }
 

@@ -37,8 +37,15 @@ void encode(const codes::Coding& coding, const DatasetView& rows, std::uint8_t* 
 }  // namespace
 
 const Backend& cuda_backend() {
-  static const Backend backend{grow_on_device,    k_means_there, encode,          build_bytes,
-                               search_on_devices, nullptr,       place_on_device, search_bytes};
+  static const Backend backend{.grow = grow_on_device,
+                               .k_means = k_means_there,
+                               .encode = encode,
+                               .build_bytes = build_bytes,
+                               .search_into = search_on_devices,
+                               .search_by_plans = search_by_plans_on_devices,
+                               .one_walk_for_all = false,
+                               .place = place_on_device,
+                               .search_bytes = search_bytes};
   return backend;
 }
 

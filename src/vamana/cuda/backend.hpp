@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "vamana/backend.hpp"
@@ -13,9 +14,17 @@ SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, 
                                    const SearchPlan& plan, const NeighborsView& out,
                                    const Execution& execution, std::vector<std::int64_t>& unanswered);
 
+/// Backend::search_by_plans: a walk for each list.
+std::vector<Neighbors> search_by_plans_on_devices(const Built& built, const DatasetView& rows,
+                                                  const DatasetView& queries,
+                                                  std::span<const SearchPlan> plans,
+                                                  const Execution& execution);
+
 /// Backend::place: on one device whose memory nobody has limited, with room for all of it.
 std::optional<Dataset> place_on_device(const Built& built, const DatasetView& rows,
-                                       const Execution& execution);
+                                       const VamanaParameters& parameters, const Execution& execution);
+/// Of a device's memory, that a build takes there if it may.
+std::uint64_t most_build_bytes(const Nodes& nodes, const VamanaParameters& parameters);
 
 /// Backend::grow, on the first of the devices.
 Graph grow_on_device(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,

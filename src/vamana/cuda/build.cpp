@@ -20,6 +20,27 @@
 namespace kith::vamana {
 namespace {
 
+// Bytes of the device's memory.
+struct BuildSizes {
+  BuildSizes(std::int64_t nodes, std::uint64_t codes, const VamanaParameters& parameters) {
+    const std::int64_t stride = build_stride(parameters.max_degree);
+    const auto degree = static_cast<std::uint64_t>(parameters.max_degree);
+    const auto batch = static_cast<std::uint64_t>(std::min(nodes, largest_batch(nodes)));
+    // Codes and edges; the back edges of a batch, twice, where their groups begin, and room for all of them
+    // at one target; and what a search in breadth takes when the rest is done.
+    fixed = codes +
+            static_cast<std::uint64_t>(nodes) * (static_cast<std::uint64_t>(stride) + degree + 4) * 4 +
+            batch * degree * 40 + (std::uint64_t{16} << 20U);
+    a_node = sizeof(Key) * (cuda::seen_room + static_cast<std::uint64_t>(parameters.build_list_size)) +
+             sizeof(std::int32_t);
+    a_target = sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride));
+  }
+  // So many nodes walk and are pruned at once.
+  std::uint64_t with(std::uint64_t at_once) const { return fixed + std::max(a_node, a_target) * at_once; }
+
+  std::uint64_t fixed, a_node, a_target;
+};
+
 class DeviceMachine : public BuildMachine {
  public:
   DeviceMachine(const Growth& growth, int device)
@@ -166,36 +187,28 @@ class DeviceMachine : public BuildMachine {
   // How many nodes at once, in the memory there may be. @throws OutOfMemory
   void choose_parts() {
     const std::int64_t nodes = growth_.nodes.count;
-    const std::int64_t batch = std::min(nodes, largest_batch(nodes));
-    const auto list = static_cast<std::uint64_t>(growth_.parameters.build_list_size);
-    const auto degree = static_cast<std::uint64_t>(max_degree_);
-    // Codes and edges; the back edges of a batch, twice, where their groups begin, and room for all of them
-    // at one target; and what a search in breadth takes when the rest is done.
-    const std::uint64_t fixed =
-        growth_.nodes.codes.bytes() +
-        static_cast<std::uint64_t>(nodes) * (static_cast<std::uint64_t>(stride_) + degree + 4) * 4 +
-        static_cast<std::uint64_t>(batch) * degree * 40 + (std::uint64_t{16} << 20U);
-    const std::uint64_t a_node = sizeof(Key) * (cuda::seen_room + list) + sizeof(std::int32_t);
-    const std::uint64_t a_target = sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride_));
-    const std::uint64_t each = std::max(a_node, a_target);
+    const BuildSizes sizes(nodes, growth_.nodes.codes.bytes(), growth_.parameters);
     const std::uint64_t limit = cuda::available_memory(growth_.execution);
-    if (fixed + each * 64 > limit) {
+    const std::uint64_t least = sizes.with(64);
+    if (least > limit) {
       throw OutOfMemory(fmt::format(
           "the index vamana of {} rows takes {} bytes of GPU memory while it is built there, of which there "
           "are {}; raise the device memory limit, or build it on the CPU and search it on the GPU",
-          nodes, fixed + each * 64, limit));
+          nodes, least, limit));
     }
-    if (static_cast<std::uint64_t>(batch) * degree > std::uint64_t{0xFFFFFFFF}) {
+    const auto batch = static_cast<std::uint64_t>(std::min(nodes, largest_batch(nodes)));
+    const auto degree = static_cast<std::uint64_t>(max_degree_);
+    if (batch * degree > std::uint64_t{0xFFFFFFFF}) {
       throw DeviceError(fmt::format(
           "a batch of {} rows with {} edges each; a GPU sorts up to 2^32 - 1 edges, build it on the CPU and "
           "search it on the GPU",
           batch, degree));
     }
     const auto as_many = [&](std::uint64_t bytes, std::int64_t most) {
-      return std::min(static_cast<std::int64_t>((limit - fixed) / bytes), most);
+      return std::min(static_cast<std::int64_t>((limit - sizes.fixed) / bytes), most);
     };
-    nodes_part_ = as_many(a_node, cuda::constants.nodes_at_once);
-    targets_part_ = as_many(a_target, cuda::constants.targets_at_once);
+    nodes_part_ = as_many(sizes.a_node, cuda::constants.nodes_at_once);
+    targets_part_ = as_many(sizes.a_target, cuda::constants.targets_at_once);
   }
 
   // Nodes of a batch by the entry that they are nearest to: walks that go on at the same time then come to
@@ -284,6 +297,12 @@ class DeviceMachine : public BuildMachine {
 };
 
 }  // namespace
+
+std::uint64_t most_build_bytes(const Nodes& nodes, const VamanaParameters& parameters) {
+  return BuildSizes(nodes.count, nodes.codes.bytes(), parameters)
+      .with(static_cast<std::uint64_t>(
+          std::max(cuda::constants.nodes_at_once, cuda::constants.targets_at_once)));
+}
 
 Graph grow_on_device(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,
                      const VamanaParameters& parameters, const std::vector<std::uint32_t>& added,

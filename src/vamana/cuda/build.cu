@@ -34,15 +34,15 @@ __device__ int degree_of_warp(const std::uint32_t* edges, int stride) {
 }
 
 // The walk of a node that is inserted: what it expands.
-template <int T, int P, bool halves>
-__global__ void __launch_bounds__(32) see_kernel(const __grid_constant__ InsertJob job) {
+template <int T, int B, bool halves>
+__global__ void __launch_bounds__(32, 32) see_kernel(const __grid_constant__ InsertJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t i = blockIdx.x;
   unsigned char* room = memory;
-  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
+  WarpCodes<T, B, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   const GraphView graph{job.graph.edges, job.graph.stride,     job.graph.codes,
                         job.entries,     job.graph.code_bytes, job.entry_count};
-  WarpWalk<WarpCodes<T, P, halves>, WarpList<false>> walk(graph, job.shape, codes, room);
+  WarpWalk<WarpCodes<T, B, halves>, WarpList<false>> walk(graph, job.shape, codes, room);
   if (!job.shape.list_in_shared) walk.place_list(job.lists + i * job.shape.capacity, nullptr);
   Seen seen{job.seen + i * seen_room, seen_room, static_cast<int>(tuning::most_candidates)};
   codes.set_query(job.nodes[i]);
@@ -90,10 +90,10 @@ struct BeginsGroup {
 };
 
 // A node's edges and some more nodes, in any order and perhaps more than once, pruned to max_degree.
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std::uint32_t* edges, int degree,
                            const std::uint64_t* more, std::int64_t count, Key* keys,
-                           WarpCodes<T, P, halves>& codes, WarpPruner<halves>& pruner) {
+                           WarpCodes<T, B, halves>& codes, WarpPruner<halves>& pruner) {
   codes.set_query(node);
   const std::int64_t all = degree + count;
   int filled = 0;
@@ -118,18 +118,18 @@ __device__ int prune_edges(const BuildView& graph, std::uint32_t node, const std
 }
 
 // The memory of a warp that prunes edges.
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 struct PruneMemory {
-  WarpCodes<T, P, halves> codes;
+  WarpCodes<T, B, halves> codes;
   WarpPruner<halves> pruner;
   __device__ PruneMemory(const BuildView& graph, unsigned char* memory)
       : codes(graph.codes, graph.code_bytes, memory), pruner(graph, memory) {}
   __host__ __device__ static std::size_t bytes(const BuildView& graph) {
-    return WarpCodes<T, P, halves>::bytes(graph.code_bytes) + WarpPruner<halves>::bytes(graph.max_degree);
+    return WarpCodes<T, B, halves>::bytes(graph.code_bytes) + WarpPruner<halves>::bytes(graph.max_degree);
   }
 };
 
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(prune_threads) back_edges_kernel(const __grid_constant__ BackEdgeJob job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t i = warp_of_grid();
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(prune_threads) back_edges_kernel(const __grid_
       edges[degree + (j - begin)] = static_cast<std::uint32_t>(job.back[j]);
     return;
   }
-  using Memory = PruneMemory<T, P, halves>;
+  using Memory = PruneMemory<T, B, halves>;
   Memory with(job.graph, memory + warp_of_block() * Memory::bytes(job.graph));
   const std::int64_t edges_before = begin - job.begins[job.first];
   Key* keys = job.room + room_of(i, edges_before, stride);
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(prune_threads) back_edges_kernel(const __grid_
   for (int j = lane_of_warp(); j < stride; j += 32) edges[j] = j < size ? with.pruner.chosen()[j] : no_node;
 }
 
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(prune_threads)
     finish_kernel(const __grid_constant__ BuildView graph, std::int64_t first, std::int64_t count,
                   std::uint32_t* out, Key* room) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(prune_threads)
     for (int j = lane_of_warp(); j < graph.max_degree; j += 32) to[j] = j < degree ? edges[j] : no_node;
     return;
   }
-  using Memory = PruneMemory<T, P, halves>;
+  using Memory = PruneMemory<T, B, halves>;
   Memory with(graph, memory + warp_of_block() * Memory::bytes(graph));
   const int size = prune_edges(graph, node, edges, degree, nullptr, 0, room + room_of(i, 0, stride),
                                with.codes, with.pruner);
@@ -217,13 +217,13 @@ __device__ Key nearest_of(Codes& codes, const std::uint32_t* nodes, std::int64_t
   return best;
 }
 
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(32)
     nearest_kernel(const unsigned char* codes, int code_bytes, const unsigned char* code,
                    const std::uint32_t* nodes, std::int64_t count, unsigned long long* least) {
   extern __shared__ __align__(16) unsigned char memory[];
   unsigned char* room = memory;
-  WarpCodes<T, P, halves> its(codes, code_bytes, room);
+  WarpCodes<T, B, halves> its(codes, code_bytes, room);
   its.set_query(code);
   const Key best = nearest_of(its, nodes, count, static_cast<std::int64_t>(blockIdx.x) * most_offered,
                               static_cast<std::int64_t>(gridDim.x) * most_offered);
@@ -231,13 +231,13 @@ __global__ void __launch_bounds__(32)
 }
 
 // Nodes under the nearest of some others.
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(32)
     assign_kernel(const __grid_constant__ BuildView graph, const std::uint32_t* nodes, std::int64_t count,
                   const std::uint32_t* others, std::int64_t other_count, std::uint64_t* assigned) {
   extern __shared__ __align__(16) unsigned char memory[];
   unsigned char* room = memory;
-  WarpCodes<T, P, halves> its(graph.codes, graph.code_bytes, room);
+  WarpCodes<T, B, halves> its(graph.codes, graph.code_bytes, room);
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) {
     its.set_query(nodes[i]);
     Key best = nearest_of(its, others, other_count, 0, most_offered);
@@ -284,11 +284,11 @@ void launch_prunes(Kernel kernel, const char* name, std::int64_t count, std::siz
 
 void insert(const InsertJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
-  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(job.graph.code_bytes) +
-                              WarpWalk<WarpCodes<T, P, halves>, WarpList<false>>::bytes(job.shape);
-    allow_shared(see_kernel<T, P, halves>, 32, bytes, device);
-    see_kernel<T, P, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
+  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int B, bool halves>() {
+    const std::size_t bytes = WarpCodes<T, B, halves>::bytes(job.graph.code_bytes) +
+                              WarpWalk<WarpCodes<T, B, halves>, WarpList<false>>::bytes(job.shape);
+    allow_shared(see_kernel<T, B, halves>, 32, bytes, device);
+    see_kernel<T, B, halves><<<static_cast<unsigned>(job.count), 32, bytes, stream>>>(job);
   });
   check_launch("see_kernel");
   const std::size_t bytes = WarpPruner<false>::bytes(job.graph.max_degree);
@@ -336,18 +336,18 @@ void group(const std::uint64_t* back, std::int64_t count, std::uint32_t* begins,
 
 void add_back_edges(const BackEdgeJob& job, int device, cudaStream_t stream) {
   if (job.count == 0) return;
-  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int P, bool halves>() {
-    launch_prunes(back_edges_kernel<T, P, halves>, "back_edges_kernel", job.count,
-                  PruneMemory<T, P, halves>::bytes(job.graph), device, stream, job);
+  visit_codes(job.graph.code_bytes, job.graph.four_bits, [&]<int T, int B, bool halves>() {
+    launch_prunes(back_edges_kernel<T, B, halves>, "back_edges_kernel", job.count,
+                  PruneMemory<T, B, halves>::bytes(job.graph), device, stream, job);
   });
 }
 
 void finish_edges(const BuildView& graph, std::int64_t first, std::int64_t count, std::uint32_t* out,
                   Key* room, int device, cudaStream_t stream) {
   if (count == 0) return;
-  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int P, bool halves>() {
-    launch_prunes(finish_kernel<T, P, halves>, "finish_kernel", count,
-                  PruneMemory<T, P, halves>::bytes(graph), device, stream, graph, first, count, out, room);
+  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int B, bool halves>() {
+    launch_prunes(finish_kernel<T, B, halves>, "finish_kernel", count,
+                  PruneMemory<T, B, halves>::bytes(graph), device, stream, graph, first, count, out, room);
   });
 }
 
@@ -363,12 +363,12 @@ void find_nearest(const unsigned char* codes, int code_bytes, bool four_bits, co
                   const std::uint32_t* nodes, std::int64_t count, unsigned long long* least, int device,
                   cudaStream_t stream) {
   if (count == 0) return;
-  visit_codes(code_bytes, four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(code_bytes);
-    allow_shared(nearest_kernel<T, P, halves>, 32, bytes, device);
+  visit_codes(code_bytes, four_bits, [&]<int T, int B, bool halves>() {
+    const std::size_t bytes = WarpCodes<T, B, halves>::bytes(code_bytes);
+    allow_shared(nearest_kernel<T, B, halves>, 32, bytes, device);
     const std::int64_t parts = (count + most_offered - 1) / most_offered;
     const auto blocks = static_cast<unsigned>(min(parts, static_cast<std::int64_t>(processors(device)) * 64));
-    nearest_kernel<T, P, halves><<<blocks, 32, bytes, stream>>>(codes, code_bytes, code, nodes, count, least);
+    nearest_kernel<T, B, halves><<<blocks, 32, bytes, stream>>>(codes, code_bytes, code, nodes, count, least);
   });
   check_launch("nearest_kernel");
 }
@@ -377,11 +377,11 @@ void assign(const BuildView& graph, const std::uint32_t* nodes, std::int64_t cou
             const std::uint32_t* others, std::int64_t other_count, std::uint64_t* assigned, int device,
             cudaStream_t stream) {
   if (count == 0) return;
-  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = WarpCodes<T, P, halves>::bytes(graph.code_bytes);
-    allow_shared(assign_kernel<T, P, halves>, 32, bytes, device);
+  visit_codes(graph.code_bytes, graph.four_bits, [&]<int T, int B, bool halves>() {
+    const std::size_t bytes = WarpCodes<T, B, halves>::bytes(graph.code_bytes);
+    allow_shared(assign_kernel<T, B, halves>, 32, bytes, device);
     const auto blocks = static_cast<unsigned>(min(count, static_cast<std::int64_t>(processors(device)) * 64));
-    assign_kernel<T, P, halves>
+    assign_kernel<T, B, halves>
         <<<blocks, 32, bytes, stream>>>(graph, nodes, count, others, other_count, assigned);
   });
   check_launch("assign_kernel");

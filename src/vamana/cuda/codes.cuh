@@ -94,8 +94,8 @@ struct Offers {
 };
 
 /// A warp's code, and nodes whose codes are compared with it. T: threads that read a code together, 16 bytes
-/// each; P: times that they do, 0 for any number; halves: of 4 bits a value.
-template <int T, int P, bool halves>
+/// each; B: such pieces of a code, 0 for any number; halves: of 4 bits a value.
+template <int T, int B, bool halves>
 class WarpCodes : public Offers {
  public:
   /// Takes bytes() of `memory`, aligned to 16, and moves it on.
@@ -129,11 +129,12 @@ class WarpCodes : public Offers {
   /// that pieces of several codes are at once.
   __device__ void estimate(int count) {
     constexpr int rows = 32 / T;
-    constexpr int at_once = P == 0 ? 2 : P;
-    constexpr int ahead = P == 1 ? most_offered / rows < 8 ? most_offered / rows : 8 : 2;
+    constexpr bool whole_rounds = B != 0 && B % T == 0;
+    constexpr int at_once = B == 0 ? 2 : (B + T - 1) / T;
+    constexpr int ahead = B != 0 && at_once == 1 ? most_offered / rows < 8 ? most_offered / rows : 8 : 2;
     const int team = lane_of_warp() / T;
     const int part = lane_of_warp() % T;
-    const int pieces = P == 0 ? code_bytes_ / 16 : P * T;
+    const int pieces = B == 0 ? code_bytes_ / 16 : B;
     for (int base = 0; base < count; base += rows * ahead) {
       unsigned products[ahead] = {};
       unsigned squares[ahead] = {};
@@ -149,12 +150,12 @@ class WarpCodes : public Offers {
               reinterpret_cast<const uint4*>(codes_ + std::int64_t{node(u)} * code_bytes_) + first;
 #pragma unroll
           for (int j = 0; j < at_once; ++j) {
-            if (P != 0 || first + j * T < pieces) values[j][u] = __ldg(code + j * T);
+            if (whole_rounds || first + j * T < pieces) values[j][u] = __ldg(code + j * T);
           }
         }
 #pragma unroll
         for (int j = 0; j < at_once; ++j) {
-          if (P == 0 && first + j * T >= pieces) break;
+          if (!whole_rounds && first + j * T >= pieces) break;
           const uint4 query = query_[first + j * T];
 #pragma unroll
           for (int u = 0; u < ahead; ++u) add_products<halves>(query, values[j][u], products[u], squares[u]);
@@ -180,17 +181,17 @@ class WarpCodes : public Offers {
   unsigned query_squares_ = 0;
 };
 
-/// Calls f.operator()<T, P, halves>() for codes of so many bytes.
+/// Calls f.operator()<T, B, halves>() for codes of so many bytes.
 template <class F>
 void visit_codes(int code_bytes, bool four_bits, const F& f) {
-  const auto with = [&]<int T, int P>() {
-    four_bits ? f.template operator()<T, P, true>() : f.template operator()<T, P, false>();
+  const auto with = [&]<int T, int B>() {
+    four_bits ? f.template operator()<T, B, true>() : f.template operator()<T, B, false>();
   };
   switch (code_bytes) {
-    case 32: with.template operator()<2, 1>(); return;
-    case 64: with.template operator()<4, 1>(); return;
-    case 96: with.template operator()<2, 3>(); return;
-    case 128: with.template operator()<8, 1>(); return;
+    case 32: with.template operator()<2, 2>(); return;
+    case 64: with.template operator()<4, 4>(); return;
+    case 96: with.template operator()<8, 6>(); return;  // two of them idle, and a code is one or two requests
+    case 128: with.template operator()<8, 8>(); return;
     default: break;
   }
   // As many threads as read a code in whole rounds.

@@ -286,12 +286,16 @@ cuda::SpaceView DeviceGraph::space(const codes::ScalarSpace& space) const {
 }
 
 std::optional<Dataset> place_on_device(const Built& built, const DatasetView& rows,
-                                       const Execution& execution) {
+                                       const VamanaParameters& parameters, const Execution& execution) {
   if (execution.devices.size() != 1 || execution.device_memory_limit > 0 || rows.rows > most_device_rows)
     return std::nullopt;
   const int device = execution.devices.front().ordinal;
   const cuda::DeviceGuard guard(device);
-  if (Sizes(built, rows, device).of(Placement::resident) + working_space + more_space >
+  const std::uint64_t edges = static_cast<std::uint64_t>(built.nodes.count) *
+                              static_cast<std::uint64_t>(parameters.max_degree) * sizeof(std::uint32_t);
+  const Sizes sizes(built, rows, device);  // of a graph without edges yet
+  if (sizes.of(Placement::resident) + edges + working_space + more_space +
+          most_build_bytes(built.nodes, parameters) >
       cuda::available_memory(execution)) {
     return std::nullopt;
   }

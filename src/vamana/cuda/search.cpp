@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +20,7 @@
 #include "cuda/workspace_pool.hpp"
 #include "distance/canonical.hpp"
 #include "kith/error.hpp"
+#include "vamana/answer.hpp"
 #include "vamana/cuda/backend.hpp"
 #include "vamana/cuda/device_graph.hpp"
 #include "vamana/cuda/encoded_queries.hpp"
@@ -58,13 +60,19 @@ cuda::WorkspacePool<Workspace>& workspaces() {
   return *all;
 }
 
+// What is asked of a walk's list.
+struct Answer {
+  const SearchPlan& plan;
+  const NeighborsView& out;
+};
+
 // A search, whichever devices have a share of its queries.
 struct Search {
   const Built& built;
   const DatasetView& rows;
   const DatasetView& queries;
-  const SearchPlan& plan;
-  const NeighborsView& out;
+  const SearchPlan& plan;           ///< of the walks
+  std::span<const Answer> answers;  ///< by plans that differ from it in k and in how much they re-rank
   const Execution& execution;
   ProgressCounter& progress;
   std::mutex mutex{};
@@ -109,29 +117,44 @@ class Share {
   }
 
  private:
-  bool in_place() const { return s_.out.space == MemorySpace::cuda && s_.out.device == device_; }
+  bool in_place(const NeighborsView& out) const {
+    return out.space == MemorySpace::cuda && out.device == device_;
+  }
   static bool little(std::int64_t values, std::size_t bytes) {
     return values * static_cast<std::int64_t>(bytes) <= cuda::constants.little_host_bytes;
   }
   bool raw() const { return s_.built.space.raw_integers(); }
   // As Task::by_bound of cpu/search.cpp has it.
-  bool by_bound() const {
+  bool by_bound(const SearchPlan& plan) const {
     const Built& built = s_.built;
-    return built.walked != nullptr && built.walked->coding->bounded() && s_.plan.rerank == 0 &&
-           s_.plan.list_size < built.nodes.count;
+    return built.walked != nullptr && built.walked->coding->bounded() && plan.rerank == 0 &&
+           plan.list_size < built.nodes.count;
+  }
+  bool any_by_bound() const {
+    return std::ranges::any_of(s_.answers, [&](const Answer& answer) { return by_bound(answer.plan); });
+  }
+  // That a search for k looks for.
+  std::int64_t most_found(std::int64_t k) const {
+    return std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, s_.rows.rows));
   }
 
   // How large walks are, and how many queries fit at once.
   void plan(std::int64_t queries) {
     const SearchPlan& p = s_.plan;
     const std::int64_t longest = p.allowed == nullptr ? p.list_size : std::max(p.list_size, p.longest_list);
-    k_ = std::clamp<std::int64_t>(p.k, 1, std::max<std::int64_t>(1, s_.rows.rows));
     constexpr std::int64_t most = std::int64_t{1} << 30U;
-    const auto room = cuda::room_bytes(s_.rows.dtype, std::min(k_, most));
+    std::int64_t k = 1;
+    std::uint64_t an_answer = 0;  // the largest: they come one after the other
+    for (const Answer& answer : s_.answers) {
+      k = std::max(k, most_found(answer.plan.k));
+      if (in_place(answer.out)) continue;
+      an_answer =
+          std::max(an_answer, static_cast<std::uint64_t>(answer.out.k) * (sizeof(std::int64_t) + sizeof(R)));
+    }
+    const auto room = cuda::room_bytes(s_.rows.dtype, std::min(k, most));
     std::uint64_t each =
-        static_cast<std::uint64_t>(longest) * (sizeof(Key) + 1 + (by_bound() ? sizeof(double) : 0)) +
-        static_cast<std::uint64_t>(room) + EncodedQueries::bytes(s_.built) + 16;
-    if (!in_place()) each += static_cast<std::uint64_t>(s_.out.k) * (sizeof(std::int64_t) + sizeof(R));
+        static_cast<std::uint64_t>(longest) * (sizeof(Key) + 1 + (any_by_bound() ? sizeof(double) : 0)) +
+        static_cast<std::uint64_t>(room) + EncodedQueries::bytes(s_.built) + 16 + an_answer;
     if (s_.queries.space == MemorySpace::host) {
       each += static_cast<std::uint64_t>(s_.rows.dim) * size_of(s_.rows.dtype);
     }
@@ -146,11 +169,11 @@ class Share {
       limit = cuda::available_memory(s_.execution);
     }
     if (p.allowed != nullptr) limit -= std::min<std::uint64_t>(limit, p.allowed->words().size_bytes());
-    if (longest > most || k_ > most || each > limit) {
+    if (longest > most || k > most || each > limit) {
       throw OutOfMemory(fmt::format(
           "a walk for {} neighbours with a list of {} takes {} bytes of GPU memory, beside a graph of {} "
           "there are {}; raise the device memory limit, use a shorter list, or search on the CPU",
-          p.k, longest, each, graph_->bytes, limit));
+          k, longest, each, graph_->bytes, limit));
     }
     const auto fit = static_cast<std::int64_t>(
         std::min<std::uint64_t>(limit / each, static_cast<std::uint64_t>(cuda::constants.most_at_once)));
@@ -165,7 +188,6 @@ class Share {
   }
 
   void search_batch(std::int64_t first, std::int64_t count, bool last) {
-    const codes::ScalarSpace& space = s_.built.space;
     cudaStream_t stream = w_.stream;
     encode(first, count);
 
@@ -195,7 +217,7 @@ class Share {
     }
     w_.queries.hand_to(walk, *graph_, s_.built);
     cuda::walk(walk, graph_->walked(s_.built), device_, stream);
-    if (by_bound()) {
+    if (any_by_bound()) {
       cuda::bound({.node_codes = walk.graph.codes,
                    .code_bytes = walk.graph.code_bytes,
                    .count = count,
@@ -210,10 +232,21 @@ class Share {
                   stream);
     }
 
-    const Cells cells = place_answers(first, count);
-    const std::int64_t room = cuda::room_bytes(s_.rows.dtype, k_);
+    for (const Answer& answer : s_.answers) {
+      rerank(answer, nodes, first, count, last && &answer == &s_.answers.back());
+    }
+  }
+
+  void rerank(const Answer& answer, const cuda::NodeRows& nodes, std::int64_t first, std::int64_t count,
+              bool last) {
+    const codes::ScalarSpace& space = s_.built.space;
+    cudaStream_t stream = w_.stream;
+    const SearchPlan& plan = answer.plan;
+    const Cells cells = place_answers(answer.out, first, count);
+    const std::int64_t k = most_found(plan.k);
+    const std::int64_t room = cuda::room_bytes(s_.rows.dtype, k);
     const std::int64_t factor = s_.built.rerank_factor;
-    const bool whole_list = factor == 0 || s_.plan.list_size >= s_.built.nodes.count;
+    const bool whole_list = factor == 0 || plan.list_size >= s_.built.nodes.count;
     const cuda::RerankJob rerank{
         .data = graph_->rows,
         .dtype = s_.rows.dtype,
@@ -228,21 +261,21 @@ class Share {
         .lists = w_.lists.data(),
         .list_stride = shape_.capacity,
         .found = w_.found.data(),
-        .depth = {.rerank = s_.plan.rerank,
+        .depth = {.rerank = plan.rerank,
                   .raw_integers = raw() && s_.built.walked == nullptr,
-                  .factor_depth = whole_list ? 0 : tuning::rerank_depth(factor, s_.plan.k)},
-        .nearest = by_bound() ? w_.nearest.data() : nullptr,
+                  .factor_depth = whole_list ? 0 : tuning::rerank_depth(factor, plan.k)},
+        .nearest = by_bound(plan) ? w_.nearest.data() : nullptr,
         .limit = RuledOutLimit(space),
-        .k = k_,
-        .out_k = s_.out.k,
-        .rows_of_a_node = raw() ? k_ : std::numeric_limits<std::int64_t>::max(),
+        .k = k,
+        .out_k = answer.out.k,
+        .rows_of_a_node = raw() ? k : std::numeric_limits<std::int64_t>::max(),
         .room = room > 0 ? w_.room.reserve(count * room, stream) : nullptr,
         .indices = cells.indices,
         .distances = cells.distances,
         .evaluated = w_.counts.data() + evaluated,
         .report = {w_.counts.data(), counters, last ? w_.seen.data() : nullptr}};
     cuda::rerank(rerank, device_, stream);
-    finish(first, count, cells, last);
+    finish(answer.out, first, count, cells, last);
   }
 
   void encode(std::int64_t first, std::int64_t count) {
@@ -273,12 +306,12 @@ class Share {
     R* distances;
     bool here;  ///< in page-locked memory
   };
-  Cells place_answers(std::int64_t first, std::int64_t count) {
-    const std::int64_t k = s_.out.k;
-    if (in_place()) {
-      return {s_.out.indices + first * k, static_cast<R*>(s_.out.distances) + first * k, false};
+  Cells place_answers(const NeighborsView& out, std::int64_t first, std::int64_t count) {
+    const std::int64_t k = out.k;
+    if (in_place(out)) {
+      return {out.indices + first * k, static_cast<R*>(out.distances) + first * k, false};
     }
-    if (s_.out.space == MemorySpace::host && little(count * k, sizeof(std::int64_t) + sizeof(R))) {
+    if (out.space == MemorySpace::host && little(count * k, sizeof(std::int64_t) + sizeof(R))) {
       auto* indices = reinterpret_cast<std::int64_t*>(w_.answers_here.data());
       return {indices, reinterpret_cast<R*>(indices + count * k), true};
     }
@@ -288,7 +321,8 @@ class Share {
   }
 
   // Answers to the caller, and which queries have none.
-  void finish(std::int64_t first, std::int64_t count, const Cells& cells, bool last) {
+  void finish(const NeighborsView& out, std::int64_t first, std::int64_t count, const Cells& cells,
+              bool last) {
     cudaStream_t stream = w_.stream;
     if (s_.plan.allowed != nullptr) {
       std::vector<std::int32_t> found(static_cast<std::size_t>(count));
@@ -299,15 +333,15 @@ class Share {
         if (found[static_cast<std::size_t>(i)] < 0) s_.unanswered.push_back(first + i);
       }
     }
-    if (in_place()) return;
-    std::int64_t* to = s_.out.indices + first * s_.out.k;
-    R* to_distances = static_cast<R*>(s_.out.distances) + first * s_.out.k;
-    const auto values = static_cast<std::uint64_t>(count * s_.out.k);
+    if (in_place(out)) return;
+    std::int64_t* to = out.indices + first * out.k;
+    R* to_distances = static_cast<R*>(out.distances) + first * out.k;
+    const auto values = static_cast<std::uint64_t>(count * out.k);
     if (cells.here) {
       last ? wait_for_report() : w_.stream.synchronize();
       std::copy_n(cells.indices, values, to);
       std::copy_n(cells.distances, values, to_distances);
-    } else if (s_.out.space == MemorySpace::host) {
+    } else if (out.space == MemorySpace::host) {
       cuda::download(cells.indices, to, values * sizeof(std::int64_t), stream, s_.execution);
       cuda::download(cells.distances, to_distances, values * sizeof(R), stream, s_.execution);
     } else {
@@ -325,25 +359,20 @@ class Share {
   Workspace& w_;
   std::shared_ptr<const DeviceGraph> graph_;
   cuda::WalkShape shape_{};
-  std::int64_t k_ = 1;
   std::int64_t batch_ = 1;
 };
 
-}  // namespace
-
-SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, const DatasetView& queries,
-                                   const SearchPlan& plan, const NeighborsView& out, const Execution& asked,
-                                   std::vector<std::int64_t>& unanswered) {
+// On the devices of `execution`, all of them.
+SearchStatistics search_by(const Built& built, const DatasetView& rows, const DatasetView& queries,
+                           std::span<const Answer> answers, const Execution& execution,
+                           std::vector<std::int64_t>& unanswered) {
   const auto started = std::chrono::steady_clock::now();
-  Execution execution = asked;
-  cuda::follow_elsewhere(
-      execution, {cuda::place_of(queries.space, queries.device), cuda::place_of(out.space, out.device)});
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries.rows));
   Search search{.built = built,
                 .rows = rows,
                 .queries = queries,
-                .plan = plan,
-                .out = out,
+                .plan = answers.front().plan,
+                .answers = answers,
                 .execution = execution,
                 .progress = progress,
                 .unanswered = unanswered};
@@ -371,12 +400,45 @@ SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, 
   s.hops = static_cast<std::int64_t>(search.totals[hops]);
   s.distances = static_cast<std::int64_t>(search.totals[distances]);
   s.cached_hops = static_cast<std::int64_t>(search.totals[hot_hops]);
-  s.list_size = plan.list_size;
+  s.list_size = search.plan.list_size;
   s.nan_rows = built.nodes.nan_rows;
   s.nan_queries = static_cast<std::int64_t>(search.totals[nan_queries]);
   s.collapsed_rows = rows.rows - built.nodes.nan_rows - built.nodes.count;
   s.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return s;
+}
+
+}  // namespace
+
+SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, const DatasetView& queries,
+                                   const SearchPlan& plan, const NeighborsView& out, const Execution& asked,
+                                   std::vector<std::int64_t>& unanswered) {
+  Execution execution = asked;
+  cuda::follow_elsewhere(
+      execution, {cuda::place_of(queries.space, queries.device), cuda::place_of(out.space, out.device)});
+  const Answer answer{plan, out};
+  return search_by(built, rows, queries, {&answer, 1}, execution, unanswered);
+}
+
+std::vector<Neighbors> search_by_plans_on_devices(const Built& built, const DatasetView& rows,
+                                                  const DatasetView& queries,
+                                                  std::span<const SearchPlan> plans, const Execution& asked) {
+  Execution execution = asked;
+  cuda::follow_elsewhere(execution, {cuda::place_of(queries.space, queries.device)});
+  std::vector<std::int64_t> unanswered;
+  return answered_by_plans(rows, queries.rows, plans, execution, [&](std::span<const NeighborsView> views) {
+    std::vector<SearchStatistics> statistics;
+    while (statistics.size() < plans.size()) {
+      std::vector<Answer> answers;  // by one walk
+      const std::size_t first = statistics.size();
+      for (std::size_t i = first; i < plans.size() && plans[i].list_size == plans[first].list_size; ++i) {
+        answers.push_back({plans[i], views[i]});
+      }
+      const SearchStatistics its = search_by(built, rows, queries, answers, execution, unanswered);
+      statistics.insert(statistics.end(), answers.size(), its);
+    }
+    return statistics;
+  });
 }
 
 }  // namespace kith::vamana

@@ -18,8 +18,8 @@ constexpr int threads = 32 * warps;
 constexpr int slots = 32;  // of nodes whose neighbours are evaluated; a power of two
 
 /// Codes that a warp compares in one go, so that it waits for memory once: a power of two.
-template <int T, int P>
-constexpr int codes_at_once = T == 8 && P == 0 ? 8 : 32;
+template <int T, int B>
+constexpr int codes_at_once = T == 8 && B == 0 ? 8 : 32;
 
 struct Planned {
   std::uint32_t node;
@@ -221,11 +221,11 @@ class TeamWalk {
   std::uint32_t distances_ = 0;
 };
 
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(threads, 1) team_walk_kernel(const __grid_constant__ WalkJob job) {
   let_next_launch();
   extern __shared__ __align__(16) unsigned char memory[];
-  constexpr int part = codes_at_once<T, P>;
+  constexpr int part = codes_at_once<T, B>;
   const std::int64_t q = blockIdx.x;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   wait_for_previous();
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(threads, 1) team_walk_kernel(const __grid_cons
     if (threadIdx.x == 0) job.found[q] = 0;
     return;
   }
-  using Codes = WarpCodes<T, P, halves>;
+  using Codes = WarpCodes<T, B, halves>;
   unsigned char* room =
       memory + Shared<part>::bytes(job.graph.stride) + warp * Codes::bytes(job.graph.code_bytes);
   Codes codes(job.graph.codes, job.graph.code_bytes, room);
@@ -257,12 +257,12 @@ bool walk_by_teams(const WalkJob& job, Walked walked, int device, cudaStream_t s
     return false;
   }
   bool walks = false;
-  visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int P, bool halves>() {
-    const std::size_t bytes = Shared<codes_at_once<T, P>>::bytes(job.graph.stride) +
-                              warps * WarpCodes<T, P, halves>::bytes(job.graph.code_bytes);
+  visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int B, bool halves>() {
+    const std::size_t bytes = Shared<codes_at_once<T, B>>::bytes(job.graph.stride) +
+                              warps * WarpCodes<T, B, halves>::bytes(job.graph.code_bytes);
     walks = bytes <= static_cast<std::size_t>(shared_limit(device));
     if (!walks) return;
-    auto* const kernel = team_walk_kernel<T, P, halves>;
+    auto* const kernel = team_walk_kernel<T, B, halves>;
     allow_shared(kernel, threads, bytes, device);
     launch_early(kernel, dim3(static_cast<unsigned>(job.count)), threads, bytes, device, stream, job);
     check_launch("team_walk_kernel");

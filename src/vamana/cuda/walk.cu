@@ -9,7 +9,7 @@
 namespace kith::vamana::cuda {
 namespace {
 
-template <bool among_allowed, class List, bool prefetches, int T, int P, bool halves>
+template <bool among_allowed, class List, bool prefetches, int T, int B, bool halves>
 __device__ void walk_of_block(const WalkJob& job) {
   extern __shared__ __align__(16) unsigned char memory[];
   const std::int64_t q = blockIdx.x;
@@ -18,24 +18,24 @@ __device__ void walk_of_block(const WalkJob& job) {
     return;
   }
   unsigned char* room = memory;
-  WarpCodes<T, P, halves> codes(job.graph.codes, job.graph.code_bytes, room);
+  WarpCodes<T, B, halves> codes(job.graph.codes, job.graph.code_bytes, room);
   codes.set_query(job.codes + q * job.code_stride);
   walk_for<among_allowed, List, prefetches>(q, job, codes, room);
 }
 
-template <int T, int P, bool halves, bool among_allowed>
+template <int T, int B, bool halves, bool among_allowed>
 __global__ void __launch_bounds__(32, 32) walk_kernel(const __grid_constant__ WalkJob job) {
-  walk_of_block<among_allowed, WarpList<among_allowed>, false, T, P, halves>(job);
+  walk_of_block<among_allowed, WarpList<among_allowed>, false, T, B, halves>(job);
 }
 
 // For few walks: lists of any length, and of at most 32 * R nodes.
-template <int T, int P, bool halves>
+template <int T, int B, bool halves>
 __global__ void __launch_bounds__(32, 16) few_walk_kernel(const __grid_constant__ WalkJob job) {
-  walk_of_block<false, WarpList<false>, true, T, P, halves>(job);
+  walk_of_block<false, WarpList<false>, true, T, B, halves>(job);
 }
-template <int T, int P, bool halves, int R>
+template <int T, int B, bool halves, int R>
 __global__ void __launch_bounds__(32, 16) short_walk_kernel(const __grid_constant__ WalkJob job) {
-  walk_of_block<false, ShortList<R>, true, T, P, halves>(job);
+  walk_of_block<false, ShortList<R>, true, T, B, halves>(job);
 }
 
 }  // namespace
@@ -60,16 +60,16 @@ void walk(const WalkJob& job, Walked walked, int device, cudaStream_t stream) {
     return;
   }
   if (walk_by_teams(job, walked, device, stream)) return;
-  visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int P, bool halves>() {
+  visit_codes(job.graph.code_bytes, walked == Walked::int4, [&]<int T, int B, bool halves>() {
     if (job.nodes.allowed != nullptr) {
-      launch_walk<true>(walk_kernel<T, P, halves, true>, job, device, stream);
+      launch_walk<true>(walk_kernel<T, B, halves, true>, job, device, stream);
     } else if (!job.shape.few) {
-      launch_walk<false>(walk_kernel<T, P, halves, false>, job, device, stream);
+      launch_walk<false>(walk_kernel<T, B, halves, false>, job, device, stream);
     } else if (job.shape.capacity > 64) {
-      launch_walk<false>(few_walk_kernel<T, P, halves>, job, device, stream);
+      launch_walk<false>(few_walk_kernel<T, B, halves>, job, device, stream);
     } else {
       launch_walk<false>(
-          job.shape.capacity > 32 ? short_walk_kernel<T, P, halves, 2> : short_walk_kernel<T, P, halves, 1>,
+          job.shape.capacity > 32 ? short_walk_kernel<T, B, halves, 2> : short_walk_kernel<T, B, halves, 1>,
           job, device, stream);
     }
   });

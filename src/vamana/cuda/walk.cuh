@@ -212,7 +212,7 @@ __device__ void walk_for(std::int64_t q, const WalkJob& job, Codes& codes, unsig
 
 /// Of shared memory, whatever the codes.
 inline std::size_t walk_bytes(const WalkShape& shape, bool among_allowed) {
-  using Any = WarpCodes<2, 0, false>;
+  using Any = WarpCodes<8, 0, false>;
   return static_cast<std::size_t>(shape.query_bytes) + Offers::bytes +
          (among_allowed ? WarpWalk<Any, WarpList<true>>::bytes(shape)
                         : WarpWalk<Any, WarpList<false>>::bytes(shape));

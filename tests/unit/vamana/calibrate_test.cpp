@@ -8,6 +8,7 @@
 #include "kith/generate.hpp"
 #include "kith/vamana.hpp"
 #include "support/threads.hpp"
+#include "unit/vamana/cuda.hpp"
 #include "unit/vamana/rows.hpp"
 #include "vamana/answer.hpp"
 #include "vamana/backend.hpp"
@@ -18,9 +19,9 @@ namespace {
 
 using vamana::SearchPlan;
 
-// With every node to be found, and without one a query.
-void compare(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
-             const std::string& where) {
+// With every node to be found, and without one a query, by each of some executions.
+void compare_alone(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
+                   const std::vector<Execution>& executions, const std::string& where) {
   const Vamana index = Vamana::build(rows, parameters);
   const vamana::Contents& contents = vamana::Parts::of(index);
   std::vector<std::uint32_t> own;
@@ -36,17 +37,17 @@ void compare(const Dataset& rows, const Dataset& queries, const VamanaParameters
         if (left_out) plans.back().left_out = own;
       }
     }
-    for (const int threads : {1, 3}) {
-      const Execution execution = test::with_threads(threads);
+    for (const Execution& execution : executions) {
+      const vamana::Backend& backend = vamana::backend_for(execution);
       const std::vector<Neighbors> answers =
-          vamana::cpu_backend().search_by_plans(contents.built, contents.dataset, queries, plans, execution);
+          backend.search_by_plans(contents.built, contents.dataset, queries, plans, execution);
       ASSERT_EQ(answers.size(), plans.size());
       for (std::size_t i = 0; i < plans.size(); ++i) {
         std::vector<std::int64_t> unanswered;
         const Neighbors alone = vamana::answered(
             contents.dataset, queries.rows(), plans[i].k, execution, [&](const NeighborsView& out) {
-              return vamana::cpu_backend().search_into(contents.built, contents.dataset, queries, plans[i],
-                                                       out, execution, unanswered);
+              return backend.search_into(contents.built, contents.dataset, queries, plans[i], out, execution,
+                                         unanswered);
             });
         const std::string its = where + ", list " + std::to_string(plans[i].list_size);
         EXPECT_EQ(answers[i].indices, alone.indices) << its;
@@ -57,13 +58,13 @@ void compare(const Dataset& rows, const Dataset& queries, const VamanaParameters
   }
 }
 
-TEST(SearchByPlans, AnswersAsASearchWithEach) {
+void compare_kinds(const std::vector<Execution>& executions) {
   const VamanaParameters usual{.max_degree = 16, .build_list_size = 40};
   const auto of = [&](Dtype dtype, Metric metric) {
     VamanaParameters parameters = usual;
     parameters.metric = metric;
-    compare(test::in_clusters(1000, 0, dtype), test::in_clusters(30, 1000, dtype), parameters,
-            std::string(name(dtype)) + " " + std::string(name(metric)));
+    compare_alone(test::in_clusters(1000, 0, dtype), test::in_clusters(30, 1000, dtype), parameters,
+                  executions, std::string(name(dtype)) + " " + std::string(name(metric)));
   };
   of(Dtype::f32, Metric::sqeuclidean);
   of(Dtype::f64, Metric::cosine);
@@ -72,19 +73,43 @@ TEST(SearchByPlans, AnswersAsASearchWithEach) {
   for (const CodeKind codes : {CodeKind::rabitq, CodeKind::pq}) {
     VamanaParameters parameters = usual;
     parameters.codes = codes;
-    compare(test::with_few_directions(1000), test::with_few_directions(30, 1000), parameters,
-            std::string(name(codes)));
+    compare_alone(test::with_few_directions(1000), test::with_few_directions(30, 1000), parameters,
+                  executions, std::string(name(codes)));
   }
 }
 
-TEST(SearchByPlans, TakesEqualRowsAndQueriesWithANan) {
+void compare_equal_rows(const std::vector<Execution>& executions) {
   std::vector<float> values(static_cast<std::size_t>(900) * 3);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 11);
   std::vector<float> asked(values.begin(), values.begin() + 60);
   asked[31] = std::numeric_limits<float>::quiet_NaN();
-  compare(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
-          Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, "equal rows");
+  compare_alone(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
+                Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, executions,
+                "equal rows");
 }
+
+TEST(SearchByPlans, AnswersAsASearchWithEach) {
+  compare_kinds({test::with_threads(1), test::with_threads(3)});
+}
+
+TEST(SearchByPlans, TakesEqualRowsAndQueriesWithANan) {
+  compare_equal_rows({test::with_threads(1), test::with_threads(3)});
+}
+
+#ifdef KITH_CUDA_ENABLED
+using CudaSearchByPlans = test::OnGpu;
+
+TEST_F(CudaSearchByPlans, AnswersAsASearchWithEach) {
+  compare_kinds({test::on_gpu()});
+}
+
+// 600 queries: their answers do not go by page-locked memory that kernels write to.
+TEST_F(CudaSearchByPlans, TakesEqualRowsAndQueriesWithANanAndManyQueries) {
+  compare_equal_rows({test::on_gpu()});
+  compare_alone(test::in_clusters(1000), test::in_clusters(600, 1000),
+                {.max_degree = 16, .build_list_size = 40}, {test::on_gpu()}, "many queries");
+}
+#endif
 
 // Also where no rows are held out: too few are new.
 TEST(Curve, SaysWhatWalksTake) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -193,6 +194,19 @@ TEST_F(CudaVamana, FindsAmongAllowedRows) {
   }
 }
 
+void expect_same_curve(const RecallCurve& a, const RecallCurve& b) {
+  EXPECT_EQ(a.queries, b.queries);
+  ASSERT_EQ(a.points.size(), b.points.size());
+  for (std::size_t i = 0; i < a.points.size(); ++i) {
+    const auto values = [i](const RecallCurve& curve) {
+      const RecallPoint& point = curve.points[i];
+      return std::tuple(point.k, point.list_size, point.recall.recall, point.recall.lower, point.recall.upper,
+                        point.hops, point.distances);
+    };
+    EXPECT_EQ(values(a), values(b)) << i;
+  }
+}
+
 TEST_F(CudaVamana, BuildsTheGraphOfTheCpu) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::u8, Dtype::f64}) {
     for (const Metric metric : vamana_metrics) {
@@ -206,11 +220,7 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpu) {
         const Vamana built = Vamana::build(data, parameters, on_gpu());
         EXPECT_EQ(built.graph_hash(), wanted.graph_hash())
             << name(dtype) << " " << name(metric) << " " << parameters.max_degree;
-        ASSERT_EQ(built.recall_curve().points.size(), wanted.recall_curve().points.size());
-        for (std::size_t i = 0; i < wanted.recall_curve().points.size(); ++i) {
-          EXPECT_EQ(built.recall_curve().points[i].recall.lower,
-                    wanted.recall_curve().points[i].recall.lower);
-        }
+        expect_same_curve(built.recall_curve(), wanted.recall_curve());
       }
     }
   }
@@ -237,6 +247,32 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForCodesOfEveryKindAndForFewRows) {
 }
 
 // Hubs, whose edges overflow again and again, and rows that nothing leads to.
+// Bytes that a build says it takes of a device's memory, at least.
+std::uint64_t least_memory(const Dataset& data, const VamanaParameters& parameters) {
+  const std::string refusal =
+      message_of<OutOfMemory>([&] { (void)Vamana::build(data, parameters, on_gpu(1)); });
+  const std::size_t number = refusal.find("takes ");
+  return number == std::string::npos ? 0 : std::stoull(refusal.substr(number + 6));
+}
+
+// With as little memory as it may have, 64 nodes walk at once.
+TEST_F(CudaVamana, BuildsInManyParts) {
+  for (const std::int64_t list : {40, 2500}) {  // in shared memory, or not
+    for (const std::int64_t bits : {8, 4}) {
+      const Dataset data = in_clusters(list > 100 ? 4000 : 9000);
+      const VamanaParameters parameters{.max_degree = 20, .build_list_size = list, .code_bits = bits};
+      const std::uint64_t least = least_memory(data, parameters);
+      ASSERT_GT(least, 0U);
+      const Vamana wanted = Vamana::build(data, parameters);
+      const Vamana built = Vamana::build(data, parameters, on_gpu(least));
+      const std::string its = "list " + std::to_string(list) + ", " + std::to_string(bits) + " bits";
+      EXPECT_EQ(built.graph_hash(), wanted.graph_hash()) << its;
+      expect_same_curve(built.recall_curve(), wanted.recall_curve());
+      EXPECT_THROW((void)Vamana::build(data, parameters, on_gpu(least - 1)), OutOfMemory) << its;
+    }
+  }
+}
+
 TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForRowsThatAreHardToConnect) {
   std::vector<float> values(static_cast<std::size_t>(3000) * 4);
   for (std::size_t i = 0; i < 3000; ++i) {
