@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
@@ -53,6 +55,24 @@ class StopRequest {
   std::atomic<bool> stop_{false};
   std::atomic<bool> asking_{false};
 };
+
+/// The same for threads that have a StopRequest each: `cancelled` is asked by one of them at a time.
+inline Execution asked_by_one(Execution execution) {
+  if (!execution.cancelled) return execution;
+  struct State {
+    explicit State(std::function<bool()> asked) : cancelled(std::move(asked)) {}
+    std::function<bool()> cancelled;
+    std::mutex asking;
+    std::atomic<bool> stop{false};
+  };
+  const auto state = std::make_shared<State>(std::move(execution.cancelled));
+  execution.cancelled = [state] {
+    const std::unique_lock lock(state->asking, std::try_to_lock);
+    if (lock.owns_lock() && !state->stop && state->cancelled()) state->stop = true;
+    return state->stop.load();
+  };
+  return execution;
+}
 
 /// Counts finished work, passes it on to the caller's callback one call at a time, and polls for cancel.
 class ProgressCounter {

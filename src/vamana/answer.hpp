@@ -49,9 +49,10 @@ std::vector<Neighbors> answered_by_plans(const DatasetView& rows, std::int64_t q
                                          const Search& search) {
   std::vector<Neighbors> answers;
   std::vector<NeighborsView> views;
+  answers.reserve(plans.size());
   for (const SearchPlan& plan : plans) {
     answers.push_back(answered(rows, queries, plan.k, execution, [&](const NeighborsView& view) {
-      views.push_back(view);  // of memory that moves with the answer
+      views.push_back(view);  // of memory that stays where it is when the answer moves
       return SearchStatistics{};
     }));
   }

@@ -96,7 +96,7 @@ struct Backend {
   std::vector<Neighbors> (*search_by_plans)(const Built& built, const DatasetView& rows,
                                             const DatasetView& queries, std::span<const SearchPlan> plans,
                                             const Execution& execution);
-  bool one_walk_for_all;  ///< those plans
+  bool one_walk_for_all;  ///< whether search_by_plans takes one walk for plans of all lists
   /// The rows where searches read them, if there is room for them beside a graph that grows and a search's
   /// own copy of that and its codes.
   std::optional<Dataset> (*place)(const Built& built, const DatasetView& rows,

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "core/beside.hpp"
+#include "core/parallel.hpp"
+#include "cuda/device_choice.hpp"
 #include "kith/brute_force.hpp"
 #include "select_k/allowed_rows.hpp"
 #include "vamana/answer.hpp"
@@ -119,6 +121,7 @@ class Distances {
             std::function<Neighbors(std::int64_t list_size, std::int64_t k)> search)
       : queries_(queries), counted_(std::max<std::int64_t>(1, counted)), search_(std::move(search)) {}
 
+  bool knows(std::int64_t list_size) const { return list_ == list_size; }
   std::int64_t of(std::int64_t list_size, std::int64_t k) {
     if (std::exchange(list_, list_size) != list_size) {
       distances_ = search_(list_size, k).statistics.distances * queries_ / counted_;
@@ -236,7 +239,8 @@ recall::Measured measure(const Contents& contents, const DatasetView& queries, c
 }
 
 RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t first_row,
-                              const Backend& backend, const Execution& execution) {
+                              const Backend& backend, const Execution& callers) {
+  const Execution execution = asked_by_one(callers);  // while the graph grows, rows are on their way
   const DatasetView& rows = contents.dataset.view();
   Built& built = contents.built;
   const std::vector<std::uint8_t> usable = rows_with_nodes(built.nodes, rows.rows);
@@ -250,18 +254,17 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   }
   RecallCurve curve;
   const Execution quiet = without_progress(execution);
-  // They are on their way while the graph grows.
   std::future<std::optional<Dataset>> on_the_way;
   if (!last.empty()) {
     on_the_way = beside([&] { return backend.place(built, rows, contents.parameters, quiet); });
   }
   const auto look = [&](Graph graph) {
+    const std::optional<Dataset> placed = on_the_way.get();  // which looks at what was built
     built.set_graph(std::move(graph));
     const Dataset queries = pick_rows(rows, held.rows);
     // By walks where the graph is built, if there is room: what is found is the same everywhere. Not so how
     // many distances that takes, and an index is to be the same bits from every machine.
     const Execution cpu = on_cpu(quiet);
-    const std::optional<Dataset> placed = on_the_way.get();
     const DatasetView& there = placed ? placed->view() : rows;
     const Neighbors exact =
         knn(there, queries, recall::usual_ks.back(), {contents.parameters.metric, Filter::automatic}, quiet,
@@ -283,11 +286,14 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     Distances distances(queries.rows(), counted.rows(), [&](std::int64_t list_size, std::int64_t k) {
       return among_others(rows, counted, plan_of(list_size, k), cpu);
     });
+    const bool on_device = cuda::kind_of_devices(where) == Device::Kind::cuda;
     const auto search_counted = [&](std::int64_t list_size, std::int64_t k) {
-      // The CPU counts while a device searches.
-      std::future<std::int64_t> count = beside([&] { return distances.of(list_size, k); });
+      std::future<std::int64_t> count;
+      if (on_device && !distances.knows(list_size)) {  // the CPU counts while a device searches
+        count = beside([&] { return distances.of(list_size, k); });
+      }
       Neighbors found = apart ? lists.search(list_size, k) : search(plan_of(list_size, k));
-      found.statistics.distances = count.get();
+      found.statistics.distances = count.valid() ? count.get() : distances.of(list_size, k);
       return found;
     };
     curve =

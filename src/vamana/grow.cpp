@@ -54,8 +54,10 @@ class Grower {
     std::fill_n(present_.begin(), old.nodes, std::uint8_t{1});
     entries_ = old.entries;
     old_entries_ = entries_.size();
+    const std::uint32_t medoid = before_ == 0 && !added_.empty() ? added_[machine_.medoid(added_)] : no_node;
     shuffled.get();
-    choose_first();
+    // Where there is no graph yet the medoid comes first, and the first node where the medoid was.
+    if (medoid != no_node) std::swap(order_.front(), *std::ranges::find(order_, medoid));
     // As many entries as all nodes want, of those that are new.
     const auto wanted = static_cast<std::size_t>(entry_count(nodes));
     for (std::size_t i = 0; entries_.size() < wanted && i < order_.size(); ++i) entries_.push_back(order_[i]);
@@ -100,13 +102,6 @@ class Grower {
     machine_.finish(graph);
     connect(graph);
     return graph;
-  }
-
-  // Where there is no graph yet, the medoid comes first, and the first node where the medoid was.
-  void choose_first() {
-    if (before_ != 0 || order_.empty()) return;
-    const std::uint32_t node = added_[machine_.medoid(added_)];
-    std::swap(order_.front(), *std::ranges::find(order_, node));
   }
 
   // The order from `first` on (Fisher and Yates 1938).

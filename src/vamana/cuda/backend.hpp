@@ -23,7 +23,8 @@ std::vector<Neighbors> search_by_plans_on_devices(const Built& built, const Data
 /// Backend::place: on one device whose memory nobody has limited, with room for all of it.
 std::optional<Dataset> place_on_device(const Built& built, const DatasetView& rows,
                                        const VamanaParameters& parameters, const Execution& execution);
-/// Of a device's memory, that a build takes there if it may.
+
+/// The most memory of a device that a build takes.
 std::uint64_t most_build_bytes(const Nodes& nodes, const VamanaParameters& parameters);
 
 /// Backend::grow, on the first of the devices.

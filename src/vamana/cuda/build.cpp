@@ -35,8 +35,11 @@ struct BuildSizes {
              sizeof(std::int32_t);
     a_target = sizeof(Key) * static_cast<std::uint64_t>(cuda::room_of(1, 0, stride));
   }
-  // So many nodes walk and are pruned at once.
-  std::uint64_t with(std::uint64_t at_once) const { return fixed + std::max(a_node, a_target) * at_once; }
+  // So many nodes walk at once, and so many are pruned.
+  std::uint64_t with(std::int64_t walk, std::int64_t pruned) const {
+    return fixed +
+           std::max(a_node * static_cast<std::uint64_t>(walk), a_target * static_cast<std::uint64_t>(pruned));
+  }
 
   std::uint64_t fixed, a_node, a_target;
 };
@@ -189,7 +192,7 @@ class DeviceMachine : public BuildMachine {
     const std::int64_t nodes = growth_.nodes.count;
     const BuildSizes sizes(nodes, growth_.nodes.codes.bytes(), growth_.parameters);
     const std::uint64_t limit = cuda::available_memory(growth_.execution);
-    const std::uint64_t least = sizes.with(64);
+    const std::uint64_t least = sizes.with(64, 64);
     if (least > limit) {
       throw OutOfMemory(fmt::format(
           "the index vamana of {} rows takes {} bytes of GPU memory while it is built there, of which there "
@@ -300,8 +303,8 @@ class DeviceMachine : public BuildMachine {
 
 std::uint64_t most_build_bytes(const Nodes& nodes, const VamanaParameters& parameters) {
   return BuildSizes(nodes.count, nodes.codes.bytes(), parameters)
-      .with(static_cast<std::uint64_t>(
-          std::max(cuda::constants.nodes_at_once, cuda::constants.targets_at_once)));
+      .with(std::min(largest_batch(nodes.count), cuda::constants.nodes_at_once),
+            std::min(nodes.count, cuda::constants.targets_at_once));
 }
 
 Graph grow_on_device(const Graph& graph, const Nodes& nodes, const codes::ScalarSpace& space,

@@ -305,7 +305,12 @@ std::optional<Dataset> place_on_device(const Built& built, const DatasetView& ro
   };
   const auto held = std::make_shared<Held>();
   cuda::Uploader uploader;
-  const cuda::PlacedRows placed = cuda::place(rows, device, held->memory, uploader, held->stream, execution);
+  cuda::PlacedRows placed{};
+  try {
+    placed = cuda::place(rows, device, held->memory, uploader, held->stream, execution);
+  } catch (const OutOfMemory&) {  // others took it
+    return std::nullopt;
+  }
   held->stream.synchronize();
   DatasetView view(placed.data, rows.dtype, rows.rows, rows.dim, placed.stride);
   view.space = MemorySpace::cuda;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -144,9 +145,11 @@ class Share {
     const std::int64_t longest = p.allowed == nullptr ? p.list_size : std::max(p.list_size, p.longest_list);
     constexpr std::int64_t most = std::int64_t{1} << 30U;
     std::int64_t k = 1;
+    std::int64_t asked_k = 0;
     std::uint64_t an_answer = 0;  // the largest: they come one after the other
     for (const Answer& answer : s_.answers) {
       k = std::max(k, most_found(answer.plan.k));
+      asked_k = std::max(asked_k, answer.plan.k);
       if (in_place(answer.out)) continue;
       an_answer =
           std::max(an_answer, static_cast<std::uint64_t>(answer.out.k) * (sizeof(std::int64_t) + sizeof(R)));
@@ -173,7 +176,7 @@ class Share {
       throw OutOfMemory(fmt::format(
           "a walk for {} neighbours with a list of {} takes {} bytes of GPU memory, beside a graph of {} "
           "there are {}; raise the device memory limit, use a shorter list, or search on the CPU",
-          k, longest, each, graph_->bytes, limit));
+          asked_k, longest, each, graph_->bytes, limit));
     }
     const auto fit = static_cast<std::int64_t>(
         std::min<std::uint64_t>(limit / each, static_cast<std::uint64_t>(cuda::constants.most_at_once)));
@@ -416,6 +419,7 @@ SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, 
   Execution execution = asked;
   cuda::follow_elsewhere(
       execution, {cuda::place_of(queries.space, queries.device), cuda::place_of(out.space, out.device)});
+  if (execution.devices.size() > 1) execution = asked_by_one(std::move(execution));
   const Answer answer{plan, out};
   return search_by(built, rows, queries, {&answer, 1}, execution, unanswered);
 }

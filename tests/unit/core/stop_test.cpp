@@ -40,6 +40,37 @@ TEST(StopRequest, IsAskedByOneThreadAtATimeAndHeardByAll) {
   EXPECT_LT(done, 100'000);
 }
 
+TEST(StopRequest, ManyOfThemMayAskOneAtATime) {
+  std::atomic<int> inside{0};
+  std::atomic<bool> together{false};
+  std::atomic<std::int64_t> asked{0};
+  Execution execution;
+  execution.cancelled = [&] {
+    if (inside.fetch_add(1) != 0) together = true;
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
+    inside.fetch_sub(1);
+    return ++asked >= 50;
+  };
+  const Execution shared = asked_by_one(execution);
+  std::atomic<int> stopped{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      StopRequest stop(shared);
+      try {
+        while (true) stop.check();
+      } catch (const Cancelled&) {
+        ++stopped;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(stopped, 8);
+  EXPECT_FALSE(together);
+  EXPECT_EQ(asked, 50) << "nobody is asked again";
+  EXPECT_FALSE(asked_by_one({}).cancelled);
+}
+
 TEST(StopRequest, WithoutACallbackNothingHappens) {
   const Execution execution;
   StopRequest stop(execution);

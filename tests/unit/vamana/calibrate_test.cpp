@@ -20,8 +20,8 @@ namespace {
 using vamana::SearchPlan;
 
 // With every node to be found, and without one a query, by each of some executions.
-void compare_alone(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
-                   const std::vector<Execution>& executions, const std::string& where) {
+void expect_same_alone(const Dataset& rows, const Dataset& queries, const VamanaParameters& parameters,
+                       const std::vector<Execution>& executions, const std::string& where) {
   const Vamana index = Vamana::build(rows, parameters);
   const vamana::Contents& contents = vamana::Parts::of(index);
   std::vector<std::uint32_t> own;
@@ -63,8 +63,8 @@ void compare_kinds(const std::vector<Execution>& executions) {
   const auto of = [&](Dtype dtype, Metric metric) {
     VamanaParameters parameters = usual;
     parameters.metric = metric;
-    compare_alone(test::in_clusters(1000, 0, dtype), test::in_clusters(30, 1000, dtype), parameters,
-                  executions, std::string(name(dtype)) + " " + std::string(name(metric)));
+    expect_same_alone(test::in_clusters(1000, 0, dtype), test::in_clusters(30, 1000, dtype), parameters,
+                      executions, std::string(name(dtype)) + " " + std::string(name(metric)));
   };
   of(Dtype::f32, Metric::sqeuclidean);
   of(Dtype::f64, Metric::cosine);
@@ -73,8 +73,8 @@ void compare_kinds(const std::vector<Execution>& executions) {
   for (const CodeKind codes : {CodeKind::rabitq, CodeKind::pq}) {
     VamanaParameters parameters = usual;
     parameters.codes = codes;
-    compare_alone(test::with_few_directions(1000), test::with_few_directions(30, 1000), parameters,
-                  executions, std::string(name(codes)));
+    expect_same_alone(test::with_few_directions(1000), test::with_few_directions(30, 1000), parameters,
+                      executions, std::string(name(codes)));
   }
 }
 
@@ -83,9 +83,9 @@ void compare_equal_rows(const std::vector<Execution>& executions) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 11);
   std::vector<float> asked(values.begin(), values.begin() + 60);
   asked[31] = std::numeric_limits<float>::quiet_NaN();
-  compare_alone(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
-                Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, executions,
-                "equal rows");
+  expect_same_alone(Dataset::adopt(DatasetView(values.data(), Dtype::f32, 900, 3, 3), nullptr),
+                    Dataset::adopt(DatasetView(asked.data(), Dtype::f32, 20, 3, 3), nullptr), {}, executions,
+                    "equal rows");
 }
 
 TEST(SearchByPlans, AnswersAsASearchWithEach) {
@@ -103,11 +103,11 @@ TEST_F(CudaSearchByPlans, AnswersAsASearchWithEach) {
   compare_kinds({test::on_gpu()});
 }
 
-// 600 queries: their answers do not go by page-locked memory that kernels write to.
+// 600 queries: for most k their answers are too long for the page-locked memory that kernels write to.
 TEST_F(CudaSearchByPlans, TakesEqualRowsAndQueriesWithANanAndManyQueries) {
   compare_equal_rows({test::on_gpu()});
-  compare_alone(test::in_clusters(1000), test::in_clusters(600, 1000),
-                {.max_degree = 16, .build_list_size = 40}, {test::on_gpu()}, "many queries");
+  expect_same_alone(test::in_clusters(1000), test::in_clusters(600, 1000),
+                    {.max_degree = 16, .build_list_size = 40}, {test::on_gpu()}, "many queries");
 }
 #endif
 

@@ -246,7 +246,6 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForCodesOfEveryKindAndForFewRows) {
   EXPECT_EQ(Vamana::build(data, longer, on_gpu()).graph_hash(), Vamana::build(data, longer).graph_hash());
 }
 
-// Hubs, whose edges overflow again and again, and rows that nothing leads to.
 // Bytes that a build says it takes of a device's memory, at least.
 std::uint64_t least_memory(const Dataset& data, const VamanaParameters& parameters) {
   const std::string refusal =
@@ -273,6 +272,7 @@ TEST_F(CudaVamana, BuildsInManyParts) {
   }
 }
 
+// Hubs, whose edges overflow again and again, and rows that nothing leads to.
 TEST_F(CudaVamana, BuildsTheGraphOfTheCpuForRowsThatAreHardToConnect) {
   std::vector<float> values(static_cast<std::size_t>(3000) * 4);
   for (std::size_t i = 0; i < 3000; ++i) {
@@ -402,6 +402,18 @@ TEST_F(CudaVamana, StatesRecallAndStops) {
   stopped.cancelled = [] { return true; };
   EXPECT_THROW((void)Vamana::build(data, {}, stopped), Cancelled);
   EXPECT_THROW((void)index.search(queries, 10, stopped, {.list_size = 20}), Cancelled);
+  // Rows go up while the graph grows: whoever asks, it is one at a time.
+  std::atomic<int> inside = 0;
+  std::atomic<bool> together = false;
+  Execution watched = on_gpu();
+  watched.cancelled = [&] {
+    if (inside.fetch_add(1) != 0) together = true;
+    std::this_thread::yield();
+    inside.fetch_sub(1);
+    return false;
+  };
+  EXPECT_EQ(Vamana::build(data, {}, watched).graph_hash(), index.graph_hash());
+  EXPECT_FALSE(together);
 }
 
 }  // namespace
