@@ -127,7 +127,8 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
       .add_option(
           "--code-bits", options.code_bits,
           "Bits a value of the codes that walks through the graph compare: 8, or 4 for half the bytes "
-          "and longer lists [default: 8]")
+          "and longer lists; 0 for 4 where codes of 384 values or more keep the order of the nearest rows "
+          "of a sample, else 8 [default: 0]")
       ->type_name("N")
       ->group("Index");
   command

@@ -1,9 +1,9 @@
 """python -m benchmarks.vamana --dataset NAME: recall against queries a second, Kith's graph beside others, in one run.
 
 Each library works in a process of its own, with the Python of its own virtual environment: PEERS/NAME/bin/python, where
-NAME is that of its package. All are built first, one after the other, by the most threads asked for. Then they take turns:
-for each number of threads and each k every library answers all queries with every setting of its list, as often as fills
---seconds, and then the next; that as many times as --repeats says. The best of a setting counts, so that a slow moment
+NAME is that of its package. All are built first, one after the other, by the most threads asked for, or --build-threads.
+Then they take turns: for each number of threads and each k every library answers all queries with every setting of its
+list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts, so that a slow moment
 of the machine falls on none alone. Recall is that against exact answers, ties counted as found. What fails is named with
 its error. Run it with nothing else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
 """
@@ -44,13 +44,13 @@ class Process:
 
     def __init__(self, name, python, files, options):
         self.name, self.limit = name, options.limit
-        line = [python, ROOT / "benchmarks/vamana/worker.py", name, "--threads", max(options.threads)]
+        line = [python, ROOT / "benchmarks/vamana/worker.py", name, "--threads", options.build_threads]
         line += [f"--{role}={path}" for role, path in files.items()]
-        line += ["--k", ",".join(map(str, options.k)), "--seconds", options.seconds]
+        line += ["--k", ",".join(map(str, options.k)), "--seconds", options.seconds, "--enough", options.enough]
         for option in ("max_degree", "build_list_size", "code_bits", "code_dim", "m", "ef_construction"):
             line += [f"--{option.replace('_', '-')}", getattr(options, option)]
         # Threads that wait for work must not take a core from the library whose turn it is.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(max(options.threads))}
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(options.build_threads)}
         if name == "kith":
             environment["PYTHONPATH"] = os.pathsep.join([str(options.package), *environment.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
         self.errors = tempfile.TemporaryFile()
@@ -218,7 +218,8 @@ def parse():
     add("--dataset", choices=SETS, required=True)
     add("--rows", type=int, help=f"default {USUAL['rows']:,}")
     add("--queries", type=int, help=f"default {USUAL['queries']:,}")
-    add("--threads", type=numbers, default=[1, 2], help="of searches, by commas (default 1,2); the most of them build")
+    add("--threads", type=numbers, default=[1, 2], help="of searches, by commas (default 1,2)")
+    add("--build-threads", type=int, help="of builds (default: the most of searches)")
     add("-k", type=numbers, default=[10, 100], help="by commas (default 10,100)")
     add("--peers", default=",".join(PEERS), help="by commas; '' for none (default: all)")
     add("--peers-folder", type=Path, default=ROOT / "build/peers", help="virtual environments (default build/peers)")
@@ -233,11 +234,13 @@ def parse():
     )
     add("--repeats", type=int, help=f"rounds (default {USUAL['repeats']})")
     add("--seconds", type=float, help=f"least time a setting and round (default {USUAL['seconds']})")
+    add("--enough", type=float, default=0.9995, help="lists grow until so great a recall (default 0.9995)")
+    add("--commit", help="what is measured, where there is no repository")
     add("--limit", type=float, default=3600, help="seconds after which a task is given up (default 3600)")
     add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
     add("--max-degree", type=int, default=64, help="of Kith, SVS, DiskANN, SymphonyQG (default 64)")
     add("--build-list-size", type=int, default=128, help="of Kith (default 128)")
-    add("--code-bits", type=int, default=8, help="of Kith (default 8)")
+    add("--code-bits", type=int, default=0, help="of Kith (default 0: as the data ask)")
     add("--code-dim", type=int, default=0, help="of Kith (default 0: chosen by the build)")
     add("--m", type=int, default=32, help="of HNSW (default 32)")
     add("--ef-construction", type=int, default=200, help="of the peers (default 200)")
@@ -253,6 +256,8 @@ def parse():
     if unknown := [name for name in asked if name not in PEERS]:
         parser.error(f"there is no peer '{unknown[0]}'; there are: {', '.join(PEERS)}")
     options.names = ["kith", *asked]
+    if options.build_threads is None:
+        options.build_threads = max(options.threads)
     if min(options.k) < 1 or max(options.k) > min(100, options.rows):
         parser.error(f"-k {','.join(map(str, options.k))}: 1 to {min(100, options.rows)}")
     return options
@@ -277,7 +282,7 @@ def main():
     given = " ".join(Path(word).name if "/" in word else word for word in sys.argv[1:])
     result = {
         "format": "kith-vamana", "format_version": 1, "kind": "vamana",
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": options.commit or commit(),
         "load": round(load, 1), "command": f"python -m benchmarks.vamana {given}",
         "machine": {"cpu": cpu_name(), "cores": os.cpu_count(),
                     "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")},

@@ -53,7 +53,8 @@ class Kith(Library):
         return self.index.search(queries, k, list_size=setting, threads=threads).indices
 
     def about(self):
-        self.parameters["code_dim"] = self.index.code_dim  # as the build chose, where it was 0
+        # As the build chose, where they were 0.
+        self.parameters |= {"code_bits": self.index.code_bits, "code_dim": self.index.code_dim}
         return {"graph_hash": f"{self.index.graph_hash:016x}", "index_bytes": self.index.memory_bytes}
 
     def stated(self, queries, k, recall, threads):

@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--k", type=lambda text: [int(k) for k in text.split(",")], required=True)
     parser.add_argument("--threads", type=int, required=True, help="of the build")
     parser.add_argument("--seconds", type=float, required=True, help="least time a setting")
-    parser.add_argument("--enough", type=float, default=0.9995, help="the sweep ends above this recall")
+    parser.add_argument("--enough", type=float, required=True, help="the sweep ends above this recall")
     for name in ("max-degree", "build-list-size", "code-bits", "code-dim", "m", "ef-construction"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()

@@ -42,7 +42,9 @@ class Vamana(Index):
             makes a better graph and takes longer.
         alpha: how much longer a detour may be that makes an edge superfluous, 1 to 2.
         seed: of the order in which rows are added.
-        code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists.
+        code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists; or 0 for 4
+            where codes have 384 values or more and those of 4 bits order the nearest rows of a sample nearly as the
+            rows do, else 8.
         code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
             or 0 for as few directions as hold 92.5 % of the variance where half of d do, else all values.
         codes: what walks compare: ``"scalar"`` codes, by which the graph is built in any case; or ``"rabitq"`` or
@@ -69,7 +71,7 @@ class Vamana(Index):
         build_list_size: int = 128,
         alpha: float = 1.05,
         seed: int = 0,
-        code_bits: int = 8,
+        code_bits: int = 0,
         code_dim: int = 0,
         threads: int = 0,
         memory_limit: int = 0,

@@ -12,6 +12,7 @@
 
 #include "brute_force/backend.hpp"
 #include "core/int128.hpp"
+#include "core/parallel.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
 #include "cuda/device_choice.hpp"
@@ -94,7 +95,8 @@ bool some_allowed(const DatasetView& data, const SearchOptions& options) {
 }
 
 BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
-                             std::int64_t expected_queries, const Execution& execution) {
+                             std::int64_t expected_queries, const Execution& asked) {
+  const Execution execution = asked_by_one(asked);  // rows go to several devices side by side
   validate(dataset.view(), "dataset");
   BruteForce::State state;
   state.dataset = dataset;
@@ -138,7 +140,7 @@ void check_place(const BruteForce::State& state, const DatasetView& queries, con
 template <class Search>
 auto run_search(const BruteForce::State& state, const DatasetView& queries, std::int64_t k, int answer,
                 const Execution& asked, Search&& search) {
-  Execution execution = asked;
+  Execution execution = asked_by_one(asked);
   check_place(state, queries, execution);
   // A stream belongs to one device: the others can only wait until it is done.
   cuda::follow_elsewhere(execution, {cuda::place_of(queries.space, queries.device), answer});

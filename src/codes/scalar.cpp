@@ -339,4 +339,10 @@ ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Exec
   return space;
 }
 
+ScalarSpace with_bits(const DatasetView& rows, ScalarSpace space, int bits, const Execution& execution) {
+  space.bits = bits;
+  ScalarTrainer(rows, space, std::numeric_limits<double>::infinity(), execution).find_step();
+  return space;
+}
+
 }  // namespace kith::codes

@@ -72,6 +72,11 @@ ScalarSpace make_scalar_space(const DatasetView& rows, Metric metric, const Exec
                               ScalarShape shape = {},
                               double largest_value = std::numeric_limits<double>::infinity());
 
+/// The same with codes of so many bits a value: a step anew, mean and directions as they are.
+/// @param space of rows that are not their own codes
+/// @throws Cancelled
+ScalarSpace with_bits(const DatasetView& rows, ScalarSpace space, int bits, const Execution& execution);
+
 /// Bytes that make_scalar_space takes at its peak.
 std::uint64_t scalar_space_bytes(std::int64_t dim, ScalarShape shape);
 

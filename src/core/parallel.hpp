@@ -29,18 +29,24 @@ namespace kith {
 /// Whether the caller wants to stop: asks Execution::cancelled from one thread at a time, and tells all.
 class StopRequest {
  public:
-  explicit StopRequest(const Execution& execution) : cancelled_(execution.cancelled) {}
+  explicit StopRequest(const Execution& execution) : StopRequest(execution.cancelled) {}
+  explicit StopRequest(const std::function<bool()>& cancelled) : cancelled_(cancelled) {}
+  explicit StopRequest(std::function<bool()>&&) = delete;  // it is not kept
+
+  /// Whether the caller asked to stop. Once he did he is not asked again.
+  bool requested() {
+    if (!cancelled_) return false;
+    if (!stop_.load(std::memory_order_relaxed) && !asking_.exchange(true, std::memory_order_acquire)) {
+      const Asking done{asking_};
+      if (!stop_.load(std::memory_order_relaxed) && cancelled_())
+        stop_.store(true, std::memory_order_relaxed);
+    }
+    return stop_.load(std::memory_order_relaxed);
+  }
 
   /// @throws Cancelled when the caller asked to stop
   void check() {
-    if (!cancelled_) return;
-    if (!stop_.load(std::memory_order_relaxed) && !asking_.exchange(true, std::memory_order_acquire)) {
-      const Asking done{asking_};
-      if (cancelled_()) stop_.store(true, std::memory_order_relaxed);
-    }
-    if (stop_.load(std::memory_order_relaxed)) {
-      throw Cancelled("stopped because the caller asked to; nothing was produced");
-    }
+    if (requested()) throw Cancelled("stopped because the caller asked to; nothing was produced");
   }
 
  private:
@@ -59,18 +65,13 @@ class StopRequest {
 /// The same for threads that have a StopRequest each: `cancelled` is asked by one of them at a time.
 inline Execution asked_by_one(Execution execution) {
   if (!execution.cancelled) return execution;
-  struct State {
-    explicit State(std::function<bool()> asked) : cancelled(std::move(asked)) {}
+  struct Asked {
+    explicit Asked(std::function<bool()> its) : cancelled(std::move(its)) {}
     std::function<bool()> cancelled;
-    std::mutex asking;
-    std::atomic<bool> stop{false};
+    StopRequest stop{cancelled};
   };
-  const auto state = std::make_shared<State>(std::move(execution.cancelled));
-  execution.cancelled = [state] {
-    const std::unique_lock lock(state->asking, std::try_to_lock);
-    if (lock.owns_lock() && !state->stop && state->cancelled()) state->stop = true;
-    return state->stop.load();
-  };
+  const auto asked = std::make_shared<Asked>(std::move(execution.cancelled));
+  execution.cancelled = [asked] { return asked->stop.requested(); };
   return execution;
 }
 

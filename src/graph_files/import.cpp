@@ -85,7 +85,8 @@ Dataset rows_for(const io::Source& source, GraphFormat format, const GraphFile& 
 
 // Codes of all values: a list then finds what it finds on the rows.
 VamanaParameters parameters_for(const GraphFile& file, Metric metric, std::int64_t dim) {
-  VamanaParameters parameters{.metric = metric, .max_degree = file.graph.max_degree, .code_dim = dim};
+  VamanaParameters parameters{
+      .metric = metric, .max_degree = file.graph.max_degree, .code_bits = 8, .code_dim = dim};
   constexpr std::int64_t longest_build_list = 65536;
   parameters.build_list_size = std::clamp(file.build_list > 0 ? file.build_list : parameters.build_list_size,
                                           parameters.max_degree, longest_build_list);

@@ -69,7 +69,7 @@ Question of(Kind kind, std::int64_t k, double radius, const TileSearchOptions& o
 Execution checked(const Execution& execution) {
   if (cuda::kind_of_devices(execution) == Device::Kind::cuda) point_tree::check_devices(execution);
   (void)resolve_threads(execution);
-  return asked_in_turn(execution);
+  return asked_by_one(execution);
 }
 
 Execution checked_on_cpu(const Execution& execution, const char* what) {
@@ -78,7 +78,7 @@ Execution checked_on_cpu(const Execution& execution, const char* what) {
                                       name(execution.devices.front())));
   }
   (void)resolve_threads(execution);
-  return asked_in_turn(execution);
+  return asked_by_one(execution);
 }
 
 void check_options(const TileSearchOptions& options) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <mutex>
 
 #include <fmt/format.h>
 
@@ -109,17 +107,6 @@ Execution execution_on(const Device& device, std::int64_t work_bytes, const Exec
   one.follow_stream = false;  // nothing of the caller's lies there
   one.device_memory_limit = device.kind == Device::Kind::cuda ? static_cast<std::uint64_t>(work_bytes) : 0;
   return one;
-}
-
-Execution asked_in_turn(const Execution& execution) {
-  Execution in_turn = execution;
-  if (execution.cancelled) {
-    in_turn.cancelled = [asked = execution.cancelled, turn = std::make_shared<std::mutex>()] {
-      const std::scoped_lock lock(*turn);
-      return asked();
-    };
-  }
-  return in_turn;
 }
 
 }  // namespace kith::point_tiles

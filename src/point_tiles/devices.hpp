@@ -60,7 +60,4 @@ struct DeviceShares {
 /// What a call on a device runs by, or one on the CPU: nothing of the caller's is counted or reported by it.
 Execution execution_on(const Device& device, std::int64_t work_bytes, const Execution& execution);
 
-/// The same call, but that the caller is asked by one thread at a time whether to stop, whoever asks.
-Execution asked_in_turn(const Execution& execution);
-
 }  // namespace kith::point_tiles

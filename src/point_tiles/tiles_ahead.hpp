@@ -46,7 +46,8 @@ struct ReadyTile {
 template <class T>
 class TilesAhead {
  public:
-  /// @param execution the caller is asked in turn (asked_in_turn()) @param clock counts what devices do
+  /// @param execution the caller is asked by one thread at a time (asked_by_one) @param clock counts what
+  /// devices do
   TilesAhead(const Folder& folder, const Question& question, const MemoryShares& shares,
              const Execution& execution, DeviceClock& clock);
   TilesAhead(const TilesAhead&) = delete;

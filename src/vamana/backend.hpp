@@ -92,7 +92,8 @@ struct Backend {
                                   const SearchPlan& plan, const NeighborsView& out,
                                   const Execution& execution, std::vector<std::int64_t>& unanswered);
   /// What search_into finds by each of some plans that allow every row and differ in their lists, ascending,
-  /// and in k: by one walk for all that have the same list, or for all of them. Of the statistics the hops.
+  /// in k and in `rerank`: by one walk for all that have the same list, or for all of them. Of the statistics
+  /// the hops.
   std::vector<Neighbors> (*search_by_plans)(const Built& built, const DatasetView& rows,
                                             const DatasetView& queries, std::span<const SearchPlan> plans,
                                             const Execution& execution);

@@ -9,7 +9,9 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "core/beside.hpp"
 #include "core/parallel.hpp"
@@ -145,21 +147,25 @@ double most_distances(const Contents& contents) {
 
 // How much of a list has to be evaluated: the codes' order may be as good as the rows', or far from it. Where
 // estimates are the distances, or have a bound, a search sees by them how far to go, and asks for no factor.
-std::int64_t choose_rerank_factor(const std::function<Neighbors(const SearchPlan&)>& search,
-                                  const Built& built) {
+std::int64_t choose_rerank_factor(
+    const std::function<std::vector<Neighbors>(std::span<const SearchPlan>)>& search, const Built& built) {
   if (built.walked != nullptr ? built.walked->coding->bounded() : built.space.raw_integers()) return 0;
   SearchPlan plan;
   plan.k = tuning::rerank_k;
   plan.list_size = plan.longest_list = std::min(built.nodes.count, tuning::rerank_list);
-  const Neighbors all = search(plan);
+  std::vector<SearchPlan> plans = {plan};  // the whole list first
   for (const std::int64_t factor : tuning::rerank_factors) {
     plan.rerank = tuning::rerank_depth(factor, plan.k);
-    if (plan.rerank >= plan.list_size) break;
-    const Neighbors some = search(plan);
+    if (plan.rerank < plan.list_size) plans.push_back(plan);
+  }
+  if (plans.size() == 1) return 0;
+  const std::vector<Neighbors> found = search(plans);
+  const std::vector<std::int64_t>& all = found.front().indices;
+  for (std::size_t i = 1; i < found.size(); ++i) {
     std::int64_t missed = 0;
-    for (std::size_t i = 0; i < all.indices.size(); ++i) missed += some.indices[i] != all.indices[i] ? 1 : 0;
-    if (static_cast<double>(missed) <= tuning::rerank_loss * static_cast<double>(all.indices.size())) {
-      return factor;
+    for (std::size_t j = 0; j < all.size(); ++j) missed += found[i].indices[j] != all[j] ? 1 : 0;
+    if (static_cast<double>(missed) <= tuning::rerank_loss * static_cast<double>(all.size())) {
+      return tuning::rerank_factors[i - 1];
     }
   }
   return 0;
@@ -281,7 +287,14 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
     const auto search = [&](const SearchPlan& plan) {
       return apart ? searched(built, there, queries, plan, where) : among_others(there, queries, plan, where);
     };
-    built.rerank_factor = choose_rerank_factor(search, built);
+    built.rerank_factor = choose_rerank_factor(
+        [&](std::span<const SearchPlan> plans) {
+          if (apart) return backend_for(where).search_by_plans(built, there, queries, plans, where);
+          std::vector<Neighbors> found;
+          for (const SearchPlan& plan : plans) found.push_back(search(plan));
+          return found;
+        },
+        built);
     GrowingLists lists(backend_for(where), built, there, queries, plan_of, where);
     Distances distances(queries.rows(), counted.rows(), [&](std::int64_t list_size, std::int64_t k) {
       return among_others(rows, counted, plan_of(list_size, k), cpu);
@@ -321,9 +334,10 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
       knn(rows, queries, recall::usual_ks.back() + 1, {contents.parameters.metric, Filter::automatic}, quiet),
       sample);
   contents.built.rerank_factor = choose_rerank_factor(
-      [&](SearchPlan plan) {
-        plan.left_out = own;
-        return searched(contents.built, rows, queries, plan, cpu);
+      [&](std::span<const SearchPlan> plans) {
+        std::vector<SearchPlan> without(plans.begin(), plans.end());
+        for (SearchPlan& plan : without) plan.left_out = own;
+        return backend_for(cpu).search_by_plans(contents.built, rows, queries, without, cpu);
       },
       contents.built);
   const auto plan_without = [](const std::vector<std::uint32_t>& left_out, std::int64_t list_size,

@@ -186,6 +186,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
     parameters.pq_subspaces = header.at("pq_subspaces").get<std::int64_t>();
   }
   check_parameters(parameters, dim);
+  if (parameters.code_bits == 0) throw InvalidArgument("its codes have 0 bits a value");
   check_rows(contents.dataset.view());
 
   Graph& graph = contents.built.graph;

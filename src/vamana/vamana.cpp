@@ -17,6 +17,7 @@
 #include "vamana/backend.hpp"
 #include "vamana/calibrate.hpp"
 #include "vamana/checks.hpp"
+#include "vamana/code_space.hpp"
 #include "vamana/file.hpp"
 #include "vamana/parts.hpp"
 #include "vamana/tuning.hpp"
@@ -32,16 +33,11 @@ using vamana::Contents;
 using vamana::SearchPlan;
 namespace tuning = vamana::tuning;
 
-codes::ScalarShape shape_of(const VamanaParameters& parameters, std::int64_t dim) {
-  return {.bits = static_cast<int>(parameters.code_bits),
-          .dim = parameters.code_dim >= dim ? -1 : parameters.code_dim};
-}
-
 void check_build_memory(const DatasetView& rows, const codes::ScalarSpace& space,
                         const VamanaParameters& parameters, const Backend& backend,
                         const Execution& execution) {
   const std::uint64_t need =
-      std::max(codes::scalar_space_bytes(rows.dim, shape_of(parameters, rows.dim)),
+      std::max(codes::scalar_space_bytes(rows.dim, vamana::shape_of(parameters, rows.dim)),
                vamana::node_bytes(space, rows.rows) + vamana::walk_code_bytes(space, parameters, rows.rows) +
                    backend.build_bytes(rows.rows, parameters, resolve_threads(execution)));
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
@@ -182,7 +178,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
   vamana::check_rows(rows);
   auto contents = std::make_shared<Contents>();
   contents->dataset = dataset;
-  contents->parameters = parameters;
+  VamanaParameters& its = contents->parameters = parameters;
   Built& built = contents->built;
   RecallCurve curve;
   or_out_of_memory([&] { return fmt::format("the index vamana of {} rows; use fewer rows", rows.rows); },
@@ -190,13 +186,12 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space.dtype = rows.dtype;
                      built.space.metric = parameters.metric;
                      built.space.dim = rows.dim;
-                     built.space.bits = static_cast<int>(parameters.code_bits);
+                     built.space.bits = vamana::shape_of(parameters, rows.dim).bits;
                      check_build_memory(rows, built.space, parameters, backend, execution);
-                     built.space = codes::make_scalar_space(rows, parameters.metric, execution,
-                                                            shape_of(parameters, rows.dim));
+                     built.space = vamana::make_code_space(rows, its, execution);
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
-                     built.walked = vamana::make_walk_codes(built.nodes, built.space, parameters, nullptr,
-                                                            backend, execution);
+                     built.walked =
+                         vamana::make_walk_codes(built.nodes, built.space, its, nullptr, backend, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
                      built.drop_scalar_codes();
                      return true;
@@ -302,7 +297,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         built.space.dtype = rows.dtype();
         built.space.metric = parameters.metric;
         built.space.dim = rows.dim();
-        built.space.bits = static_cast<int>(parameters.code_bits);
+        built.space.bits = shape.bits;
         const std::uint64_t need = std::max(codes::scalar_space_bytes(rows.dim(), shape),
                                             node_bytes(built.space, rows.rows()) + built.graph.bytes() +
                                                 walk_code_bytes(built.space, parameters, rows.rows()));
@@ -311,7 +306,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
               "the imported graph of {} rows takes about {} bytes, the limit is {}; raise the limit",
               rows.rows(), need, execution.memory_limit));
         }
-        built.space = codes::make_scalar_space(rows, parameters.metric, execution, shape);
+        built.space = make_code_space(rows, contents->parameters, execution);
         built.nodes = make_plain_nodes(rows, built.space, execution);
         built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, backend, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);

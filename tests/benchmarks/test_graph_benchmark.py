@@ -108,11 +108,15 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
     # Kept rows are used again; another graph has another hash.
     again = run(
         *common, "--folder", tmp_path / "rows", "--peers", "", "--max-degree", 16, "--build-list-size", 64, "--code-bits", 4,
-        "--code-dim", 64, "--threads", 1,
+        "--code-dim", 64, "--threads", 1, "--build-threads", 2, "--enough", 0.5, "--commit", "0123456789ab",
         "-k", 10, "-o", tmp_path / "s.json",
     )  # fmt: skip
     assert again.returncode == 0 and "making rows" in done.stderr and "making rows" not in again.stderr
-    (other,) = json.loads((tmp_path / "s.json").read_text())["libraries"]
+    said = json.loads((tmp_path / "s.json").read_text())
+    (other,) = said["libraries"]
+    assert said["commit"] == "0123456789ab" and other["build_threads"] == 2
+    recalls = [point["recall"] for point in other["runs"][0]["points"]]
+    assert max(recalls[:-1], default=0) <= 0.5 < recalls[-1]
     assert other["parameters"] == {"max_degree": 16, "build_list_size": 64, "code_bits": 4, "code_dim": 64}
     assert other["graph_hash"] != kith["graph_hash"]
 

@@ -416,10 +416,9 @@ SearchStatistics search_by(const Built& built, const DatasetView& rows, const Da
 SearchStatistics search_on_devices(const Built& built, const DatasetView& rows, const DatasetView& queries,
                                    const SearchPlan& plan, const NeighborsView& out, const Execution& asked,
                                    std::vector<std::int64_t>& unanswered) {
-  Execution execution = asked;
+  Execution execution = asked_by_one(asked);
   cuda::follow_elsewhere(
       execution, {cuda::place_of(queries.space, queries.device), cuda::place_of(out.space, out.device)});
-  if (execution.devices.size() > 1) execution = asked_by_one(std::move(execution));
   const Answer answer{plan, out};
   return search_by(built, rows, queries, {&answer, 1}, execution, unanswered);
 }
