@@ -8,6 +8,7 @@ from .text import duration, figure, mebibytes, table
 
 TARGETS = ("0.90", "0.95", "0.99")
 SHOWN_THREADS = 1  # of the pictures; the tables and `kith report` have all
+USUAL_BUILD_LIST = 128  # a heading names another
 
 INTRODUCTION = """## Graphs
 
@@ -105,9 +106,11 @@ def render_graphs(path, result):
         f" Other work ran beside it (load {result['load']:g}), which blurs the figures." if result["load"] > 0.5 else ""
     )
     kith = next((library.get("parameters", {}) for library in result["libraries"] if library["name"] == "Kith"), {})
-    four = ", codes of 4 bits" if kith.get("code_bits") == 4 else ""
+    made = ", codes of 4 bits" if kith.get("code_bits") == 4 else ""
+    if (longer := kith.get("build_list_size", USUAL_BUILD_LIST)) != USUAL_BUILD_LIST:
+        made += f", built with a list of {longer}"
     parts = [
-        f"### {data['name']}: {data['rows']:,} x {data['dim']} {data['dtype']}{four}\n",
+        f"### {data['name']}: {data['rows']:,} x {data['dim']} {data['dtype']}{made}\n",
         f"{data['text']} {data['queries']:,} queries. {machine['cpu']}, {machine['cores']} cores; Kith at "
         f"{result['commit']}, {result['date'][:10]}.{blurred} In brackets how many times more queries Kith answers.\n",
     ]

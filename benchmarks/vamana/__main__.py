@@ -50,7 +50,7 @@ class Process:
         for option in ("max_degree", "build_list_size", "code_bits", "code_dim", "m", "ef_construction"):
             line += [f"--{option.replace('_', '-')}", getattr(options, option)]
         # Threads that wait for work must not take a core from the library whose turn it is.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(options.build_threads)}
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(max(options.build_threads, *options.threads))}
         if name == "kith":
             environment["PYTHONPATH"] = os.pathsep.join([str(options.package), *environment.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
         self.errors = tempfile.TemporaryFile()
@@ -258,6 +258,10 @@ def parse():
     options.names = ["kith", *asked]
     if options.build_threads is None:
         options.build_threads = max(options.threads)
+    if options.build_threads < 1:
+        parser.error(f"--build-threads {options.build_threads}: 1 or more")
+    if not max(TARGETS) <= options.enough <= 1:
+        parser.error(f"--enough {options.enough:g}: {max(TARGETS)} to 1, so that every rate of the page is found")
     if min(options.k) < 1 or max(options.k) > min(100, options.rows):
         parser.error(f"-k {','.join(map(str, options.k))}: 1 to {min(100, options.rows)}")
     return options

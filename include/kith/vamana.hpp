@@ -44,14 +44,15 @@ struct VamanaParameters {
   /// Decides the order in which rows are added.
   std::uint64_t seed = 0;
   /// Bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists; or 0 for 4
-  /// where codes have 384 values or more and those of 4 bits order the nearest rows of a sample nearly as the
-  /// rows do, else 8. An index has what was taken.
+  /// where 4,096 rows or more have codes of 384 values or more, and those of 4 bits order the nearest rows of
+  /// a sample nearly as the rows do; else, and for integers that are their own codes, 8. An index has what
+  /// was taken.
   std::int64_t code_bits = 0;
   /// Values a code: the leading principal directions, 32 to dim, a multiple of 32; or dim for all values; or
   /// 0 for the directions that hold 92.5 % of the variance where half of them do, else all values.
   std::int64_t code_dim = 0;
   /// What walks compare: the scalar codes that the graph is built by, or RaBitQ or PQ codes of those, which
-  /// are kept in their place and take less memory; they want longer lists, and code_bits 8.
+  /// are kept in their place and take less memory; they want longer lists, and never code_bits 4.
   CodeKind codes = CodeKind::scalar;
   /// RaBitQ: bits a value, 1 to 8, and 12 bytes a row; 0: 4.
   std::int64_t rabitq_bits = 0;

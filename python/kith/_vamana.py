@@ -43,8 +43,8 @@ class Vamana(Index):
         alpha: how much longer a detour may be that makes an edge superfluous, 1 to 2.
         seed: of the order in which rows are added.
         code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists; or 0 for 4
-            where codes have 384 values or more and those of 4 bits order the nearest rows of a sample nearly as the
-            rows do, else 8.
+            where 4,096 rows or more have codes of 384 values or more, and those of 4 bits order the nearest rows of a
+            sample nearly as the rows do; else, and for integers that are their own codes, 8.
         code_dim: values a code: so many leading principal directions, a multiple of 32 below d; d for all values;
             or 0 for as few directions as hold 92.5 % of the variance where half of d do, else all values.
         codes: what walks compare: ``"scalar"`` codes, by which the graph is built in any case; or ``"rabitq"`` or

@@ -25,7 +25,7 @@ void check_walk_codes(const VamanaParameters& parameters, std::int64_t dim) {
   if (parameters.codes != CodeKind::scalar && parameters.code_bits == 4) {
     throw InvalidArgument(fmt::format(
         "code_bits of {} with {} codes, which are made of scalar codes of 8 bits; leave code_bits "
-        "at 8, or take scalar codes",
+        "out or at 8, or take scalar codes",
         parameters.code_bits, name(parameters.codes)));
   }
   if (parameters.rabitq_bits != 0) {
@@ -70,9 +70,8 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
     throw InvalidArgument(fmt::format("an alpha of {}; use 1 to 2, 1.05 for most data", parameters.alpha));
   }
   if (parameters.code_bits != 0 && parameters.code_bits != 4 && parameters.code_bits != 8) {
-    throw InvalidArgument(
-        fmt::format("code_bits of {}; use 8, or 4 for half the memory, or 0 to leave it to the data",
-                    parameters.code_bits));
+    throw InvalidArgument(fmt::format(
+        "code_bits of {}; use 8, 4 for half the memory, or 0 to leave it to the data", parameters.code_bits));
   }
   check_walk_codes(parameters, dim);
   const std::int64_t values = parameters.code_dim;

@@ -1,10 +1,10 @@
-// How many bits a value. Walks over long codes wait for memory: half the bytes take them half the time, and
-// the rounding of many values evens out. It does not where rows lie closer together than a step of such
-// codes, as in tight clusters, so a sample of rows is asked whether codes tell its nearest neighbours from
-// those around.
+// How many bits a value. Walks over long codes wait for memory, so half the bytes save time, and the rounding
+// of many values evens out. It does not where rows lie closer together than a step of such codes, as in tight
+// clusters, so a sample of rows is asked whether codes tell its nearest neighbours from those around.
 #include "vamana/code_space.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -18,6 +18,8 @@
 
 namespace kith::vamana {
 namespace {
+
+constexpr std::size_t encoded_between_polls = 16;
 
 // Of a row's nearest neighbours, how many stand early in the order of the codes of its whole neighbourhood.
 // Equal codes stand in the order of their rows, which says nothing.
@@ -34,15 +36,19 @@ class OrderOfCodes {
     std::int64_t early = 0, of = 0;
   };
 
-  // @param found rows, nearest first; -1 where there are none left
-  Share look(std::int64_t row, std::span<const std::int64_t> found) {
-    if (!codec_.encode_query(rows_.row(row), query_.data())) return {};
+  // Nothing for a row with few others. @param found rows, nearest first; -1 where there are none left
+  Share look(std::int64_t row, std::span<const std::int64_t> found, StopRequest& stop) {
     near_.clear();
     for (const std::int64_t other : found) {
       if (other >= 0 && other != row) near_.push_back(other);
     }
+    if (static_cast<std::int64_t>(near_.size()) < tuning::neighborhood ||
+        !codec_.encode_query(rows_.row(row), query_.data())) {
+      return {};
+    }
     codes_.resize(near_.size() * query_.size());
     for (std::size_t i = 0; i < near_.size(); ++i) {
+      if (i % encoded_between_polls == 0) stop.check();
       // One with a NaN is not among them: its distance is none.
       (void)codec_.encode_row(rows_.row(near_[i]), codes_.data() + i * query_.size());
     }
@@ -51,16 +57,13 @@ class OrderOfCodes {
     estimates_.resize(near_.size());
     estimate_(codes_.data(), bytes_, query_.data(), places_.data(), static_cast<std::int64_t>(near_.size()),
               estimates_.data());
-    const std::size_t early = std::min<std::size_t>(tuning::early_places, near_.size());
-    std::partial_sort(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(early), places_.end(),
-                      [&](std::uint32_t a, std::uint32_t b) {
-                        return std::pair(estimates_[a], near_[a]) < std::pair(estimates_[b], near_[b]);
-                      });
-    Share share;
-    share.of = static_cast<std::int64_t>(std::min<std::size_t>(tuning::nearest_of_sample, near_.size()));
-    share.early = std::count_if(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(early),
-                                [&](std::uint32_t place) { return place < share.of; });
-    return share;
+    const auto early = places_.begin() + tuning::early_places;
+    std::partial_sort(places_.begin(), early, places_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(estimates_[a], near_[a]) < std::pair(estimates_[b], near_[b]);
+    });
+    return {.early = std::count_if(places_.begin(), early,
+                                   [](std::uint32_t place) { return place < tuning::nearest_of_sample; }),
+            .of = tuning::nearest_of_sample};
   }
 
  private:
@@ -81,16 +84,17 @@ bool keeps_order(const DatasetView& rows, const codes::ScalarSpace& space, const
   quiet.progress = nullptr;
   const Neighbors found =
       knn(rows, queries, tuning::neighborhood + 1, {space.metric, Filter::automatic}, quiet);
-  OrderOfCodes order(rows, space);
   StopRequest stop(execution);
-  std::int64_t early = 0, of = 0;
-  for (std::size_t i = 0; i < sample.size(); ++i) {
-    stop.check();
-    const auto share = order.look(sample[i], found.indices_of(static_cast<std::int64_t>(i)));
+  std::atomic<std::int64_t> early{0};
+  std::atomic<std::int64_t> of{0};
+  const auto count = static_cast<std::int64_t>(sample.size());
+  parallel_for(resolve_threads(execution), count, [&](std::int64_t i) {
+    const auto share =
+        OrderOfCodes(rows, space).look(sample[static_cast<std::size_t>(i)], found.indices_of(i), stop);
     early += share.early;
     of += share.of;
-  }
-  return of > 0 && static_cast<double>(early) >= tuning::share_early * static_cast<double>(of);
+  });
+  return of > 0 && static_cast<double>(early.load()) >= tuning::share_early * static_cast<double>(of.load());
 }
 
 }  // namespace
@@ -104,7 +108,7 @@ codes::ScalarSpace make_code_space(const DatasetView& rows, VamanaParameters& pa
                                    const Execution& execution) {
   codes::ScalarSpace space =
       codes::make_scalar_space(rows, parameters.metric, execution, shape_of(parameters, rows.dim));
-  if (parameters.code_bits != 0) return space;
+  if (parameters.code_bits != 0 || rows.rows == 0) return space;  // the first rows inserted decide
   parameters.code_bits = 8;
   if (parameters.codes != CodeKind::scalar || space.raw_integers() ||
       space.code_dim() < tuning::fewest_halved || rows.rows < tuning::fewest_rows_halved) {

@@ -16,6 +16,7 @@
 #include "io/index_file.hpp"
 #include "kith/error.hpp"
 #include "vamana/checks.hpp"
+#include "vamana/code_space.hpp"
 #include "vamana/curve_json.hpp"
 
 namespace kith::vamana {
@@ -186,7 +187,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
     parameters.pq_subspaces = header.at("pq_subspaces").get<std::int64_t>();
   }
   check_parameters(parameters, dim);
-  if (parameters.code_bits == 0) throw InvalidArgument("its codes have 0 bits a value");
+  if (parameters.code_bits == 0 && rows > 0) throw InvalidArgument("its codes have 0 bits a value");
   check_rows(contents.dataset.view());
 
   Graph& graph = contents.built.graph;
@@ -204,7 +205,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   space.dim = dim;
   space.step = header.at("step").get<double>();
   space.largest_norm = header.at("largest_norm").get<double>();
-  space.bits = static_cast<int>(parameters.code_bits);
+  space.bits = shape_of(parameters, dim).bits;
   space.leading = since_2("leading", std::int64_t{0});
   space.unit = since_2("unit", 1.0);
   contents.built.rerank_factor = since_2("rerank_factor", std::int64_t{0});

@@ -20,8 +20,10 @@ using vamana::Contents;
 
 constexpr std::int64_t rows_a_task = 1024;
 /// A value that is so many times farther from the mean than codes reach says that they are not for its row;
-/// this share of the rows may have one.
-constexpr double far_reach = 2;
+/// this share of the rows may have one. Codes of 4 bits cut values off much sooner.
+constexpr double far_reach(const codes::ScalarSpace& space) {
+  return space.bits == 4 ? 5 : 2;
+}
 constexpr double far_share = 0.01;
 
 // Codes were made for other rows: these must be of their kind.
@@ -37,7 +39,7 @@ void check_fit(const codes::ScalarSpace& space, const DatasetView& rows, std::in
     const std::int64_t end = std::min(rows.rows, (task + 1) * rows_a_task);
     for (std::int64_t i = task * rows_a_task; i < end; ++i) {
       const codes::ScalarFit fit = codec.fit(rows.row(i));
-      if (fit.reach > far_reach) ++far;
+      if (fit.reach > far_reach(space)) ++far;
       if (!(fit.length > 1)) continue;
       const std::scoped_lock lock(mutex);
       if (fit.length > length || (fit.length == length && i < longest)) {
@@ -58,7 +60,7 @@ void check_fit(const codes::ScalarSpace& space, const DatasetView& rows, std::in
         "{} of the {} rows to be inserted have values that are more than {} times as far from the "
         "mean as the codes of the first build reach, at most one in a hundred may; build the "
         "index anew over all rows",
-        far.load(), rows.rows, far_reach));
+        far.load(), rows.rows, far_reach(space)));
   }
 }
 

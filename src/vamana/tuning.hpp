@@ -49,12 +49,12 @@ constexpr double cost_of_row(double dim) {
 inline constexpr double most_exact_searches = 4;
 
 /// Codes may have 4 bits a value from so many values and rows on. Measured, queries a second at recall 0.90
-/// to 0.99 by those of 8: 384 values 1.24 to 1.35 times (sentences), 480 and 512 1.1 (mixtures), 256 and 192
-/// 0.95 to 1.1, fewer 0.7 to 0.85.
+/// to 0.99 by those of 8: 384 values (sentences) 1.24 to 1.35 times, 480 and 512 0.96 to 1.19, 256 and 192
+/// 0.69 to 1.11, 64 0.70 to 0.87. docs/vamana.md has the table.
 inline constexpr std::int64_t fewest_halved = 384;
 inline constexpr std::int64_t fewest_rows_halved = 4096;
-/// They are where for so many rows so great a share of the nearest stand this early among the codes of their
-/// neighbourhood. Of gaussian values, where the nearest are hardly nearer than others, 0.96 do.
+/// They do where, of so many sampled rows, at least this share of the nearest stand so early in the order of
+/// the codes of their neighbourhood. Of 20,000 gaussian rows, the nearest hardly nearer than others, 0.96 do.
 inline constexpr std::int64_t order_sample = 128;
 inline constexpr std::int64_t neighborhood = 256;
 inline constexpr std::int64_t nearest_of_sample = 10;

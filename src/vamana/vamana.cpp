@@ -308,7 +308,8 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         }
         built.space = make_code_space(rows, contents->parameters, execution);
         built.nodes = make_plain_nodes(rows, built.space, execution);
-        built.walked = make_walk_codes(built.nodes, built.space, parameters, nullptr, backend, execution);
+        built.walked =
+            make_walk_codes(built.nodes, built.space, contents->parameters, nullptr, backend, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);
         built.drop_scalar_codes();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));

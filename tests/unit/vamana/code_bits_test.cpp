@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "kith/error.hpp"
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
+#include "support/files.hpp"
 #include "support/threads.hpp"
+#include "vamana/code_space.hpp"
 
 namespace kith {
 namespace {
@@ -105,19 +108,92 @@ TEST(VamanaCodeBits, RowsWithoutAValueHaveNoSay) {
   Values random;
   std::vector<float> data(static_cast<std::size_t>(rows * dim));
   for (float& value : data) value = static_cast<float>(random.next());
-  for (std::int64_t i = 0; i < rows; i += 3) data[static_cast<std::size_t>(i * dim)] = std::nanf("");
-  EXPECT_EQ(bits_of(Dataset::copy(DatasetView(data.data(), rows, dim))), 4);
-  for (float& value : data) value = std::nanf("");
-  EXPECT_EQ(bits_of(Dataset::copy(DatasetView(data.data(), rows, dim))), 8);
+  const auto spoil = [&](std::int64_t row) { data[static_cast<std::size_t>(row * dim)] = std::nanf(""); };
+  const auto bits = [&] { return bits_of(Dataset::copy(DatasetView(data.data(), rows, dim))); };
+  for (std::int64_t i = 0; i < rows; i += 3) spoil(i);
+  EXPECT_EQ(bits(), 4);
+  for (std::int64_t i = 100; i < rows; ++i) spoil(i);
+  EXPECT_EQ(bits(), 8) << "no row has enough neighbours";
+  for (std::int64_t i = 0; i < rows; ++i) spoil(i);
+  EXPECT_EQ(bits(), 8);
+}
+
+TEST(VamanaCodeBits, OfOtherTypesAndMetricsAreChosenToo) {
+  Values random;
+  std::vector<double> data(static_cast<std::size_t>(rows * dim));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double* row = data.data() + i * dim;
+    double squares = 0;
+    for (std::int64_t j = 0; j < dim; ++j) {
+      row[j] = random.next();
+      squares += row[j] * row[j];
+    }
+    for (std::int64_t j = 0; j < dim; ++j) row[j] /= std::sqrt(squares);
+  }
+  const DatasetView all(data.data(), rows, dim);
+  EXPECT_EQ(bits_of(Dataset::copy(all)), 4);
+  EXPECT_EQ(bits_of(Dataset::copy(all), {.metric = Metric::inner_product}), 4);
+}
+
+TEST(VamanaCodeBits, AreSavedAndKeptByInsertions) {
+  const Dataset data = everywhere(rows + 300, dim);
+  const Vamana built = Vamana::build(data.view().slice(0, rows), little());
+  const test::TemporaryFolder folder;
+  built.save(folder / "graph.kith");
+  const Vamana loaded = Vamana::load(folder / "graph.kith");
+  EXPECT_EQ(loaded.parameters().code_bits, 4);
+  EXPECT_EQ(loaded.graph_hash(), built.graph_hash());
+  EXPECT_EQ(loaded.insert(data.view().slice(rows, 300)).parameters().code_bits, 4);
+}
+
+TEST(VamanaCodeBits, OfFourReachFarEnoughForInsertedRowsWithTails) {
+  Values random;
+  std::vector<float> data(static_cast<std::size_t>(1600 * dim));
+  for (float& value : data) {  // Laplace's distribution: codes of 4 bits cut off values that are no rarity
+    const double x = random.next();
+    value = static_cast<float>(std::copysign(std::log(1 - std::abs(x)), x));
+  }
+  const DatasetView all(data.data(), 1600, dim);
+  const Vamana built = Vamana::build(Dataset::copy(all.slice(0, 800)), little({.code_bits = 4}));
+  EXPECT_EQ(built.insert(all.slice(800, 800)).rows(), 1600);
+  for (float& value : data) value *= 10;
+  EXPECT_TRUE(
+      test::contains(test::message_of<InvalidArgument>([&] { (void)built.insert(all.slice(800, 800)); }),
+                     "more than 5 times as far"));
+}
+
+TEST(VamanaCodeBits, OfAnIndexWithoutRowsAreLeftToTheFirst) {
+  const Dataset data = everywhere(rows, dim);
+  const Vamana empty = Vamana::build(data.view().slice(0, 0), little());
+  EXPECT_EQ(empty.parameters().code_bits, 0);
+  const test::TemporaryFolder folder;
+  empty.save(folder / "graph.kith");
+  const Vamana loaded = Vamana::load(folder / "graph.kith");
+  EXPECT_EQ(loaded.parameters().code_bits, 0);
+  EXPECT_EQ(loaded.search(data.view().slice(0, 2), 3).indices, std::vector<std::int64_t>(6, -1));
+  const Vamana filled = loaded.insert(data);
+  EXPECT_EQ(filled.parameters().code_bits, 4);
+  EXPECT_EQ(filled.graph_hash(), Vamana::build(data, little()).graph_hash());
 }
 
 TEST(VamanaCodeBits, AreLookedForUntilTheCallerStops) {
   const Dataset data = everywhere(rows, dim);
-  for (const int polls : {1, 5, 20}) {
-    Execution execution = with_threads(1);
-    int asked = 0;
-    execution.cancelled = [&] { return ++asked > polls; };
-    EXPECT_THROW((void)Vamana::build(data, little(), execution), Cancelled) << polls;
+  std::int64_t asked = 0;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  Execution execution = with_threads(1);
+  execution.cancelled = [&] { return ++asked > most; };
+  const auto asks_for = [&](std::int64_t bits) {
+    asked = 0;
+    VamanaParameters parameters = little({.code_bits = bits});
+    (void)vamana::make_code_space(data, parameters, execution);
+    return asked;
+  };
+  const std::int64_t given = asks_for(8);
+  const std::int64_t chosen = asks_for(0);
+  EXPECT_GT(chosen, given + 128 * 16) << "a step, an exact search, and the codes of 128 neighbourhoods";
+  for (const std::int64_t polls : {given, (given + chosen) / 2, chosen - 1}) {
+    most = polls;
+    EXPECT_THROW((void)asks_for(0), Cancelled) << polls;
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "kith/evaluate.hpp"
+#include "kith/generate.hpp"
 #include "kith/vamana.hpp"
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
@@ -222,6 +224,25 @@ TEST_F(CudaVamana, BuildsTheGraphOfTheCpu) {
             << name(dtype) << " " << name(metric) << " " << parameters.max_degree;
         expect_same_curve(built.recall_curve(), wanted.recall_curve());
       }
+    }
+  }
+}
+
+TEST_F(CudaVamana, ChoosesTheBitsOfTheCpu) {
+  const auto rows_of = [](Generator generator, double spread) {
+    return generate(
+        {.generator = generator, .rows = 5000, .dim = 384, .seed = 3, .clusters = 50, .spread = spread});
+  };
+  for (const Metric metric : {Metric::sqeuclidean, Metric::cosine}) {
+    for (const auto& [data, bits] :
+         {std::pair(rows_of(Generator::uniform, 1), 4), std::pair(rows_of(Generator::clusters, 1e-4), 8)}) {
+      const VamanaParameters parameters{
+          .metric = metric, .max_degree = 16, .build_list_size = 32, .code_dim = 384};
+      const Vamana wanted = Vamana::build(data, parameters);
+      const Vamana built = Vamana::build(data, parameters, on_gpu());
+      EXPECT_EQ(built.parameters().code_bits, bits) << name(metric);
+      EXPECT_EQ(wanted.parameters().code_bits, bits) << name(metric);
+      EXPECT_EQ(built.graph_hash(), wanted.graph_hash()) << name(metric);
     }
   }
 }

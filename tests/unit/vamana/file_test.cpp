@@ -198,6 +198,7 @@ TEST_F(DamagedGraph, HeadersThatMakeNoSense) {
       {"nodes", -1},
       {"nodes", most},
       {"code_bits", 5},
+      {"code_bits", 0},
       {"code_dim", -32},
       {"code_dim", 33},
       {"code_values", 4},

@@ -303,7 +303,7 @@ TEST(VamanaCodes, ThatThereAreNotAreRefused) {
   const auto refusal = [&](std::int64_t bits, std::int64_t dim) {
     return message_of<InvalidArgument>([&] { Vamana::build(data, {.code_bits = bits, .code_dim = dim}); });
   };
-  EXPECT_TRUE(contains(refusal(5, 0), "code_bits of 5; use 8, or 4"));
+  EXPECT_TRUE(contains(refusal(5, 0), "code_bits of 5; use 8, 4"));
   EXPECT_TRUE(contains(refusal(8, 33), "code_dim of 33 for rows of dimension 128"));
   EXPECT_TRUE(contains(refusal(8, 160), "code_dim of 160"));
   EXPECT_TRUE(contains(refusal(8, -1), "code_dim of -1"));

@@ -237,7 +237,7 @@ TEST(VamanaWalkCodes, OthersAreRefusedByName) {
   EXPECT_TRUE(contains(refusal({.codes = CodeKind::rabitq, .rabitq_bits = -1}), "use 1 to 8"));
   EXPECT_TRUE(contains(refusal({.codes = CodeKind::pq, .pq_subspaces = 41}), "40 values"));
   EXPECT_TRUE(contains(refusal({.code_dim = 32, .codes = CodeKind::pq, .pq_subspaces = 33}), "32 values"));
-  EXPECT_TRUE(contains(refusal({.code_bits = 4, .codes = CodeKind::rabitq}), "leave code_bits at 8"));
+  EXPECT_TRUE(contains(refusal({.code_bits = 4, .codes = CodeKind::rabitq}), "leave code_bits out or at 8"));
 
   const Dataset many = rows_of(5000);
   Execution limited;
