@@ -3,9 +3,10 @@
 Each library works in a process of its own, with the Python of its own virtual environment: PEERS/NAME/bin/python, where
 NAME is that of its package. All are built first, one after the other, by the most threads asked for, or --build-threads.
 Then they take turns: for each number of threads and each k every library answers all queries with every setting of its
-list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts, so that a slow moment
-of the machine falls on none alone. Recall is that against exact answers, ties counted as found. What fails is named with
-its error. Run it with nothing else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
+list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts,
+so that a slow moment of the machine falls on none alone. Recall is that against exact answers, ties counted as found.
+What fails is named with its error. Run it with nothing else running; `python -m benchmarks.report` then writes
+docs/benchmarks.md anew.
 """
 
 import argparse
@@ -50,7 +51,11 @@ class Process:
         for option in ("max_degree", "build_list_size", "code_bits", "code_dim", "m", "ef_construction"):
             line += [f"--{option.replace('_', '-')}", getattr(options, option)]
         # Threads that wait for work must not take a core from the library whose turn it is.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(max(options.build_threads, *options.threads))}
+        environment = {
+            **os.environ,
+            "OMP_WAIT_POLICY": "passive",
+            "OMP_NUM_THREADS": str(max(options.build_threads, *options.threads)),
+        }
         if name == "kith":
             environment["PYTHONPATH"] = os.pathsep.join([str(options.package), *environment.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
         self.errors = tempfile.TemporaryFile()

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "core/instruction_set.hpp"
 #include "kith/error.hpp"
+#include "kith/generate.hpp"
 #include "kith/vamana.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
@@ -29,38 +30,9 @@ VamanaParameters little(VamanaParameters parameters = {}) {
   return parameters;
 }
 
-// Values in -1 to 1 that vary in all directions.
-class Values {
- public:
-  double next() {
-    state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-    return static_cast<double>(state_ >> 11U) * 0x1p-52 - 1;
-  }
-
- private:
-  std::uint64_t state_ = 1;
-};
-
-Dataset everywhere(std::int64_t count, std::int64_t values) {
-  Values random;
-  std::vector<float> data(static_cast<std::size_t>(count * values));
-  for (float& value : data) value = static_cast<float>(random.next());
-  return Dataset::copy(DatasetView(data.data(), count, values));
-}
-
-// A hundred rows around each centre, closer together than a step of codes of four bits.
-Dataset in_tight_clusters() {
-  Values random;
-  std::vector<float> centres(static_cast<std::size_t>(rows / 100 * dim));
-  for (float& value : centres) value = static_cast<float>(random.next());
-  std::vector<float> data;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < dim; ++j) {
-      const float centre = centres[static_cast<std::size_t>(i % (rows / 100) * dim + j)];
-      data.push_back(centre + static_cast<float>(random.next()) / 100);
-    }
-  }
-  return Dataset::copy(DatasetView(data.data(), rows, dim));
+// Rows that vary in all directions.
+Dataset everywhere(std::int64_t count, std::int64_t values, Dtype dtype = Dtype::f32) {
+  return generate({.generator = Generator::uniform, .rows = count, .dim = values, .dtype = dtype, .seed = 3});
 }
 
 std::int64_t bits_of(const Dataset& data, const VamanaParameters& parameters = {}) {
@@ -83,7 +55,13 @@ TEST(VamanaCodeBits, AreFourWhereCodesAreLongAndKeepTheOrder) {
 }
 
 TEST(VamanaCodeBits, AreEightWhereFourWouldMixTheNearest) {
-  const Dataset data = in_tight_clusters();
+  // Closer together than a step of codes of four bits.
+  const Dataset data = generate({.generator = Generator::clusters,
+                                 .rows = rows,
+                                 .dim = dim,
+                                 .seed = 3,
+                                 .clusters = 42,
+                                 .spread = 1e-4});
   const Vamana chosen = Vamana::build(data, little({.code_dim = dim}));
   EXPECT_EQ(chosen.parameters().code_bits, 8);
   EXPECT_EQ(chosen.graph_hash(), Vamana::build(data, little({.code_bits = 8, .code_dim = dim})).graph_hash());
@@ -94,22 +72,16 @@ TEST(VamanaCodeBits, AreEightWhereHalvesSaveLittle) {
   EXPECT_EQ(bits_of(everywhere(4000, dim)), 8) << "rows";
   EXPECT_EQ(bits_of(everywhere(rows, dim), {.code_dim = 352}), 8) << "directions";
   EXPECT_EQ(bits_of(everywhere(rows, dim), {.codes = CodeKind::rabitq}), 8) << "other codes";
-  std::vector<std::uint8_t> bytes;
-  Values random;
-  for (std::int64_t i = 0; i < rows * dim; ++i) {
-    bytes.push_back(static_cast<std::uint8_t>(128 + 127 * random.next()));
-  }
-  const Dataset integers = Dataset::copy(DatasetView(bytes.data(), rows, dim));
+  const Dataset integers = everywhere(rows, dim, Dtype::u8);
   EXPECT_EQ(bits_of(integers), 8) << "their own codes";
   EXPECT_EQ(bits_of(integers, {.metric = Metric::cosine}), 4);
 }
 
 TEST(VamanaCodeBits, RowsWithoutAValueHaveNoSay) {
-  Values random;
-  std::vector<float> data(static_cast<std::size_t>(rows * dim));
-  for (float& value : data) value = static_cast<float>(random.next());
-  const auto spoil = [&](std::int64_t row) { data[static_cast<std::size_t>(row * dim)] = std::nanf(""); };
-  const auto bits = [&] { return bits_of(Dataset::copy(DatasetView(data.data(), rows, dim))); };
+  Dataset data = everywhere(rows, dim);
+  auto* values = static_cast<float*>(data.mutable_data());
+  const auto spoil = [&](std::int64_t row) { values[row * dim] = std::nanf(""); };
+  const auto bits = [&] { return bits_of(data); };
   for (std::int64_t i = 0; i < rows; i += 3) spoil(i);
   EXPECT_EQ(bits(), 4);
   for (std::int64_t i = 100; i < rows; ++i) spoil(i);
@@ -119,20 +91,14 @@ TEST(VamanaCodeBits, RowsWithoutAValueHaveNoSay) {
 }
 
 TEST(VamanaCodeBits, OfOtherTypesAndMetricsAreChosenToo) {
-  Values random;
-  std::vector<double> data(static_cast<std::size_t>(rows * dim));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    double* row = data.data() + i * dim;
-    double squares = 0;
-    for (std::int64_t j = 0; j < dim; ++j) {
-      row[j] = random.next();
-      squares += row[j] * row[j];
-    }
-    for (std::int64_t j = 0; j < dim; ++j) row[j] /= std::sqrt(squares);
-  }
-  const DatasetView all(data.data(), rows, dim);
-  EXPECT_EQ(bits_of(Dataset::copy(all)), 4);
-  EXPECT_EQ(bits_of(Dataset::copy(all), {.metric = Metric::inner_product}), 4);
+  const Dataset data = generate({.generator = Generator::uniform,
+                                 .rows = rows,
+                                 .dim = dim,
+                                 .dtype = Dtype::f64,
+                                 .seed = 3,
+                                 .normalize = true});
+  EXPECT_EQ(bits_of(data), 4);
+  EXPECT_EQ(bits_of(data, {.metric = Metric::inner_product}), 4);
 }
 
 TEST(VamanaCodeBits, AreSavedAndKeptByInsertions) {
@@ -147,16 +113,16 @@ TEST(VamanaCodeBits, AreSavedAndKeptByInsertions) {
 }
 
 TEST(VamanaCodeBits, OfFourReachFarEnoughForInsertedRowsWithTails) {
-  Values random;
-  std::vector<float> data(static_cast<std::size_t>(1600 * dim));
-  for (float& value : data) {  // Laplace's distribution: codes of 4 bits cut off values that are no rarity
-    const double x = random.next();
+  Dataset data = everywhere(1600, dim);
+  const std::span values(static_cast<float*>(data.mutable_data()), static_cast<std::size_t>(1600 * dim));
+  for (float& value : values) {  // Laplace's distribution: codes of 4 bits cut off values that are no rarity
+    const double x = 2 * static_cast<double>(value) - 1;
     value = static_cast<float>(std::copysign(std::log(1 - std::abs(x)), x));
   }
-  const DatasetView all(data.data(), 1600, dim);
+  const DatasetView& all = data.view();
   const Vamana built = Vamana::build(Dataset::copy(all.slice(0, 800)), little({.code_bits = 4}));
   EXPECT_EQ(built.insert(all.slice(800, 800)).rows(), 1600);
-  for (float& value : data) value *= 10;
+  for (float& value : values) value *= 10;
   EXPECT_TRUE(
       test::contains(test::message_of<InvalidArgument>([&] { (void)built.insert(all.slice(800, 800)); }),
                      "more than 5 times as far"));
