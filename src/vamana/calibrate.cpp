@@ -85,12 +85,6 @@ std::vector<std::uint32_t> own_nodes(const Nodes& nodes, const std::vector<std::
   return own;
 }
 
-Execution without_progress(const Execution& execution) {
-  Execution quiet = execution;
-  quiet.progress = nullptr;  // many short searches: none of their reports is one of the whole
-  return quiet;
-}
-
 Execution on_cpu(const Execution& execution) {
   Execution out = execution;
   out.devices = {Device{}};
@@ -232,6 +226,12 @@ class GrowingLists {
 };
 
 }  // namespace
+
+Execution without_progress(const Execution& execution) {
+  Execution quiet = execution;
+  quiet.progress = nullptr;
+  return quiet;
+}
 
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
                          std::span<const std::int64_t> ks, const Execution& execution) {

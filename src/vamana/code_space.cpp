@@ -14,6 +14,7 @@
 #include "core/sample.hpp"
 #include "kith/brute_force.hpp"
 #include "select_k/allowed_rows.hpp"
+#include "vamana/calibrate.hpp"
 #include "vamana/tuning.hpp"
 
 namespace kith::vamana {
@@ -80,10 +81,8 @@ class OrderOfCodes {
 bool keeps_order(const DatasetView& rows, const codes::ScalarSpace& space, const Execution& execution) {
   const std::vector<std::int64_t> sample = sample_rows(rows.rows, tuning::order_sample);
   const Dataset queries = pick_rows(rows, sample);
-  Execution quiet = execution;
-  quiet.progress = nullptr;
-  const Neighbors found =
-      knn(rows, queries, tuning::neighborhood + 1, {space.metric, Filter::automatic}, quiet);
+  const Neighbors found = knn(rows, queries, tuning::neighborhood + 1, {space.metric, Filter::automatic},
+                              without_progress(execution));
   StopRequest stop(execution);
   std::atomic<std::int64_t> early{0};
   std::atomic<std::int64_t> of{0};

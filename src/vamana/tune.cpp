@@ -85,10 +85,8 @@ Tuning Vamana::tune(const DatasetView& queries, const std::vector<std::int64_t>&
         const Neighbors exact =
             knn(rows, queries, ks.back(), {contents.parameters.metric, Filter::automatic}, execution);
         recall::Measured measured = vamana::measure(contents, queries, exact, ks, execution);
-        Execution quiet = execution;
-        quiet.progress = nullptr;
         return Tuning{graph_hash(), std::move(measured.curve), std::move(measured.queries_per_second),
-                      compare(contents, exact, quiet)};
+                      compare(contents, exact, vamana::without_progress(execution))};
       });
 }
 

@@ -102,8 +102,7 @@ SearchStatistics exactly_among_far(const Contents& contents, const DatasetView& 
 void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& numbers,
                     const DatasetView& queries, const NeighborsView& out, const RowSet& allowed,
                     const Execution& asked, SearchStatistics& statistics) {
-  Execution execution = asked;
-  execution.progress = nullptr;  // the walks have reported every query
+  const Execution execution = vamana::without_progress(asked);  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
   const Dataset picked = pick_rows(on_host(queries), numbers);
   const Neighbors found = answered(
