@@ -109,7 +109,8 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
   command
       .add_option("--build-list-size", options.build_list_size,
                   "Length of the list while the neighbours of a row of the graph are sought, --max-degree to "
-                  "65536; a longer one makes a better graph and takes longer [default: 128]")
+                  "65536; a longer one makes a better graph and takes longer; 0 for 128, or 256 for 400,000 "
+                  "rows or more of 384 values or more, and twice --max-degree at least [default: 0]")
       ->type_name("N")
       ->group("Index");
   command

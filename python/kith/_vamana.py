@@ -39,7 +39,8 @@ class Vamana(Index):
         metric: ``"sqeuclidean"``, ``"euclidean"``, ``"cosine"`` or ``"inner_product"``.
         max_degree: most neighbours a row in the graph, 4 to 1024; 4 bytes each.
         build_list_size: length of the list while a row's neighbours are sought, max_degree to 65536. A longer one
-            makes a better graph and takes longer.
+            makes a better graph and takes longer. 0 for 128, or 256 for 400,000 rows or more of 384 values or more,
+            and never less than twice max_degree.
         alpha: how much longer a detour may be that makes an edge superfluous, 1 to 2.
         seed: of the order in which rows are added.
         code_bits: bits a value of the codes that walks compare: 8, or 4 for half the bytes and longer lists; or 0 for 4
@@ -68,7 +69,7 @@ class Vamana(Index):
         X: Any,
         metric: str = "sqeuclidean",
         max_degree: int = 64,
-        build_list_size: int = 128,
+        build_list_size: int = 0,
         alpha: float = 1.05,
         seed: int = 0,
         code_bits: int = 0,

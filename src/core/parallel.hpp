@@ -75,6 +75,12 @@ inline Execution asked_by_one(Execution execution) {
   return execution;
 }
 
+/// The same call, but for its reports of progress: what is a part of it has none of its own.
+inline Execution without_progress(Execution execution) {
+  execution.progress = nullptr;
+  return execution;
+}
+
 /// Counts finished work, passes it on to the caller's callback one call at a time, and polls for cancel.
 class ProgressCounter {
  public:

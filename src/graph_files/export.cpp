@@ -23,12 +23,13 @@ std::vector<std::filesystem::path> export_graph(const Vamana& index, const std::
   return or_out_of_memory(
       [&] { return fmt::format("the graph of {} rows as {}", index.rows(), name(format)); },
       [&] {
-        Written written{.graph = row_graph(contents, execution),
-                        .rows = contents.dataset.view(),
-                        .metric = index.metric(),
-                        .build_list = index.parameters().build_list_size,
-                        .layers = unpack(contents.layers, contents.built.graph.nodes,
-                                         contents.layers.empty() ? 0 : vamana::hash(contents.built.graph))};
+        Written written{
+            .graph = row_graph(contents, execution),
+            .rows = contents.dataset.view(),
+            .metric = index.metric(),
+            .build_list = std::max(index.parameters().build_list_size, index.parameters().max_degree),
+            .layers = unpack(contents.layers, contents.built.graph.nodes,
+                             contents.layers.empty() ? 0 : vamana::hash(contents.built.graph))};
         const bool floats = format == GraphFormat::hnswlib || format == GraphFormat::faiss;
         if (floats) {
           check_floats(written, name(format));

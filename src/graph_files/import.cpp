@@ -88,8 +88,9 @@ VamanaParameters parameters_for(const GraphFile& file, Metric metric, std::int64
   VamanaParameters parameters{
       .metric = metric, .max_degree = file.graph.max_degree, .code_bits = 8, .code_dim = dim};
   constexpr std::int64_t longest_build_list = 65536;
-  parameters.build_list_size = std::clamp(file.build_list > 0 ? file.build_list : parameters.build_list_size,
-                                          parameters.max_degree, longest_build_list);
+  if (file.build_list > 0) {
+    parameters.build_list_size = std::clamp(file.build_list, parameters.max_degree, longest_build_list);
+  }
   return parameters;
 }
 

@@ -73,9 +73,10 @@ void Counts<T>::put(std::int64_t first, const Block<T>& block) {
 template <class T>
 NormalsInColumns<T>::NormalsInColumns(const Manifest& manifest, std::optional<std::vector<double>> viewpoint,
                                       Columns& columns, const Execution& execution)
-    : manifest_(manifest), viewpoint_(std::move(viewpoint)), columns_(columns), execution_(execution) {
-  execution_.progress = nullptr;
-}
+    : manifest_(manifest),
+      viewpoint_(std::move(viewpoint)),
+      columns_(columns),
+      execution_(without_progress(execution)) {}
 
 template <class T>
 std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim, ValueWidth width) {

@@ -91,11 +91,9 @@ class Left {
         asked_(asked),
         radius_(radius),
         out_(out),
-        execution_(on_cpu(execution)),
+        execution_(without_progress(on_cpu(execution))),  // the device has reported every query
         stage_(stage),
-        without_self_(asked.queries == nullptr && !asked.include_self) {
-    execution_.progress = nullptr;  // the device has reported every query
-  }
+        without_self_(asked.queries == nullptr && !asked.include_self) {}
 
   void answer(std::vector<std::int64_t> numbers, SearchStatistics& statistics) {
     if (numbers.empty()) return;

@@ -227,12 +227,6 @@ class GrowingLists {
 
 }  // namespace
 
-Execution without_progress(const Execution& execution) {
-  Execution quiet = execution;
-  quiet.progress = nullptr;
-  return quiet;
-}
-
 recall::Measured measure(const Contents& contents, const DatasetView& queries, const Neighbors& exact,
                          std::span<const std::int64_t> ks, const Execution& execution) {
   const Execution quiet = without_progress(on_cpu(execution));

@@ -12,9 +12,6 @@
 
 namespace kith::vamana {
 
-/// The same call, but for its reports of progress: a search that is a part of it has none of its own.
-Execution without_progress(const Execution& execution);
-
 /// The graph of `contents` over all of its rows, from `old`, which has those before `first_row`, and the
 /// curve of its recall. Some of the new rows stay out of the graph until they have been searched for: queries
 /// like the rows that are none of its nodes. Sets the hash and rerank_factor, too.

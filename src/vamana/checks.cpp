@@ -10,6 +10,7 @@
 #include "cuda/device_choice.hpp"
 #include "kith/error.hpp"
 #include "vamana/answer.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith::vamana {
 namespace {
@@ -60,10 +61,11 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
     throw InvalidArgument(fmt::format("a max_degree of {}; use {} to {}, 32 or 64 for most data",
                                       parameters.max_degree, least_degree, most_degree));
   }
-  if (parameters.build_list_size < parameters.max_degree || parameters.build_list_size > longest_build_list) {
+  if (parameters.build_list_size != 0 && (parameters.build_list_size < parameters.max_degree ||
+                                          parameters.build_list_size > longest_build_list)) {
     throw InvalidArgument(
         fmt::format("a build_list_size of {}; use max_degree, {}, to {}, two to four times max_degree for "
-                    "most data",
+                    "most data, or 0 to leave it to the number of rows and values",
                     parameters.build_list_size, parameters.max_degree, longest_build_list));
   }
   if (!(parameters.alpha >= 1 && parameters.alpha <= 2)) {
@@ -81,6 +83,13 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
         "0 to leave it to the data",
         values, dim, codes::leading_step, dim));
   }
+}
+
+void choose_build_list(VamanaParameters& parameters, const DatasetView& rows) {
+  if (parameters.build_list_size != 0 || rows.rows == 0) return;  // the first rows inserted decide
+  const bool many = rows.rows >= tuning::many_rows && rows.dim >= tuning::many_values;
+  parameters.build_list_size =
+      std::max(many ? tuning::build_list_of_many : tuning::build_list, 2 * parameters.max_degree);
 }
 
 void check_rows(const DatasetView& rows) {

@@ -12,6 +12,10 @@ namespace kith::vamana {
 /// @param dim of the rows @throws InvalidArgument
 void check_parameters(const VamanaParameters& parameters, std::int64_t dim);
 
+/// Sets a build_list_size of 0 to what the number of rows and values asks for; leaves it where there are
+/// none.
+void choose_build_list(VamanaParameters& parameters, const DatasetView& rows);
+
 /// @throws InvalidArgument for rows that are too long, too many, or not on the host
 void check_rows(const DatasetView& rows);
 

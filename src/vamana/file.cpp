@@ -188,6 +188,7 @@ Contents read(const IndexFile& file, const Execution& execution, RecallCurve& cu
   }
   check_parameters(parameters, dim);
   if (parameters.code_bits == 0 && rows > 0) throw InvalidArgument("its codes have 0 bits a value");
+  if (parameters.build_list_size == 0 && rows > 0) throw InvalidArgument("its build_list_size is 0");
   check_rows(contents.dataset.view());
 
   Graph& graph = contents.built.graph;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "core/search_checks.hpp"
 #include "kith/brute_force.hpp"
@@ -86,7 +87,7 @@ Tuning Vamana::tune(const DatasetView& queries, const std::vector<std::int64_t>&
             knn(rows, queries, ks.back(), {contents.parameters.metric, Filter::automatic}, execution);
         recall::Measured measured = vamana::measure(contents, queries, exact, ks, execution);
         return Tuning{graph_hash(), std::move(measured.curve), std::move(measured.queries_per_second),
-                      compare(contents, exact, vamana::without_progress(execution))};
+                      compare(contents, exact, without_progress(execution))};
       });
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/int128.hpp"
+#include "core/parallel.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/device_choice.hpp"
 #include "cuda/device_memory.hpp"
@@ -102,7 +103,7 @@ SearchStatistics exactly_among_far(const Contents& contents, const DatasetView& 
 void answer_exactly(const Contents& contents, const std::vector<std::int64_t>& numbers,
                     const DatasetView& queries, const NeighborsView& out, const RowSet& allowed,
                     const Execution& asked, SearchStatistics& statistics) {
-  const Execution execution = vamana::without_progress(asked);  // the walks have reported every query
+  const Execution execution = without_progress(asked);  // the walks have reported every query
   const auto count = static_cast<std::int64_t>(numbers.size());
   const Dataset picked = pick_rows(on_host(queries), numbers);
   const Neighbors found = answered(
@@ -178,6 +179,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
   auto contents = std::make_shared<Contents>();
   contents->dataset = dataset;
   VamanaParameters& its = contents->parameters = parameters;
+  vamana::choose_build_list(its, rows);
   Built& built = contents->built;
   RecallCurve curve;
   or_out_of_memory([&] { return fmt::format("the index vamana of {} rows; use fewer rows", rows.rows); },
@@ -186,7 +188,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.space.metric = parameters.metric;
                      built.space.dim = rows.dim;
                      built.space.bits = vamana::shape_of(parameters, rows.dim).bits;
-                     check_build_memory(rows, built.space, parameters, backend, execution);
+                     check_build_memory(rows, built.space, its, backend, execution);
                      built.space = vamana::make_code_space(rows, its, execution);
                      built.nodes = vamana::make_nodes(rows, built.space, execution);
                      built.walked =
@@ -285,6 +287,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
   auto contents = std::make_shared<Contents>();
   contents->dataset = rows;
   contents->parameters = parameters;
+  choose_build_list(contents->parameters, rows.view());
   contents->plain = true;
   contents->layers = std::move(layers);
   Built& built = contents->built;

@@ -71,6 +71,7 @@ def test_parameters_take_effect(graph):
         assert getattr(other, next(iter(given))) == next(iter(given.values()))
         hashes.add(other.graph_hash)
     assert len(hashes) == 5
+    assert kith.Vamana(X[:200], max_degree=70).build_list_size == 140
     assert graph.search(X[:9], 5, list_size=33).statistics.list_size == 33
     narrow, wide = (graph.search(X[:9], 5, list_size=33, beam_width=b).statistics for b in (1, 16))
     assert wide.hops > narrow.hops > 0

@@ -8,6 +8,7 @@
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "brute_force/directions.hpp"
+#include "core/parallel.hpp"
 #include "kith/error.hpp"
 
 namespace kith::brute_force {
@@ -66,8 +67,7 @@ std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const Da
   if (off * one_off_in <= static_cast<std::ptrdiff_t>(rests.size())) return itself;
   const std::scoped_lock lock(prepared.mutex);
   if (prepared.of_all_values != nullptr) return prepared.of_all_values;
-  Execution within = execution;
-  within.progress = nullptr;
+  Execution within = without_progress(execution);
   const std::uint64_t held = prepared.codes.bytes() + prepared.duplicates.bytes();
   if (within.memory_limit > 0) {
     if (within.memory_limit <= held) return itself;

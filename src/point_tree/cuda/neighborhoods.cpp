@@ -3,6 +3,7 @@
 // search, lists are of places in the tree or of distances, in columns, 4 bytes an entry.
 #include "point_tree/cuda/neighborhoods.hpp"
 
+#include "core/parallel.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
 #include "point_tree/backend.hpp"
@@ -34,8 +35,7 @@ void reduce(const Tree& tree, const Neighborhood& how, bool normals, std::uint64
   groups.for_each([&](const Columns& columns) { use_columns(columns, groups.stream()); });
   SomeRows left = groups.left();
   if (left.count > 0) {
-    Execution quiet = execution;
-    quiet.progress = nullptr;
+    const Execution quiet = without_progress(execution);
     // What is free has no room for the results any more.
     const std::uint64_t still = execution.device_memory_limit > 0 ? kept : kept - taken;
     visit_distances(tree, [&]<class T>() {

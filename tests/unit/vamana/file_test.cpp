@@ -191,6 +191,7 @@ TEST_F(DamagedGraph, HeadersThatMakeNoSense) {
       {"max_degree", 5},
       {"max_degree", most},
       {"build_list_size", 3},
+      {"build_list_size", 0},
       {"alpha", 0.5},
       {"alpha", nullptr},
       {"seed", "x"},

@@ -19,6 +19,7 @@
 #include "support/sanitizers.hpp"
 #include "support/threads.hpp"
 #include "unit/vamana/rows.hpp"
+#include "vamana/checks.hpp"
 
 namespace kith {
 namespace {
@@ -266,6 +267,30 @@ TEST(Vamana, RowsAndQueriesWithNaNAreLeftOut) {
   EXPECT_EQ(found.indices_of(1)[697], -1);
 }
 
+TEST(Vamana, ChoosesTheLengthOfTheBuildList) {
+  const auto chosen = [](std::int64_t rows, std::int64_t dim, VamanaParameters parameters = {}) {
+    const float value = 0;  // only the shape counts
+    vamana::choose_build_list(parameters, DatasetView(&value, rows, dim));
+    return parameters.build_list_size;
+  };
+  EXPECT_EQ(chosen(1, 1), 128);
+  EXPECT_EQ(chosen(399'999, 384), 128);
+  EXPECT_EQ(chosen(400'000, 383), 128);
+  EXPECT_EQ(chosen(400'000, 384), 256);
+  EXPECT_EQ(chosen(400'000, 384, {.max_degree = 200}), 400);
+  EXPECT_EQ(chosen(400'000, 384, {.build_list_size = 70}), 70);
+  EXPECT_EQ(chosen(0, 384), 0);
+
+  const Dataset data = in_clusters(300);
+  EXPECT_EQ(Vamana::build(data).parameters().build_list_size, 128);
+  const Vamana wide = Vamana::build(data, {.max_degree = 100});
+  EXPECT_EQ(wide.parameters().build_list_size, 200);
+  EXPECT_EQ(wide.graph_hash(), Vamana::build(data, {.max_degree = 100, .build_list_size = 200}).graph_hash());
+  const Vamana empty = Vamana::build(data.view().slice(0, 0));
+  EXPECT_EQ(empty.parameters().build_list_size, 0);
+  EXPECT_EQ(empty.insert(data).parameters().build_list_size, 128);
+}
+
 TEST(Vamana, RefusesByNameWhatItDoesNotTake) {
   const Dataset data = in_clusters(500);
   const auto refusal = [&](const VamanaParameters& parameters) {
@@ -276,6 +301,7 @@ TEST(Vamana, RefusesByNameWhatItDoesNotTake) {
   EXPECT_TRUE(contains(refusal({.max_degree = 3}), "max_degree of 3"));
   EXPECT_TRUE(contains(refusal({.max_degree = 1025}), "max_degree of 1025"));
   EXPECT_TRUE(contains(refusal({.build_list_size = 31}), "build_list_size of 31"));
+  EXPECT_TRUE(contains(refusal({.build_list_size = -1}), "build_list_size of -1"));
   EXPECT_TRUE(contains(refusal({.alpha = 0.9}), "alpha of 0.9"));
   EXPECT_TRUE(contains(refusal({.alpha = std::numeric_limits<double>::quiet_NaN()}), "alpha of nan"));
   const Vamana index = Vamana::build(data);
