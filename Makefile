@@ -72,6 +72,17 @@ asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduc
 	rm -rf build/$@/test-results
 	tools/sanitize.sh $@ $(JOBS)
 
+# The kernels of another processor.
+ARM_TESTS := conformance recall_curves unit_core unit_distance unit_point_tree unit_brute_force
+
+.PHONY: test-arm
+test-arm: ## cross-compile for 64-bit ARM and run the conformance suite in its brief form under qemu
+	@tools/setup.sh build test-cpp arm
+	cmake --preset arm $(LAUNCHER) $(CMAKE_FLAGS)
+	cmake --build build/arm -j $(JOBS) --target $(ARM_TESTS)
+	rm -rf build/arm/test-results && mkdir -p build/arm/test-results
+	tools/arm.sh
+
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' '*.inc' '*.cu' '*.cuh')
 .PHONY: format format-check lint tiers
 RUFF = $(abspath $(BUILD))/venv/bin/ruff

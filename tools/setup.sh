@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, docs, lint, fuzz, bench, bench-tiles, bench-build, gpu-bundle, cache
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, docs, lint, fuzz, arm, bench, bench-tiles, bench-build, gpu-bundle, cache
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 venv=${KITH_VENV:-$PWD/build/venv}
 packages=()
 requirements=()
+foreign=  # another architecture whose packages are among them
 for group in "$@"; do
   case $group in
     build)
@@ -35,6 +36,10 @@ for group in "$@"; do
       packages+=(clang-format git python3 python3-venv)
       requirements+=(tools/requirements-lint.txt) ;;
     fuzz) packages+=(clang libclang-rt-dev libgtest-dev librapidcheck-dev) ;;
+    arm)
+      foreign=arm64
+      packages+=(g++-aarch64-linux-gnu qemu-user libtbb-dev:arm64 libfmt-dev:arm64 libgtest-dev:arm64
+        librapidcheck-dev:arm64) ;;
     bench)
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full wordnet-base plasma-workspace-wallpapers gnome-backgrounds
         python3-opencv libcgal-demo libnanoflann-dev)
@@ -61,10 +66,12 @@ need_debian() {
 
 # The packages of the list that are not installed, one a line.
 missing() {
-  local package
+  local package native
+  native=$(dpkg --print-architecture)
   for package in "${packages[@]}"; do
-    [[ $(dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | head -n 1) == installed ]] ||
-      echo "$package"
+    # Where no architecture is named, this machine's counts.
+    dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "$package" 2>/dev/null |
+      grep -qxE "(all|$([[ $package == *:* ]] && echo "${package#*:}" || echo "$native")) installed" || echo "$package"
   done
 }
 
@@ -82,6 +89,7 @@ install_packages() {
     root=(sudo)
   fi
   local apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
+  [[ -z $foreign ]] || "${root[@]}" dpkg --add-architecture "$foreign"
   # A broken third-party source must not stop us: what counts is whether the install works.
   "${apt[@]}" update -q || echo "Kith: apt-get update reported errors; going on with the lists there are" >&2
   if ! "${apt[@]}" install -q -y --no-install-recommends "${absent[@]}"; then

@@ -44,6 +44,9 @@ const RowKernels& row_kernels() {
     case InstructionSet::avx512_vnni: return row_kernels_avx512;
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return row_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return row_kernels_neon;
 #endif
     default: return row_kernels_portable;
   }

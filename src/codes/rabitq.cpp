@@ -53,6 +53,9 @@ const RabitqKernels& rabitq_kernels() {
     case InstructionSet::avx512_vnni: return rabitq_kernels_avx512;
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return rabitq_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return rabitq_kernels_neon;
 #endif
     default: return rabitq_kernels_portable;
   }

@@ -89,6 +89,9 @@ const EstimateKernels& estimate_kernels() {
     case InstructionSet::avx512_vnni: return estimate_kernels_avx512;
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return estimate_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return estimate_kernels_neon;
 #endif
     default: return estimate_kernels_portable;
   }

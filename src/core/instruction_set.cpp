@@ -7,6 +7,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 #include <fmt/format.h>
 
@@ -19,6 +22,8 @@ std::string_view name(InstructionSet set) noexcept {
     case InstructionSet::avx512_vnni: return "avx512_vnni";
     case InstructionSet::avx_vnni: return "avx_vnni";
     case InstructionSet::avx2: return "avx2";
+    case InstructionSet::neon_i8mm: return "neon_i8mm";
+    case InstructionSet::neon: return "neon";
     case InstructionSet::portable: return "portable";
   }
   return "?";
@@ -52,6 +57,11 @@ std::vector<InstructionSet> detect() {
   if (avx2 && cpuid_bit(7, 1, 0, 4)) found.push_back(InstructionSet::avx_vnni);
 #endif
   if (avx2) found.push_back(InstructionSet::avx2);
+#elif defined(__aarch64__) && defined(__linux__)
+  if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
+    if ((::getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) found.push_back(InstructionSet::neon_i8mm);
+    found.push_back(InstructionSet::neon);
+  }
 #endif
   found.push_back(InstructionSet::portable);
   return found;

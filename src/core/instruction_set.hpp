@@ -9,7 +9,14 @@
 namespace kith {
 
 /// Best first.
-enum class InstructionSet : std::uint8_t { avx512_vnni, avx_vnni, avx2, portable };
+enum class InstructionSet : std::uint8_t {
+  avx512_vnni,
+  avx_vnni,
+  avx2,
+  neon_i8mm,  ///< ARM, with dot products of unsigned and signed bytes (ARMv8.6)
+  neon,       ///< ARM, with dot products of bytes (ARMv8.2)
+  portable
+};
 
 std::string_view name(InstructionSet set) noexcept;
 

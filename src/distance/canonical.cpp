@@ -19,6 +19,9 @@ CanonicalFunction canonical_function(Dtype dtype, Metric metric) {
     case InstructionSet::avx512_vnni: return canonical_avx512(dtype, metric);
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return canonical_avx2(dtype, metric);
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return canonical_neon(dtype, metric);
 #endif
     default: return canonical_portable(dtype, metric);
   }

@@ -148,6 +148,8 @@ const tuning::Costs& costs() {
     case InstructionSet::avx512_vnni: return tuning::costs_avx512;
     case InstructionSet::avx_vnni: return tuning::costs_avx_vnni;
     case InstructionSet::avx2: return tuning::costs_avx2;
+    case InstructionSet::neon_i8mm: return tuning::costs_neon_i8mm;
+    case InstructionSet::neon: return tuning::costs_neon;
     default: return tuning::costs_portable;
   }
 }

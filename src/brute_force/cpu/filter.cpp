@@ -24,6 +24,9 @@ const FilterKernels& kernels() {
     case InstructionSet::avx512_vnni: return filter_kernels_avx512_vnni;
     case InstructionSet::avx_vnni: return filter_kernels_avx_vnni;
     case InstructionSet::avx2: return filter_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm: return filter_kernels_neon_i8mm;
+    case InstructionSet::neon: return filter_kernels_neon;
 #endif
     default: return filter_kernels_portable;
   }

@@ -65,5 +65,7 @@ extern const FilterKernels filter_kernels_portable;
 extern const FilterKernels filter_kernels_avx2;
 extern const FilterKernels filter_kernels_avx_vnni;
 extern const FilterKernels filter_kernels_avx512_vnni;
+extern const FilterKernels filter_kernels_neon;
+extern const FilterKernels filter_kernels_neon_i8mm;
 
 }  // namespace kith

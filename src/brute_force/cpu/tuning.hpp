@@ -47,6 +47,9 @@ inline constexpr Costs costs_avx512 = {1, 1, 5, 4, 4};
 inline constexpr Costs costs_avx_vnni = {2, 2, 8, 8.5, 6};
 inline constexpr Costs costs_avx2 = {8, 3, 8, 8.5, 7};
 inline constexpr Costs costs_portable = {5, 5, 5, 4, 16};
+/// Not measured but counted: instructions a multiply-add, beside those of an exact evaluation.
+inline constexpr Costs costs_neon_i8mm = {1, 1, 5, 4, 6};
+inline constexpr Costs costs_neon = {2, 2, 5, 4, 6};
 /// Searches of fewer queries do not repay codes that take longer to make than differences.
 inline constexpr std::int64_t queries_for_other_codes = 512;
 inline constexpr std::int64_t sample_rows = 4096;

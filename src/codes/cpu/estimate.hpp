@@ -20,6 +20,7 @@ struct EstimateKernels {
 extern const EstimateKernels estimate_kernels_portable;
 extern const EstimateKernels estimate_kernels_avx2;
 extern const EstimateKernels estimate_kernels_avx512;
+extern const EstimateKernels estimate_kernels_neon;
 
 /// Those of the active instruction set. All sets give the same values.
 const EstimateKernels& estimate_kernels();

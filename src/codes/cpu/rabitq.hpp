@@ -30,6 +30,7 @@ struct RabitqKernels {
 extern const RabitqKernels rabitq_kernels_portable;
 extern const RabitqKernels rabitq_kernels_avx2;
 extern const RabitqKernels rabitq_kernels_avx512;
+extern const RabitqKernels rabitq_kernels_neon;
 
 /// Those of the active instruction set.
 const RabitqKernels& rabitq_kernels();

@@ -69,6 +69,7 @@ struct RowKernels {
 extern const RowKernels row_kernels_portable;
 extern const RowKernels row_kernels_avx2;
 extern const RowKernels row_kernels_avx512;
+extern const RowKernels row_kernels_neon;
 
 /// Those of the active instruction set.
 const RowKernels& row_kernels();

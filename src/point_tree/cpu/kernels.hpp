@@ -90,5 +90,6 @@ struct TreeKernels {
 extern const TreeKernels tree_kernels_portable;
 extern const TreeKernels tree_kernels_avx2;
 extern const TreeKernels tree_kernels_avx512;
+extern const TreeKernels tree_kernels_neon;
 
 }  // namespace kith::point_tree

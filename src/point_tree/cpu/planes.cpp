@@ -11,6 +11,9 @@ const PlaneKernels* plane_kernels() {
     case InstructionSet::avx512_vnni: return &plane_kernels_avx512;
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return &plane_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return &plane_kernels_neon;
 #endif
     default: return nullptr;
   }

@@ -36,6 +36,7 @@ struct PlaneKernels {
 
 extern const PlaneKernels plane_kernels_avx2;
 extern const PlaneKernels plane_kernels_avx512;
+extern const PlaneKernels plane_kernels_neon;
 
 /// Those of this machine; null: nothing quicker than plain code.
 const PlaneKernels* plane_kernels();

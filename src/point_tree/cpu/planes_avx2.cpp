@@ -9,6 +9,8 @@ namespace {
 
 #include "point_tree/cpu/registers_avx2.inc"
 
+#include "point_tree/cpu/planes_point_256.inc"
+
 #include "point_tree/cpu/planes_body.inc"
 
 }  // namespace

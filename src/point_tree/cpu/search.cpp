@@ -11,6 +11,9 @@ const TreeKernels& tree_kernels() {
     case InstructionSet::avx512_vnni: return tree_kernels_avx512;
     case InstructionSet::avx_vnni:
     case InstructionSet::avx2: return tree_kernels_avx2;
+#elif defined(__aarch64__)
+    case InstructionSet::neon_i8mm:
+    case InstructionSet::neon: return tree_kernels_neon;
 #endif
     default: return tree_kernels_portable;
   }

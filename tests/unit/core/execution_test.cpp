@@ -67,8 +67,8 @@ TEST(InstructionSets, EachCanBeForced) {
     EXPECT_EQ(active_instruction_set(), set);
   }
   force_instruction_set(std::nullopt);
-  for (const InstructionSet set :
-       {InstructionSet::avx512_vnni, InstructionSet::avx_vnni, InstructionSet::avx2}) {
+  for (const InstructionSet set : {InstructionSet::avx512_vnni, InstructionSet::avx_vnni,
+                                   InstructionSet::avx2, InstructionSet::neon_i8mm, InstructionSet::neon}) {
     const auto& sets = usable_instruction_sets();
     if (std::find(sets.begin(), sets.end(), set) == sets.end()) {
       EXPECT_THROW(force_instruction_set(set), InvalidArgument);
