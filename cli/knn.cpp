@@ -179,8 +179,10 @@ void add_knn(CLI::App& app, Common& common) {
                               "Whether the filter of brute_force may compare leading directions alone, where "
                               "few hold the variance; it changes time and memory, never the answer")
                   ->type_name("WHEN"),
-              {{"auto", "on the CPU, where they promise to be quicker"},
-               {"on", "on GPUs, too, where finding them takes some tenths of a second"},
+              {{"auto",
+                "where they promise to be quicker; on GPUs, where finding them takes some tenths of "
+                "a second, by more"},
+               {"on", "wherever they promise to be quicker"},
                {"off", "never"}})
       ->capture_default_str()
       ->group("Search");

@@ -1,12 +1,13 @@
-"""What the automatic choice of codes takes beside the best fixed one, on 40 shapes of data, on the same CPU and threads.
+"""What the automatic choice of codes takes beside the best fixed one, on 40 shapes of data, on the same machine.
 
     PYTHONPATH=build/python python benchmarks/brute_force/auto_choice.py OUT.json [--sets avx512_vnni,avx2] [--shapes REGEX]
-        [--repeat N] [--seconds S] [--threads N] [--commit NAME]
+        [--repeat N] [--seconds S] [--threads N] [--device cuda] [--commit NAME]
 
 A fixed choice is a filter, with leading directions where they pay or without. An index is built by each, and all are
 searched in turns, so that a slow moment of the machine hits all alike; the median of a choice's searches counts, after a
 warm-up. Choices that come to the same codes count as one. Every instruction set is searched in a process of its own
-(KITH_INSTRUCTION_SET). Answers that are not those of filter none, bit for bit, end the run with status 1. Needs numpy.
+(KITH_INSTRUCTION_SET). A GPU (--device) gets twice the rows and ten times the queries, which lie on the host. Answers
+that are not those of filter none, bit for bit, end the run with status 1. Needs numpy.
 """
 
 import argparse
@@ -93,6 +94,11 @@ SHAPES = [
 ]
 
 
+def for_gpu(shape):
+    """The same with more to do; a single query stays one."""
+    return dataclasses.replace(shape, rows=2 * shape.rows, queries=shape.queries * (1 if shape.queries == 1 else 10))
+
+
 def draw(shape):
     """Rows and queries of a shape."""
     random = np.random.default_rng(17)
@@ -116,11 +122,9 @@ def draw(shape):
     return values[: shape.rows], values[shape.rows :]
 
 
-def alone(folder, number, repeat, seconds, threads):
+def alone(folder, shape, repeat, seconds, threads, device):
     """Runs in a process of its own: its instruction set is chosen once."""
     import kith
-
-    shape = SHAPES[number]
 
     def timed(index):
         return times_of(lambda: index.search(queries, shape.k, threads=threads), 1, warm_ups=0)
@@ -133,7 +137,9 @@ def alone(folder, number, repeat, seconds, threads):
         name, along = choice
 
         def build(name=name, along=along):
-            return kith.BruteForce(rows, metric=shape.metric, filter=name, directions=along, threads=threads)
+            return kith.BruteForce(
+                rows, metric=shape.metric, filter=name, directions=along, threads=threads, device=device
+            )
 
         try:
             built = times_of(build, 1, warm_ups=0)
@@ -171,27 +177,42 @@ def alone(folder, number, repeat, seconds, threads):
     print(json.dumps(list(lines.values())))
 
 
-def measure(number, which, folder, args):
-    environment = {**os.environ, "KITH_INSTRUCTION_SET": which}
+def measure(shape, which, folder, args):
+    environment = dict(os.environ) if on_gpu(args) else {**os.environ, "KITH_INSTRUCTION_SET": which}
+    task = {"folder": folder, "shape": dataclasses.asdict(shape), "repeat": args.repeat, "seconds": args.seconds,
+            "threads": args.threads, "device": args.device}  # fmt: skip
     done = subprocess.run(
-        [sys.executable, __file__, "--alone", folder, str(number), str(args.repeat), str(args.seconds), str(args.threads)],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, __file__, "--alone", json.dumps(task)], env=environment, capture_output=True, text=True
+    )
     if done.returncode != 0:
         sys.exit(done.stderr)
     choices = json.loads(done.stdout)
     auto = next(line for line in choices if line["filter"] == "auto")
     best = min((line for line in choices if line["filter"] != "auto"), key=lambda line: line["median_ms"])
     return {
-        "shape": str(SHAPES[number]), "set": which, "ratio": auto["median_ms"] / best["median_ms"], "auto": auto,
+        "shape": str(shape), "set": which, "ratio": auto["median_ms"] / best["median_ms"], "auto": auto,
         "best": best, "choices": choices, "wrong": sum(not line["same_bits"] for line in choices),
     }  # fmt: skip
 
 
+def on_gpu(args):
+    return args.device != "cpu"
+
+
+def machine_of(args):
+    name = f"{cpu_name()}, {os.cpu_count()} cores"
+    if not on_gpu(args):
+        return name
+    which = args.device.partition(":")[2] or "0"
+    asked = ["nvidia-smi", "-i", which, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu, driver = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    return f"{gpu}, driver {driver}; {name}"
+
+
 def main():
     if len(sys.argv) > 1 and sys.argv[1] == "--alone":
-        folder, number, repeat, seconds, threads = sys.argv[2:]
-        alone(folder, int(number), int(repeat), float(seconds), int(threads))
+        task = json.loads(sys.argv[2])
+        alone(**{**task, "shape": Shape(**task["shape"])})
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
@@ -200,10 +221,13 @@ def main():
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5, help="least time a shape is searched")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="cpu, or the GPU that all is done on: cuda or cuda:1")
     parser.add_argument("--commit", default="unknown")
     args = parser.parse_args()
+    if on_gpu(args):
+        args.sets = args.device
     results = []
-    for number, shape in enumerate(SHAPES):
+    for shape in map(for_gpu, SHAPES) if on_gpu(args) else SHAPES:
         if not re.search(args.shapes, str(shape)):
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -211,7 +235,7 @@ def main():
             np.save(folder + "/rows.npy", rows)
             np.save(folder + "/queries.npy", queries)
             for which in args.sets.split(","):
-                line = measure(number, which, folder, args)
+                line = measure(shape, which, folder, args)
                 results.append(line)
                 auto, best = line["auto"], line["best"]
                 print(
@@ -220,7 +244,7 @@ def main():
                     f"{line['wrong']}", flush=True,
                 )  # fmt: skip
         out = {
-            "kind": "auto_choice", "machine": f"{cpu_name()}, {os.cpu_count()} cores", "commit": args.commit,
+            "kind": "auto_choice", "machine": machine_of(args), "device": args.device, "commit": args.commit,
             "threads": args.threads, "date": time.strftime("%Y-%m-%d"),
             "command": " ".join(["auto_choice.py OUT.json", *sys.argv[2:]]), "results": results,
         }  # fmt: skip

@@ -5,7 +5,7 @@ from .text import figure, table
 ENOUGH = 1.1
 
 INTRODUCTION = """What `filter="auto"` takes, beside the best of all fixed choices (`none`, `int8`, `fp16`, `fp32`, each of the last three
-with leading directions where they pay and without), searched in turns by {threads} threads. Medians, ms; *m* is the number of
+with leading directions where they pay and without), searched in turns{by}. Medians, ms; *m* is the number of
 leading directions compared, 0 where all values are. {summary} All answers are the same bits.
 """
 
@@ -27,9 +27,11 @@ def render_auto_choice(result):
     by_set = {which: [line for line in result["results"] if line["set"] == which] for which in sets}
     if any(line["wrong"] for line in result["results"]):
         raise ValueError("auto_choice: answers that were not the same bits")
+    gpu = result.get("device", "cpu") != "cpu"
+    by = ", queries and answers in the host's memory" if gpu else f" by {result['threads']} threads"
     parts = [
-        "### The automatic choice of codes, on the CPU\n",
-        INTRODUCTION.format(threads=result["threads"], summary=" ".join(map(summary_of, by_set.values()))),
+        f"### The automatic choice of codes, on {'a GPU' if gpu else 'the CPU'}\n",
+        INTRODUCTION.format(by=by, summary=" ".join(map(summary_of, by_set.values()))),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]
     for which, lines in by_set.items():

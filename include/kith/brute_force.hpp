@@ -21,8 +21,8 @@ struct BruteForceParameters {
   Metric metric = Metric::sqeuclidean;
   Filter filter = Filter::automatic;
   /// Whether codes may hold leading directions alone, where these promise to be quicker; see
-  /// SearchStatistics::directions. Unset: on the CPU; on GPUs, where finding them takes far longer than the
-  /// rest of a build, only if asked for. The answer is the same either way.
+  /// SearchStatistics::directions. Unset: as true, but on GPUs, where finding them takes some tenths of a
+  /// second, they must promise more. The answer is the same either way.
   std::optional<bool> directions = std::nullopt;
 };
 

@@ -333,9 +333,9 @@ class BruteForce(Index):
         metric, filter: as for :func:`kith.knn`.
         threads, memory_limit, device_memory_limit, progress, device: how to build. The index lies on ``device``
             and is searched there; None: the GPU that ``X`` lies on, else the CPU.
-        directions: whether filters may compare leading directions alone, where these promise to be quicker. None: on
-            the CPU; a GPU, where finding them takes some tenths of a second, is asked by True. Changes time and memory
-            only.
+        directions: whether filters may compare leading directions alone, where these promise to be quicker. None: as
+            True, but on a GPU, where finding them takes some tenths of a second, they must promise more. Changes time
+            and memory only.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.

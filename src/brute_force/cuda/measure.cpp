@@ -9,6 +9,7 @@
 #include "brute_force/cuda/prepared.hpp"
 #include "brute_force/cuda/shard_search.hpp"
 #include "brute_force/cuda/tuning.hpp"
+#include "core/parallel.hpp"
 #include "cuda/upload.hpp"
 
 namespace kith::brute_force {
@@ -52,8 +53,7 @@ MeasuredSearch measure_search(Shard& shard, Workspace& w, const void* queries, s
 }
 
 MeasuredSearch measure(CudaPrepared& p, const DatasetView& queries, const Execution& execution) {
-  Execution quiet = execution;
-  quiet.progress = nullptr;
+  const Execution quiet = without_progress(execution);
   Shard& shard = *p.shards.front();
   const cuda::DeviceGuard guard(shard.device);
   cuda::Borrowed<Workspace> w(shard.workspaces, shard.device);
@@ -125,7 +125,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
   p.all_values_surplus = p.shards.front()->surplus;
   CudaChoice best = p.choice;
   double best_surplus = p.all_values_surplus;
-  double least = seconds * tuning::most_time_along;
+  double least = seconds;
   std::int64_t share = 0;  // rows of a device
   for (const int device : p.devices) {
     std::int64_t rows = 0;

@@ -260,15 +260,17 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
         static_cast<std::uint64_t>(std::min(data.rows, tuning::direction_rows)) *
             static_cast<std::uint64_t>(row_bytes);
     const bool fits = execution.memory_limit == 0 || to_find <= execution.memory_limit;
-    if (parameters.directions == true && fits && seconds > 0 && !forced &&
-        working >= 2 * tuning::coordinate_bytes &&
+    // Rows in host memory would cross the bus again for every try.
+    const bool wanted = parameters.directions.value_or(p.mode == CudaPrepared::Mode::resident);
+    if (wanted && fits && seconds > 0 && !forced && working >= 2 * tuning::coordinate_bytes &&
         CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
                                          p.devices.front())) {
       const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,
                                  execution);
       const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
       const std::uint64_t room = p.budget > held ? p.budget - held : 0;
-      measure_directions(p, data, sample.view(), found, seconds, room, execution);
+      const double most = parameters.directions ? tuning::most_time_along : tuning::most_time_unasked;
+      measure_directions(p, data, sample.view(), found, most * seconds, room, execution);
     }
   }
   progress.finish();

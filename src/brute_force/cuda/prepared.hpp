@@ -51,8 +51,8 @@ struct CudaPrepared final : Prepared {
 double measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool halves_fit,
                       const Execution& execution);
 
-/// The same for codes along as many directions as promise to be quickest, where these take less than
-/// `seconds`.
+/// The same for codes along as many directions as promise to be quickest, where a query takes less than
+/// `seconds` by them.
 /// @param room bytes of a device that its codes may take
 void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, const DatasetView& sample,
                         const CudaDirections& found, double seconds, std::uint64_t room,

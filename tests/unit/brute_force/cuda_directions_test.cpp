@@ -500,8 +500,10 @@ TEST_F(CudaDirectionsTest, ChoiceChangesNoAnswer) {
   const DatasetView rows = steep().view.slice(0, many_rows), asked = steep().view.slice(many_rows, 300);
   for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
     const BruteForce along = BruteForce::build(rows, {.metric = metric, .directions = true}, on_gpu());
-    const BruteForce plain = BruteForce::build(rows, {.metric = metric}, on_gpu());
+    const BruteForce plain = BruteForce::build(rows, {.metric = metric, .directions = false}, on_gpu());
     const Neighbors found = along.search(asked, 10, on_gpu());
+    expect_same(BruteForce::build(rows, {.metric = metric}, on_gpu()).search(asked, 10, on_gpu()), found,
+                std::string(name(metric)) + ", unset");
     const Neighbors expected = plain.search(asked, 10, on_gpu());
     EXPECT_LE(found.statistics.directions, many_dim / 2) << name(metric);
     EXPECT_EQ(expected.statistics.directions, 0);
@@ -518,8 +520,12 @@ TEST_F(CudaDirectionsTest, AreLeftOutWhereTheyDoNotPay) {
             0);
   const DatasetView rows = steep().view.slice(0, many_rows), asked = steep().view.slice(many_rows, 300);
   EXPECT_EQ(knn(rows, asked, 5, {.directions = true}, on_gpu()).statistics.directions, 0) << "few queries";
-  EXPECT_EQ(BruteForce::build(rows, {}, on_gpu()).search(asked, 5, on_gpu()).statistics.directions, 0)
-      << "not asked for";
+  EXPECT_EQ(knn(rows, asked, 5, {}, on_gpu()).statistics.directions, 0) << "few queries, unset";
+  EXPECT_EQ(BruteForce::build(rows, {.directions = false}, on_gpu())
+                .search(asked, 5, on_gpu())
+                .statistics.directions,
+            0)
+      << "refused";
   EXPECT_EQ(BruteForce::build(rows.slice(0, 5000), {.directions = true}, on_gpu())
                 .search(asked, 5, on_gpu())
                 .statistics.directions,
