@@ -261,7 +261,8 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
             static_cast<std::uint64_t>(row_bytes);
     const bool fits = execution.memory_limit == 0 || to_find <= execution.memory_limit;
     // Rows in host memory would cross the bus again for every try.
-    const bool wanted = parameters.directions.value_or(p.mode == CudaPrepared::Mode::resident);
+    const bool wanted = parameters.directions.value_or(p.mode == CudaPrepared::Mode::resident &&
+                                                       data.rows >= tuning::least_values_unasked / data.dim);
     if (wanted && fits && seconds > 0 && !forced && working >= 2 * tuning::coordinate_bytes &&
         CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
                                          p.devices.front())) {
