@@ -14,12 +14,12 @@ run() {
 }
 
 export QEMU_CPU=max
-run conformance conformance '*'
+run conformance conformance '-*_cuda_*'
 run recall_curves recall_curves '*'
 run unit_core unit_core 'InstructionSets.*'
 run unit_distance unit_distance '*'
 # What the conformance suite does not reach: planes of neighbourhoods, bounds of filters at their ends.
-run unit_point_tree unit_point_tree 'PackedLists*:*Planes*:*Normals*'
+run unit_point_tree unit_point_tree 'PackedLists*:*Planes*:*Normals*-*Cuda*'
 run unit_brute_force unit_brute_force '*InstructionSets/*'
 
 # What a processor has decides at run time: dot products of bytes of one kind alone, and none.

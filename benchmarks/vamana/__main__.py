@@ -244,7 +244,7 @@ def parse():
     add("--limit", type=float, default=3600, help="seconds after which a task is given up (default 3600)")
     add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
     add("--max-degree", type=int, default=64, help="of Kith, SVS, DiskANN, SymphonyQG (default 64)")
-    add("--build-list-size", type=int, default=128, help="of Kith (default 128)")
+    add("--build-list-size", type=int, default=0, help="of Kith (default 0: chosen by the build)")
     add("--code-bits", type=int, default=0, help="of Kith (default 0: as the data ask)")
     add("--code-dim", type=int, default=0, help="of Kith (default 0: chosen by the build)")
     add("--m", type=int, default=32, help="of HNSW (default 32)")

@@ -54,7 +54,8 @@ class Kith(Library):
 
     def about(self):
         # As the build chose, where they were 0.
-        self.parameters |= {"code_bits": self.index.code_bits, "code_dim": self.index.code_dim}
+        chosen = ("build_list_size", "code_bits", "code_dim")
+        self.parameters |= {name: getattr(self.index, name) for name in chosen}
         return {"graph_hash": f"{self.index.graph_hash:016x}", "index_bytes": self.index.memory_bytes}
 
     def stated(self, queries, k, recall, threads):
