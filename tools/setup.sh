@@ -66,12 +66,13 @@ need_debian() {
 
 # The packages of the list that are not installed, one a line.
 missing() {
-  local package native
+  local package architecture native
   native=$(dpkg --print-architecture)
   for package in "${packages[@]}"; do
-    # Where no architecture is named, this machine's counts.
+    architecture=$native
+    [[ $package != *:* ]] || architecture=${package#*:}
     dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "$package" 2>/dev/null |
-      grep -qxE "(all|$([[ $package == *:* ]] && echo "${package#*:}" || echo "$native")) installed" || echo "$package"
+      grep -qxE "(all|$architecture) installed" || echo "$package"
   done
 }
 

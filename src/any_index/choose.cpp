@@ -8,6 +8,7 @@
 
 #include "core/plural.hpp"
 #include "kith/any_index.hpp"
+#include "vamana/tuning.hpp"
 
 namespace kith {
 namespace {
@@ -121,8 +122,10 @@ double tree_cost(const Costs& c, double rows, double dim, double queries, double
 double graph_cost(const Costs& c, double rows, double dim, double queries, double k, double recall) {
   const double list = std::pow(std::max(k, 10.0) / 10, 0.8) * std::sqrt(0.1 / std::max(1e-3, 1 - recall));
   const double size = std::log2(rows + 2) / 20 * (0.5 + dim / 256);
-  // The build's lists are longer there (Vamana::Parameters::build_list_size).
-  const double longer = rows >= 400'000 && dim >= 384 ? 1.5 : 1;
+  const bool long_lists =
+      vamana::tuning::build_list_of(static_cast<std::int64_t>(rows), static_cast<std::int64_t>(dim)) >
+      vamana::tuning::usual_build_list;
+  const double longer = long_lists ? 1.5 : 1;
   return c.graph + rows * c.graph_build_a_row * longer * (0.5 + dim / 256) +
          (queries + c.graph_queries_at_once) * c.graph_query * list * size;
 }

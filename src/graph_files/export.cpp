@@ -27,6 +27,7 @@ std::vector<std::filesystem::path> export_graph(const Vamana& index, const std::
             .graph = row_graph(contents, execution),
             .rows = contents.dataset.view(),
             .metric = index.metric(),
+            // 0 where there are no rows yet; a reader may add some by it.
             .build_list = std::max(index.parameters().build_list_size, index.parameters().max_degree),
             .layers = unpack(contents.layers, contents.built.graph.nodes,
                              contents.layers.empty() ? 0 : vamana::hash(contents.built.graph))};

@@ -87,9 +87,8 @@ void check_parameters(const VamanaParameters& parameters, std::int64_t dim) {
 
 void choose_build_list(VamanaParameters& parameters, const DatasetView& rows) {
   if (parameters.build_list_size != 0 || rows.rows == 0) return;  // the first rows inserted decide
-  const bool many = rows.rows >= tuning::many_rows && rows.dim >= tuning::many_values;
   parameters.build_list_size =
-      std::max(many ? tuning::build_list_of_many : tuning::build_list, 2 * parameters.max_degree);
+      std::max(tuning::build_list_of(rows.rows, rows.dim), 2 * parameters.max_degree);
 }
 
 void check_rows(const DatasetView& rows) {

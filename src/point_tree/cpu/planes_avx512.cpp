@@ -11,6 +11,19 @@ namespace {
 
 #include "point_tree/cpu/planes_point_256.inc"
 
+inline Point sub(Point a, Point b) {
+  return _mm256_sub_pd(a, b);
+}
+inline Point add(Point a, Point b) {
+  return _mm256_add_pd(a, b);
+}
+inline Point mul(Point a, Point b) {
+  return _mm256_mul_pd(a, b);
+}
+inline void store(double* p, Point a) {
+  _mm256_storeu_pd(p, a);
+}
+
 #include "point_tree/cpu/planes_body.inc"
 
 }  // namespace

@@ -17,23 +17,8 @@ inline Point load_point(const double* p) {
 inline Point load_point(const float* p) {
   return {vcvt_f64_f32(vld1_f32(p)), vcombine_f64(vdup_n_f64(p[2]), vdup_n_f64(0))};
 }
-inline Point no_point() {
-  return spread(0.0);
-}
-inline Point point_sub(Point a, Point b) {
-  return sub(a, b);
-}
-inline Point point_add(Point a, Point b) {
-  return add(a, b);
-}
-inline Point point_mul(Point a, Point b) {
-  return mul(a, b);
-}
 inline Point turned(Point a) {
   return {vextq_f64(a.low, a.high, 1), vcombine_f64(vget_low_f64(a.low), vget_high_f64(a.high))};
-}
-inline void store_point(double* p, Point a) {
-  store(p, a);
 }
 
 #include "point_tree/cpu/planes_body.inc"
