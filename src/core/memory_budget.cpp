@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include <malloc.h>
 #include <unistd.h>
 
 namespace kith {
@@ -27,6 +28,12 @@ std::int64_t available_memory() {
     if (word == "MemAvailable:" && file >> kibibytes) return std::min(machine_memory(), 1024 * kibibytes);
   }
   return machine_memory();
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  (void)::malloc_trim(0);
+#endif
 }
 
 }  // namespace kith

@@ -33,4 +33,7 @@ std::int64_t machine_memory();
 /// What of it nobody uses, or only to spare reading files again.
 std::int64_t available_memory();
 
+/// Gives the system what was freed: the C library keeps freed blocks of up to 32 MiB for itself.
+void return_freed_memory();
+
 }  // namespace kith

@@ -13,6 +13,7 @@
 
 #include "codes/pq.hpp"
 #include "codes/scalar.hpp"
+#include "core/memory_budget.hpp"
 #include "kith/vamana.hpp"
 #include "vamana/graph.hpp"
 #include "vamana/walk_codes.hpp"
@@ -43,9 +44,11 @@ struct Built {
     copies = std::make_shared<DeviceCopies>();  // first: they may hold on to the old one's memory
     graph = std::move(its);
   }
-  /// Scalar codes are not needed any more, where walks go by others.
-  void drop_scalar_codes() {
+  /// Once it is built: scalar codes are not needed any more where walks go by others, and what the build has
+  /// freed is the system's.
+  void drop_what_built_it() {
     if (walked != nullptr) nodes.codes = {};
+    return_freed_memory();
   }
   /// Of a code that walks compare.
   std::int64_t code_bytes() const { return walked != nullptr ? walked->code_bytes() : space.code_bytes(); }

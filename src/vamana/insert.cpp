@@ -136,7 +136,7 @@ Vamana Vamana::insert(const DatasetView& rows, const Execution& execution) const
             old.built.walked != nullptr ? old.built.walked->coding : nullptr, backend, execution);
         RecallCurve curve =
             vamana::build_and_measure(*contents, old.built.graph, its.rows, backend, execution);
-        built.drop_scalar_codes();
+        built.drop_what_built_it();
         return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
       });
 }

@@ -194,7 +194,7 @@ Vamana Vamana::build(const Dataset& dataset, const VamanaParameters& parameters,
                      built.walked =
                          vamana::make_walk_codes(built.nodes, built.space, its, nullptr, backend, execution);
                      curve = vamana::build_and_measure(*contents, {}, 0, backend, execution);
-                     built.drop_scalar_codes();
+                     built.drop_what_built_it();
                      return true;
                    });
   return Vamana(std::make_shared<State>(std::move(contents), std::move(curve)));
@@ -313,7 +313,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         built.walked =
             make_walk_codes(built.nodes, built.space, contents->parameters, nullptr, backend, execution);
         RecallCurve curve = measure_by_own_rows(*contents, execution);
-        built.drop_scalar_codes();
+        built.drop_what_built_it();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });
 }
