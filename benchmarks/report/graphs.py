@@ -83,6 +83,9 @@ def rates_table(result, threads, k):
             beside = f" ({figure(own / rate)})" if library is not kith and own and rate else ""
             cells.append("-" if rate is None else f"{figure(rate)}{beside}")
         build = f"{duration(library['build_seconds'])}, {library['build_threads']} threads"
+        if "build_date" in library:
+            build += f", on {library['build_date']}"
+            build += " beside other work" if library["build_load"] > library["build_threads"] + 0.5 else ""
         memory = mebibytes(library["memory_bytes"])
         if "build_peak_bytes" in library:
             memory += f" (peak {mebibytes(library['build_peak_bytes'])})"

@@ -5,6 +5,7 @@ NAME is that of its package. All are built first, one after the other, by the mo
 Then they take turns: for each number of threads and each k every library answers all queries with every setting of its
 list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts,
 so that a slow moment of the machine falls on none alone. Recall is that against exact answers, ties counted as found.
+Builds that take hours can be kept (--keep) and used by later runs; --build-only makes them beside other work.
 What fails is named with its error. Run it with nothing else running; `python -m benchmarks.report` then writes
 docs/benchmarks.md anew.
 """
@@ -56,6 +57,8 @@ class Process:
             "OMP_WAIT_POLICY": "passive",
             "OMP_NUM_THREADS": str(max(options.build_threads, *options.threads)),
         }
+        if options.keep:
+            line += ["--keep", options.keep.resolve()]
         if name == "kith":
             environment["PYTHONPATH"] = os.pathsep.join([str(options.package), *environment.get("PYTHONPATH", "").split(os.pathsep)])  # fmt: skip
         self.errors = tempfile.TemporaryFile()
@@ -155,6 +158,8 @@ def measure(names, files, options, log):
                 if name in alive:
                     alive.pop(name).close()
                 results.pop(name, None)
+        if options.build_only:
+            return results, failed
         refused = set()
         for turn in range(options.repeats):
             for threads in options.threads:
@@ -242,6 +247,8 @@ def parse():
     add("--enough", type=float, default=0.9995, help="lists grow until so great a recall (default 0.9995)")
     add("--commit", help="what is measured, where there is no repository")
     add("--limit", type=float, default=3600, help="seconds after which a task is given up (default 3600)")
+    add("--keep", type=Path, help="folder where builds of peers are kept and found by later runs")
+    add("--build-only", action="store_true", help="make what --keep lacks and measure nothing")
     add("--one-at-a-time", action="store_true", help="one library in memory, then the next: where memory is short")
     add("--max-degree", type=int, default=64, help="of Kith, SVS, DiskANN, SymphonyQG (default 64)")
     add("--build-list-size", type=int, default=0, help="of Kith (default 0: chosen by the build)")
@@ -263,6 +270,8 @@ def parse():
     options.names = ["kith", *asked]
     if options.build_threads is None:
         options.build_threads = max(options.threads)
+    if options.build_only and not options.keep:
+        parser.error("--build-only wants --keep FOLDER: nothing would be left of what it builds")
     if options.build_threads < 1:
         parser.error(f"--build-threads {options.build_threads}: 1 or more")
     if not max(TARGETS) <= options.enough <= 1:
@@ -282,12 +291,16 @@ def main():
         log(f"warning: the load is {load:.1f}; other work on this machine blurs the figures")
     files = prepare(options.dataset, options.rows, options.queries, options.folder, exact_answers(options), log)
     base = np.load(files["base"], mmap_mode="r")
+    if options.build_only:
+        options.names = [name for name in options.names if LIBRARIES[name].save]
     groups = [[name] for name in options.names] if options.one_at_a_time else [options.names]
     results, failed = {}, []
     for group in groups:
         found, lost = measure(group, files, options, log)
         results |= found
         failed += lost
+    if options.build_only:
+        sys.exit(f"error: {len(failed)} not built" if failed else None)
     given = " ".join(Path(word).name if "/" in word else word for word in sys.argv[1:])
     result = {
         "format": "kith-vamana", "format_version": 1, "kind": "vamana",

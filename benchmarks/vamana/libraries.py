@@ -1,9 +1,11 @@
 """Kith's graph and those of others behind one small interface; each is imported only in the process that measures it.
 
-A library is built from rows and options, says its `version` and `parameters`, and searches with one number that trades
-time for recall, the `setting`: the length of its list where it has one. `settings(k)` lists them, ascending in effort.
+A library is built from rows and options, or opened from the folder in which it was kept, says its `version` and
+`parameters`, and searches with one number that trades time for recall, the `setting`: the length of its list where it
+has one. `settings(k)` lists them, ascending in effort.
 """
 
+import importlib
 import importlib.metadata
 import shutil
 import tempfile
@@ -14,16 +16,32 @@ import numpy as np
 LISTS = (10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 
 
-def version_of(package):
-    return importlib.metadata.version(package)
+def remove(folder):
+    """A folder of this process's own, if there is one."""
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Library:
-    """What all share. `dtypes` are the element types it takes as they are; others it gets as float32."""
+    """What all share. `dtypes` are the element types it takes as they are; others it gets as float32.
+
+    describe(options) gives the parameters, build(base, options) makes the index. Those whose builds take long have
+    save(folder) and open(folder, base, options) as well.
+    """
 
     name = ""
     package = ""  # of PyPI; its folder of the peers' virtual environments has the same name
+    module = ""  # imported before the build, whose time and memory are measured
     dtypes = ("float32",)
+    save = open = None
+
+    def __init__(self, options):
+        self.library = importlib.import_module(self.module)
+        try:
+            self.version = importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError:  # Kith, from the folder of a build
+            self.version = self.library.__version__
+        self.parameters = self.describe(options)
 
     def settings(self, k):
         return [k, *(size for size in LISTS if size > k)]
@@ -38,16 +56,14 @@ class Library:
 
 class Kith(Library):
     name = "Kith"
-    package = "kith"
+    package = module = "kith"
     dtypes = ("float32", "uint8", "int8", "float16")
 
-    def __init__(self, base, options):
-        import kith
+    def describe(self, options):
+        return {name: getattr(options, name) for name in ("max_degree", "build_list_size", "code_bits", "code_dim")}
 
-        self.version = kith.__version__
-        names = ("max_degree", "build_list_size", "code_bits", "code_dim")
-        self.parameters = {name: getattr(options, name) for name in names}
-        self.index = kith.Vamana(base, **self.parameters, threads=options.threads)
+    def build(self, base, options):
+        self.index = self.library.Vamana(base, **self.parameters, threads=options.threads)
 
     def search(self, queries, k, setting, threads):
         return self.index.search(queries, k, list_size=setting, threads=threads).indices
@@ -66,16 +82,22 @@ class Kith(Library):
 
 
 class Hnswlib(Library):
-    name = package = "hnswlib"
+    name = package = module = "hnswlib"
 
-    def __init__(self, base, options):
-        import hnswlib
+    def describe(self, options):
+        return {"M": options.m, "ef_construction": options.ef_construction}
 
-        self.version = version_of("hnswlib")
-        self.parameters = {"M": options.m, "ef_construction": options.ef_construction}
-        self.index = hnswlib.Index("l2", base.shape[1])
+    def build(self, base, options):
+        self.index = self.library.Index("l2", base.shape[1])
         self.index.init_index(len(base), M=options.m, ef_construction=options.ef_construction)
         self.index.add_items(base, num_threads=options.threads)
+
+    def save(self, folder):
+        self.index.save_index(str(folder / "index"))
+
+    def open(self, folder, base, options):
+        self.index = self.library.Index("l2", base.shape[1])
+        self.index.load_index(str(folder / "index"))
 
     def search(self, queries, k, setting, threads):
         self.index.set_ef(setting)
@@ -85,37 +107,45 @@ class Hnswlib(Library):
 class FaissHnsw(Library):
     name = "faiss HNSW"
     package = "faiss-cpu"
+    module = "faiss"
 
-    def __init__(self, base, options):
-        import faiss
+    def describe(self, options):
+        return {"M": options.m, "efConstruction": options.ef_construction}
 
-        self.faiss = faiss
-        self.version = faiss.__version__
-        self.parameters = {"M": options.m, "efConstruction": options.ef_construction}
-        faiss.omp_set_num_threads(options.threads)
-        self.index = faiss.IndexHNSWFlat(base.shape[1], options.m)
+    def build(self, base, options):
+        self.library.omp_set_num_threads(options.threads)
+        self.index = self.library.IndexHNSWFlat(base.shape[1], options.m)
         self.index.hnsw.efConstruction = options.ef_construction
         self.index.add(base)
 
+    def save(self, folder):
+        self.library.write_index(self.index, str(folder / "index"))
+
+    def open(self, folder, base, options):
+        self.index = self.library.read_index(str(folder / "index"))
+
     def search(self, queries, k, setting, threads):
-        self.faiss.omp_set_num_threads(threads)
+        self.library.omp_set_num_threads(threads)
         self.index.hnsw.efSearch = setting
         return self.index.search(queries, k)[1]
 
 
 class Usearch(Library):
     name = package = "usearch"
+    module = "usearch.index"
 
-    def __init__(self, base, options):
-        from usearch.index import Index
+    def describe(self, options):
+        return {"connectivity": options.m, "expansion_add": options.ef_construction, "dtype": "f32"}
 
-        self.version = version_of("usearch")
-        self.parameters = {"connectivity": options.m, "expansion_add": options.ef_construction, "dtype": "f32"}
-        self.index = Index(
-            ndim=base.shape[1], metric="l2sq", dtype="f32", connectivity=options.m,
-            expansion_add=options.ef_construction,
-        )  # fmt: skip
+    def build(self, base, options):
+        self.index = self.library.Index(ndim=base.shape[1], metric="l2sq", **self.parameters)
         self.index.add(np.arange(len(base)), base, threads=options.threads)
+
+    def save(self, folder):
+        self.index.save(str(folder / "index"))
+
+    def open(self, folder, base, options):
+        self.index = self.library.Index.restore(str(folder / "index"))
 
     def search(self, queries, k, setting, threads):
         self.index.expansion_search = setting
@@ -126,14 +156,13 @@ class SymphonyQg(Library):
     """SymphonyQG (Gou et al., 2025) as its authors' RaBitQ library has it: raw rows beside the codes of neighbours."""
 
     name = "SymphonyQG (rabitqlib)"
-    package = "rabitqlib"
+    package = module = "rabitqlib"
 
-    def __init__(self, base, options):
-        import rabitqlib
+    def describe(self, options):
+        return {"max_degree": options.max_degree, "ef_construction": options.ef_construction}
 
-        self.version = version_of("rabitqlib")
-        self.parameters = {"max_degree": options.max_degree, "ef_construction": options.ef_construction}
-        self.index = rabitqlib.SymqgIndex(base.shape[1], options.max_degree)
+    def build(self, base, options):
+        self.index = self.library.SymqgIndex(base.shape[1], options.max_degree)
         self.index.build(base, options.ef_construction, num_threads=options.threads)
 
     def search(self, queries, k, setting, threads):
@@ -145,13 +174,14 @@ class Ngt(Library):
 
     name = "NGT ONNG"
     package = "ngt"
+    module = "ngtpy"
+    folder = None
 
-    def __init__(self, base, options):
-        import ngtpy
+    def describe(self, options):
+        return {"edge_size_for_creation": 100, "outgoing": 10, "incoming": 120}
 
-        self.ngtpy = ngtpy
-        self.version = version_of("ngt")
-        self.parameters = {"edge_size_for_creation": 100, "outgoing": 10, "incoming": 120}
+    def build(self, base, options):
+        ngtpy = self.library
         self.folder = Path(tempfile.mkdtemp(prefix="kith-ngt-"))
         plain, refined = str(self.folder / "anng"), str(self.folder / "onng")
         ngtpy.create(plain, base.shape[1], edge_size_for_creation=100, edge_size_for_search=0, distance_type="L2")
@@ -163,6 +193,12 @@ class Ngt(Library):
         optimizer.set(num_of_outgoings=10, num_of_incomings=120)
         optimizer.execute(plain, refined)
         self.index = ngtpy.Index(refined, read_only=True, log_disabled=True)
+
+    def save(self, folder):
+        shutil.copytree(self.folder / "onng", folder / "onng")
+
+    def open(self, folder, base, options):
+        self.index = self.library.Index(str(folder / "onng"), read_only=True, log_disabled=True)
 
     def settings(self, k):
         """Hundredths of NGT's epsilon."""
@@ -178,7 +214,7 @@ class Ngt(Library):
         return found
 
     def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
 
 class Svs(Library):
@@ -186,20 +222,29 @@ class Svs(Library):
 
     name = "SVS Vamana"
     package = "scalable-vs"
+    module = "svs"
     dtypes = ("float32", "uint8")
-    bits = None
 
-    def __init__(self, base, options):
-        import svs
+    def describe(self, options):
+        return {"graph_max_degree": options.max_degree, "window_size": options.ef_construction, "alpha": 1.2}
 
-        self.version = version_of("scalable-vs")
-        self.parameters = {"graph_max_degree": options.max_degree, "window_size": options.ef_construction, "alpha": 1.2}
+    def build(self, base, options):
+        svs = self.library
         how = svs.VamanaBuildParameters(
             graph_max_degree=options.max_degree, window_size=options.ef_construction, alpha=1.2
         )
-        self.index = svs.Vamana.build(how, self.data(svs, base), svs.DistanceType.L2, num_threads=options.threads)
+        self.index = svs.Vamana.build(how, self.data(base), svs.DistanceType.L2, num_threads=options.threads)
 
-    def data(self, svs, base):
+    def save(self, folder):
+        self.index.save(*(str(folder / part) for part in ("config", "graph", "data")))
+
+    def open(self, folder, base, options):
+        svs = self.library
+        graph = svs.GraphLoader(str(folder / "graph"))
+        rows = svs.VectorDataLoader(str(folder / "data"), getattr(svs.DataType, base.dtype.name))
+        self.index = svs.Vamana(str(folder / "config"), graph, rows, svs.DistanceType.L2, num_threads=options.threads)
+
+    def data(self, base):
         return base
 
     def search(self, queries, k, setting, threads):
@@ -214,46 +259,52 @@ class SvsLvq(Svs):
 
     name = "SVS Vamana, LVQ8"
     dtypes = ("float32",)
+    folder = None
+    save = open = None
 
-    def data(self, svs, base):
-        folder = tempfile.mkdtemp(prefix="kith-svs-")
-        try:
-            path = str(Path(folder) / "rows.fvecs")
-            svs.write_vecs(base, path)
-            self.parameters["bits"] = 8
-            loader = svs.VectorDataLoader(path, svs.DataType.float32, dims=base.shape[1])
-            return svs.LVQLoader(loader, primary=8)
-        finally:
-            self.folder = folder  # read when the graph is built
+    def describe(self, options):
+        return {**super().describe(options), "bits": 8}
+
+    def data(self, base):
+        svs = self.library
+        self.folder = tempfile.mkdtemp(prefix="kith-svs-")  # read when the graph is built
+        path = str(Path(self.folder) / "rows.fvecs")
+        svs.write_vecs(base, path)
+        return svs.LVQLoader(svs.VectorDataLoader(path, svs.DataType.float32, dims=base.shape[1]), primary=8)
 
     def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
 
 class DiskAnn(Library):
     """DiskANN's in-memory index (Subramanya et al., 2019)."""
 
     name = "DiskANN"
-    package = "diskannpy"
+    package = module = "diskannpy"
     dtypes = ("float32", "uint8", "int8")
+    folder = None
 
-    def __init__(self, base, options):
-        import diskannpy
+    def describe(self, options):
+        return {"graph_degree": options.max_degree, "complexity": options.ef_construction, "alpha": 1.2}
 
-        self.version = version_of("diskannpy")
-        self.parameters = {"graph_degree": options.max_degree, "complexity": options.ef_construction, "alpha": 1.2}
+    def build(self, base, options):
         self.folder = tempfile.mkdtemp(prefix="kith-diskann-")
-        diskannpy.build_memory_index(
-            data=base, distance_metric="l2", index_directory=self.folder, complexity=options.ef_construction,
-            graph_degree=options.max_degree, num_threads=options.threads, alpha=1.2,
-        )  # fmt: skip
-        self.index = diskannpy.StaticMemoryIndex(self.folder, options.threads, LISTS[-1])
+        self.library.build_memory_index(
+            data=base, distance_metric="l2", index_directory=self.folder, num_threads=options.threads, **self.parameters
+        )
+        self.open(self.folder, base, options)
+
+    def save(self, folder):
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+
+    def open(self, folder, base, options):
+        self.index = self.library.StaticMemoryIndex(str(folder), options.threads, LISTS[-1])
 
     def search(self, queries, k, setting, threads):
         return self.index.batch_search(queries, k, setting, threads).identifiers.astype(np.int64)
 
     def close(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
 
 LIBRARIES = {

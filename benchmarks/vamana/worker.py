@@ -5,7 +5,9 @@ Started by benchmarks.vamana with the Python of the library's virtual environmen
 
 import argparse
 import contextlib
+import datetime
 import gc
+import hashlib
 import json
 import os
 import sys
@@ -43,12 +45,8 @@ class Worker:
         taken = self.base.dtype.name in kind.dtypes
         self.given = self.base if taken else self.base.astype(np.float32)
         self.asked = self.queries if taken else self.queries.astype(np.float32)
-        before, before_all = resident(), highest_resident(anew=True)
-        started = time.perf_counter()
-        self.library = kind(self.given, options)
-        seconds = time.perf_counter() - started
-        peak = highest_resident() - before_all
-        gc.collect()
+        self.library = kind(options)
+        built = self.kept()
         # The k-th true distances by the same arithmetic as those of what is found.
         truth = np.load(options.truth)
         distances = np.sort(true_distances(self.base, self.queries, truth), axis=1)
@@ -56,9 +54,48 @@ class Worker:
         self.limits = {k: distances[:, k - 1] for k in options.k}
         self.about = {
             "name": kind.name, "version": self.library.version, "parameters": self.library.parameters,
-            "element_type": self.given.dtype.name, "build_seconds": seconds, "build_threads": options.threads,
-            "memory_bytes": max(0, resident() - before), "build_peak_bytes": peak, **self.library.about(),
+            "element_type": self.given.dtype.name, **built, **self.library.about(),
         }  # fmt: skip
+
+    def build(self):
+        """What the build took."""
+        before, before_all = resident(), highest_resident(anew=True)
+        started = time.perf_counter()
+        self.library.build(self.given, self.options)
+        seconds = time.perf_counter() - started
+        peak = highest_resident() - before_all
+        gc.collect()
+        return {"build_seconds": seconds, "build_threads": self.options.threads,
+                "memory_bytes": max(0, resident() - before), "build_peak_bytes": peak}  # fmt: skip
+
+    def kept(self):
+        """What the build took; with --keep one of an earlier run over these rows serves again, or this one is kept."""
+        if self.options.keep is None or self.library.save is None:
+            return self.build()
+        step = max(1, len(self.given) // 1000)
+        what = [
+            self.library.name,
+            self.library.version,
+            self.library.parameters,
+            self.options.threads,
+            self.given.shape,
+        ]
+        digest = hashlib.sha256(
+            json.dumps(what).encode() + np.ascontiguousarray(self.given[::step]).tobytes()
+        ).hexdigest()
+        folder = self.options.keep / f"{self.options.library}-{digest[:16]}"
+        if (folder / "build.json").is_file():
+            self.library.open(folder / "index", self.given, self.options)
+            return json.loads((folder / "build.json").read_text())
+        built = self.build()
+        (folder / "index").mkdir(parents=True, exist_ok=True)
+        self.library.save(folder / "index")
+        day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        # Last and at once: half a folder is built anew.
+        note = folder / ".build.json"
+        note.write_text(json.dumps({**built, "build_date": day, "build_load": round(os.getloadavg()[2], 1)}))
+        note.replace(folder / "build.json")
+        return built
 
     def timed(self, search):
         """(answer, queries a second), the best of as many rounds as fill the time asked for."""
@@ -105,6 +142,7 @@ def main():
     parser.add_argument("--k", type=lambda text: [int(k) for k in text.split(",")], required=True)
     parser.add_argument("--threads", type=int, required=True, help="of the build")
     parser.add_argument("--seconds", type=float, required=True, help="least time a setting")
+    parser.add_argument("--keep", type=Path, help="folder of builds that later runs use again")
     parser.add_argument("--enough", type=float, required=True, help="the sweep ends above this recall")
     for name in ("max-degree", "build-list-size", "code-bits", "code-dim", "m", "ef-construction"):
         parser.add_argument(f"--{name}", type=int, required=True)

@@ -121,6 +121,53 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
     assert other["graph_hash"] != kith["graph_hash"]
 
 
+PEER = """
+import numpy as np
+
+class Index:
+    def __init__(self, space, dim): pass
+    def init_index(self, rows, M, ef_construction): print("built from", rows)
+    def add_items(self, base, num_threads): self.base = base
+    def save_index(self, path): np.save(open(path, "wb"), self.base)
+    def load_index(self, path): self.base = np.load(path)
+    def set_ef(self, size): pass
+    def knn_query(self, queries, k, num_threads):
+        return np.argsort(((queries[:, None] - self.base) ** 2).sum(axis=2), axis=1)[:, :k], None
+"""
+
+
+def test_builds_are_kept(tmp_path):
+    (tmp_path / "site/hnswlib-9.dist-info").mkdir(parents=True)
+    (tmp_path / "site/hnswlib-9.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hnswlib\nVersion: 9\n")
+    (tmp_path / "site/hnswlib.py").write_text(PEER)
+    fake(tmp_path / "peers", "hnswlib", f'PYTHONPATH={tmp_path}/site exec {sys.executable} "$@"')
+    kept, output = tmp_path / "kept", tmp_path / "r.json"
+
+    def measured(*more, rows=600):
+        done = run(
+            "--dataset", "embeddings-768", "--rows", rows, "--queries", 20, "--quick", "--threads", 1, "-k", 10,
+            "--folder", tmp_path / "rows", "--peers-folder", tmp_path / "peers", "--peers", "hnswlib", "--keep", kept,
+            "-o", output, *more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(output.read_text())["libraries"] if output.exists() else []
+
+    assert measured("--build-only") == [] and len(list(kept.glob("hnswlib-*"))) == 1
+    (note,) = kept.glob("*/build.json")
+    built = json.loads(note.read_text())
+    kith, peer = measured()
+    assert "build_date" not in kith and built.items() <= peer.items() and peer["version"] == "9"
+    assert peer["build_date"] and peer["runs"][0]["points"][0]["recall"] == 1
+    # Half a folder, other rows and other parameters are built anew.
+    note.unlink()
+    assert "build_date" not in measured()[1] and note.exists()
+    assert "build_date" not in measured(rows=500)[1]
+    assert "build_date" not in measured("--m", 16)[1]
+    assert len(list(kept.glob("hnswlib-*"))) == 3
+    text = graphs.rates_table({"libraries": [{**peer, "build_date": "2026-01-02", "build_load": 3.0}]}, 1, 10)
+    assert "1 threads, on 2026-01-02 beside other work |" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -129,6 +176,7 @@ def test_a_run_measures_and_names_what_fails(tmp_path):
         (["--dataset", "embeddings-768", "-k", "0"], "-k 0: 1 to 100"),
         (["--dataset", "embeddings-768", "-k", "101"], "-k 101: 1 to 100"),
         (["--dataset", "embeddings-768", "--build-threads", "0"], "--build-threads 0: 1 or more"),
+        (["--dataset", "embeddings-768", "--build-only"], "--build-only wants --keep FOLDER"),
         (["--dataset", "embeddings-768", "--enough", "0.9"], "--enough 0.9: 0.99 to 1"),
     ],
 )
