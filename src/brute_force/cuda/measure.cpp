@@ -83,6 +83,13 @@ double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
          beyond * (policy.evaluated_seconds + row_bytes * policy.evaluated_byte_seconds);
 }
 
+// Whether what is saved may repay a search or two, and codes made anew.
+bool is_worth_measuring(const Shard& shard) {
+  if (shard.rows >= tuning::least_rows_to_measure) return true;
+  return shard.rows >= tuning::least_long_rows_to_measure &&
+         shard.rows >= tuning::least_values_to_measure / shard.space.dim;
+}
+
 // Some rows of the sample.
 DatasetView measured_queries_of(const DatasetView& sample) {
   const std::int64_t every = std::max<std::int64_t>(1, sample.rows / tuning::measured_queries);
@@ -93,8 +100,8 @@ DatasetView measured_queries_of(const DatasetView& sample) {
 
 double measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fit,
                       const Execution& execution) {
-  if (p.shards.empty() || p.shards.front()->rows < tuning::least_rows_to_measure ||
-      !p.shards.front()->filtered() || !p.shards.front()->space.tiled()) {
+  if (p.shards.empty() || !p.shards.front()->filtered() || !p.shards.front()->space.tiled() ||
+      !is_worth_measuring(*p.shards.front())) {
     return 0;
   }
   const DatasetView queries = measured_queries_of(sample);

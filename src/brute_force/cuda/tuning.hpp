@@ -40,13 +40,15 @@ inline constexpr double most_short_surplus = 8;
 inline constexpr std::int64_t room_growth = 16;
 
 /// Whether int8 codes keep too much is measured by searching for some rows of the sample, where there are
-/// rows and queries enough to repay it.
+/// rows, or values of long rows, and queries enough to repay it.
 inline constexpr std::int64_t measured_queries = 64;
 inline constexpr double most_surplus = 1000;
 inline constexpr std::int64_t usual_queries = 10000;
 inline constexpr double usual_evaluations = 150;
 inline constexpr std::int64_t measured_k = 10;
 inline constexpr std::int64_t least_rows_to_measure = 131072;
+inline constexpr std::int64_t least_long_rows_to_measure = 16384;
+inline constexpr std::int64_t least_values_to_measure = std::int64_t{1} << 25;
 inline constexpr std::int64_t least_queries_to_measure = 256;
 
 /// int8 codes along leading directions: as many as fill whole steps of codes. The first try is the least

@@ -437,6 +437,23 @@ TEST_F(Cuda, ClustersAreSearchedWithHalves) {
   EXPECT_EQ(found.statistics.fallbacks, 0);
 }
 
+// So are long normal rows, of which few make work enough to find that out.
+TEST_F(Cuda, LongNormalRowsAreSearchedWithHalves) {
+  GenerateParameters p;
+  p.generator = Generator::gaussian;
+  p.rows = 32'768;
+  p.dim = 1536;
+  const Dataset rows = generate(p, Execution{});
+  p.first_row = p.rows;
+  p.rows = 260;
+  const Dataset queries = generate(p, Execution{});
+  const BruteForce index = BruteForce::build(rows.view(), {}, on({0}));
+  EXPECT_EQ(index.filter(), Filter::fp16);
+  expect_same(knn(rows.view(), queries.view(), 10), index.search(queries.view(), 10, on({0})), "normal");
+  const Neighbors few = knn(rows.view(), queries.view(), 1, {}, on({0}));  // one-shot, of enough queries
+  expect_same(knn(rows.view(), queries.view(), 1), few, "one-shot");
+}
+
 // Queries that keep more than there is room for are searched again with more, not evaluated row by row.
 TEST_F(Cuda, AQueryThatKeepsMuchIsSearchedAgain) {
   constexpr std::int64_t d = 64;
