@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from . import _kith
 from ._arrays import promote_queries, to_rows
-from ._index import _integer, name_of
+from ._index import _integer, name_of, number, seed_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -95,7 +95,7 @@ class Quantizer:
             None if rotate is None else bool(rotate),
             _optional(iterations, "iterations"),
             _optional(training_rows, "training_rows"),
-            _optional(seed, "seed"),
+            None if seed is None else seed_of(seed),
         )
         limits = _integer(threads, "threads"), _integer(memory_limit, "memory_limit")
         with reporting(progress) as report:
@@ -177,7 +177,7 @@ class Quantizer:
         with reporting(progress) as report:
             return Estimates(
                 *self._quantizer.estimate(
-                    self._rows(Q, "Q"), to_rows(codes, "codes", True), float(confidence), *limits, report
+                    self._rows(Q, "Q"), to_rows(codes, "codes", True), number(confidence, "confidence"), *limits, report
                 )
             )
 

@@ -32,6 +32,24 @@ def _integer(value: Any, what: str) -> int:
     return number
 
 
+def number(value: Any, what: str) -> float:
+    """A real number of Python or NumPy; text that reads like one is none."""
+    try:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: {value!r} is not a number") from None
+
+
+def seed_of(value: Any) -> int:
+    """A seed, from 0 on."""
+    seed = _integer(value, "seed")
+    if seed < 0:
+        raise InvalidArgument(f"seed is {seed}; use 0 to 2**63 - 1")
+    return seed
+
+
 def name_of(value: Any, what: str, choices: str) -> str:
     """A name that the compiled part looks up; ``choices`` are said where it is none at all."""
     if not isinstance(value, str):
@@ -170,7 +188,7 @@ def choose_index(
     """
     numbers = (_integer(rows, "rows"), _integer(dim, "dim"), _integer(queries, "queries"), _integer(k, "k"))
     names = (name_of(metric, "metric", METRICS), name_of(device, "device", _DEVICES))
-    return IndexChoice(*_kith.choose_index(*numbers, *names, float(recall)))
+    return IndexChoice(*_kith.choose_index(*numbers, *names, number(recall, "recall")))
 
 
 class Index:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ._arrays import to_rows
 from ._errors import InvalidArgument, OutOfMemory
 from ._gpu import default_device
-from ._index import Index, _integer, choose_index, knn, name_of
+from ._index import Index, _integer, choose_index, knn, name_of, number
 from ._neighbors import Neighbors
 from ._pieces import pieces
 from ._point_tree import PointTree
@@ -69,7 +69,7 @@ def all_knn(
     count, rows = _integer(k, "k"), to_rows(X, "dataset")
     if count < 1:
         raise InvalidArgument(f"k is {count}; use at least 1")
-    if recall is not None and not 0 < recall <= 1:
+    if recall is not None and not 0 < (recall := number(recall, "recall")) <= 1:
         raise InvalidArgument(f"recall of {recall}: use above 0, to 1 for the exact answer")
     place = default_device(rows) if device is None else device
     how: dict[str, Any] = {"threads": threads, "progress": progress, "device": place}

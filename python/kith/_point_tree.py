@@ -12,7 +12,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, dimensions, in_library, library_of
-from ._index import Index, Limits, _execution, _integer
+from ._index import Index, Limits, _execution, _integer, number
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._progress import Progress, reporting
@@ -20,13 +20,6 @@ from ._progress import Progress, reporting
 __all__ = ["PointTree"]
 
 _Self = TypeVar("_Self", bound="PointTree")
-
-
-def number(value: Any, what: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{what}: {value!r} is not a number") from None
 
 
 def _radius(value: Any) -> float:

@@ -14,10 +14,9 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, library_of
-from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, name_of
+from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, name_of, number, seed_of
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
-from ._point_tree import number
 from ._progress import Progress, reporting
 from ._tile_files import unpacked
 
@@ -32,6 +31,8 @@ def _parameter(name: str, value: Any) -> Any:
         return None if value is None else bool(value)
     if name in ("filter", "codes"):
         return name_of(value, name, "one of its names")
+    if name == "seed":
+        return seed_of(value)
     return number(value, name) if name == "alpha" else _integer(value, name)
 
 

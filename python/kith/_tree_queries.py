@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from ._arrays import from_list, is_list_of_numbers
 from ._errors import InvalidArgument
 from ._gpu import DTYPES, gpu_rows
+from ._index import number
 from ._pieces import keep, pieces, row_pieces
-from ._point_tree import PointTree, number
+from ._point_tree import PointTree
 from ._progress import Progress
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._gpu import addresses_of, default_device, library_of, room_for
-from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of
+from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of, number, seed_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 from ._tuning import RecallPoint, Tuning
@@ -90,8 +90,8 @@ class Vamana(Index):
             name_of(metric, "metric", METRICS),
             _integer(max_degree, "max_degree"),
             _integer(build_list_size, "build_list_size"),
-            float(alpha),
-            _integer(seed, "seed"),
+            number(alpha, "alpha"),
+            seed_of(seed),
             _integer(code_bits, "code_bits"),
             _integer(code_dim, "code_dim"),
             name_of(codes, "codes", _CODES),
@@ -128,8 +128,8 @@ class Vamana(Index):
                 exact.
             k: neighbours a query, at least 1. More than there are rows pads with index -1 and distance inf.
             recall: share of the nearest rows to find, above 0 and at most 1: takes the shortest list that finds
-                as many with 99 % confidence, by :attr:`recall_curve`. Where none does, and for 1, the exact
-                engine answers. None, with no list_size: 0.95.
+                as many with 99 % confidence, by :attr:`recall_curve`; of rows at one distance any counts. Where none
+                does, for k above 100, and for 1, the exact engine answers. None, with no list_size: 0.95.
             list_size: instead of recall: length of the list of nearest rows that the walk keeps, at least min(k, rows).
             beam_width: with list_size: rows of that list expanded at a time, 1 to 64; None: 1.
             rerank: with list_size: rows of the list evaluated exactly, k to list_size; None: as many as the build
@@ -152,7 +152,7 @@ class Vamana(Index):
         """
         count = _integer(k, "k")
         options = (
-            None if recall is None else float(recall),
+            None if recall is None else number(recall, "recall"),
             _optional(list_size, "list_size"),
             _optional(beam_width, "beam_width"),
             _optional(rerank, "rerank"),
@@ -203,8 +203,8 @@ class Vamana(Index):
     def insert(self, X: Any, *, threads: int = 0, memory_limit: int = 0, progress: Progress = False) -> Vamana:
         """An index over the rows of ``X``, too, numbered on from :attr:`rows`. This one stays as it is.
 
-        The new rows are added to the graph by the steps of the build, and its recall is measured again; it is the
-        same, bit for bit, for any number of threads. The new index has a copy of all rows. Codes stay those of the
+        The new rows are added to the graph by the steps of the build, and its recall is measured again, by old rows
+        and new; it is the same, bit for bit, for any number of threads. The new index has a copy of all rows. Codes stay those of the
         first build, so rows of another kind than those it was built over are refused: build anew for them.
 
         Args:

@@ -8,6 +8,7 @@
 
 #include "core/plural.hpp"
 #include "kith/any_index.hpp"
+#include "recall/calibrate.hpp"
 #include "vamana/tuning.hpp"
 
 namespace kith {
@@ -164,7 +165,9 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const bool may_be_tree = is_tree_metric(metric) && dim <= largest_tree_dim;
   const double tree =
       may_be_tree ? tree_cost(costs, n, d, q, neighbors) : std::numeric_limits<double>::infinity();
-  if (recall < 1 && Vamana::index_type.takes(metric) && Vamana::index_type.takes_dim(dim)) {
+  // For more neighbours no graph states a recall, and the exact engine answers in its place.
+  const bool stated = k <= recall::usual_ks.back();
+  if (recall < 1 && stated && Vamana::index_type.takes(metric) && Vamana::index_type.takes_dim(dim)) {
     const double exact = std::min(brute_force, tree);
     const double graph = graph_cost(costs, n, d, q / shared, neighbors, recall);
     if (graph < exact) {

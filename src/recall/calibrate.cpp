@@ -1,6 +1,7 @@
 #include "recall/calibrate.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/sample.hpp"
@@ -35,7 +36,44 @@ double share_found(const Neighbors& exact, const Neighbors& found, std::int64_t 
   return static_cast<double>(within) / static_cast<double>(valid);
 }
 
+bool finds_all(const RecallEstimate& estimate) {
+  return estimate.recall == 1 || estimate.lower >= sure_of_all;
+}
+
+// The point of a list, or of a shorter one that finds all there is; nullptr where none was measured.
+const RecallPoint* point_of(const RecallCurve& curve, std::int64_t k, std::int64_t list_size) {
+  const RecallPoint* last = nullptr;
+  for (const RecallPoint& point : curve.points) {
+    if (point.k == k && point.list_size <= list_size) last = &point;
+  }
+  return last != nullptr && (last->list_size == list_size || finds_all(last->recall)) ? last : nullptr;
+}
+
 }  // namespace
+
+RecallCurve pooled(const RecallCurve& some, double share, const RecallCurve& others) {
+  std::set<std::pair<std::int64_t, std::int64_t>> lists;
+  for (const RecallCurve* curve : {&some, &others}) {
+    for (const RecallPoint& point : curve->points) lists.emplace(point.k, point.list_size);
+  }
+  RecallCurve out;
+  out.queries = some.queries + others.queries;
+  for (const auto& [k, list_size] : lists) {
+    const RecallPoint* a = point_of(some, k, list_size);
+    const RecallPoint* b = point_of(others, k, list_size);
+    if (a == nullptr || b == nullptr) continue;
+    const auto mean = [&](double of_some, double of_others) {
+      return share * of_some + (1 - share) * of_others;
+    };
+    out.points.push_back({k,
+                          list_size,
+                          {mean(a->recall.recall, b->recall.recall), mean(a->recall.lower, b->recall.lower),
+                           mean(a->recall.upper, b->recall.upper)},
+                          mean(a->hops, b->hops),
+                          mean(a->distances, b->distances)});
+  }
+  return out;
+}
 
 std::vector<std::int64_t> own_queries(std::int64_t rows) {
   const std::int64_t size = std::min(largest_sample, rows / fewest_rows_a_query);
@@ -98,7 +136,7 @@ Measured measure(const Neighbors& exact, std::span<const std::int64_t> ks, std::
       points.push_back({{ks[which], list, estimate, static_cast<double>(statistics.hops) / queries,
                          static_cast<double>(statistics.distances) / queries},
                         statistics.seconds > 0 ? queries / statistics.seconds : 0});
-      complete[which] = estimate.recall == 1 || estimate.lower >= sure_of_all;
+      complete[which] = finds_all(estimate);
       too_long = list >= longest_always && points.back().first.distances > most_distances;
     }
     if (too_long) break;

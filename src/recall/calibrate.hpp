@@ -45,6 +45,10 @@ struct Measured {
 /// k nearest rows of every query by a list of that size, with statistics.
 using Search = std::function<Neighbors(std::int64_t list_size, std::int64_t k)>;
 
+/// The curve for queries of which `share` are of the kind that `some` was measured by, the rest of the
+/// others'. Both lower bounds hold, or this one may not: it is sure by 99 % where each is by 99.5.
+RecallCurve pooled(const RecallCurve& some, double share, const RecallCurve& others);
+
 /// The lists that are measured where all of a graph's nodes are so many: 8, 12, 16, 24, 32, ...
 std::vector<std::int64_t> list_sizes(std::int64_t nodes);
 

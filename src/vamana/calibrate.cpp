@@ -165,6 +165,11 @@ std::int64_t choose_rerank_factor(
   return 0;
 }
 
+// Of two factors; 0 is the whole list.
+std::int64_t deeper(std::int64_t a, std::int64_t b) {
+  return a == 0 || b == 0 ? 0 : std::max(a, b);
+}
+
 // A point of a curve.
 SearchPlan plan_of(std::int64_t list_size, std::int64_t k) {
   SearchPlan plan;
@@ -312,13 +317,23 @@ RecallCurve build_and_measure(Contents& contents, const Graph& old, std::int64_t
   };
   built.set_graph(
       backend.grow(old, built.nodes, built.space, contents.parameters, first, last, look, execution));
-  if (last.empty() && built.nodes.count > 0) curve = measure_by_own_rows(contents, quiet);
-  return curve;
+  if (built.nodes.count == 0) return curve;
+  if (last.empty()) return measure_by_own_rows(contents, rows.rows, std::nullopt, quiet);
+  if (first_row == 0) return curve;
+  const RecallCurve before = measure_by_own_rows(contents, first_row, built.rerank_factor, quiet);
+  if (!before.points.empty()) {
+    const double added = static_cast<double>(rows.rows - first_row) / static_cast<double>(rows.rows);
+    return recall::pooled(curve, added, before);
+  }
+  // Few old rows: a sample of all.
+  RecallCurve all = measure_by_own_rows(contents, rows.rows, built.rerank_factor, quiet);
+  return all.points.empty() ? curve : all;
 }
 
-RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) {
+RecallCurve measure_by_own_rows(Contents& contents, std::int64_t first_rows,
+                                std::optional<std::int64_t> rerank_factor, const Execution& execution) {
   const DatasetView& rows = contents.dataset.view();
-  const std::vector<std::int64_t> sample = recall::own_queries(rows.rows);
+  const std::vector<std::int64_t> sample = recall::own_queries(first_rows);
   if (sample.empty()) return {};
   const Execution quiet = without_progress(execution);
   const Execution cpu = on_cpu(quiet);
@@ -334,6 +349,7 @@ RecallCurve measure_by_own_rows(Contents& contents, const Execution& execution) 
         return backend_for(cpu).search_by_plans(contents.built, rows, queries, without, cpu);
       },
       contents.built);
+  if (rerank_factor) contents.built.rerank_factor = deeper(*rerank_factor, contents.built.rerank_factor);
   const auto plan_without = [](const std::vector<std::uint32_t>& left_out, std::int64_t list_size,
                                std::int64_t k) {
     SearchPlan plan = plan_of(list_size, k + 1);

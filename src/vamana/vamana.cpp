@@ -159,7 +159,7 @@ SearchStatistics search_checked(const Contents& contents, const RecallCurve& cur
   if (options.allowed != nullptr && !unanswered.empty()) {
     answer_exactly(contents, unanswered, queries, out, *options.allowed, execution, statistics);
   }
-  statistics.recall = decision->recall;
+  statistics.recall = statistics.certified ? 1 : decision->recall;
   return statistics;
 }
 
@@ -312,7 +312,7 @@ Vamana Parts::assemble(const Dataset& rows, Graph graph, const VamanaParameters&
         built.nodes = make_plain_nodes(rows, built.space, execution);
         built.walked =
             make_walk_codes(built.nodes, built.space, contents->parameters, nullptr, backend, execution);
-        RecallCurve curve = measure_by_own_rows(*contents, execution);
+        RecallCurve curve = measure_by_own_rows(*contents, rows.rows(), std::nullopt, execution);
         built.drop_what_built_it();
         return Vamana(std::make_shared<Vamana::State>(std::move(contents), std::move(curve)));
       });

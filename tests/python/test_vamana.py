@@ -237,6 +237,47 @@ def test_rows_are_inserted(graph):
     assert calls and calls[-1][0] == calls[-1][1]
 
 
+def test_insert_speaks_for_old_rows_too():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((8000, 64)).astype(np.float32)
+    copies = X[:400] + np.float32(0.01) * random.standard_normal((400, 64)).astype(np.float32)
+    index = kith.Vamana(X).insert(copies)
+    Q = random.standard_normal((1000, 64)).astype(np.float32)
+    truth = kith.knn(np.vstack([X, copies]), Q, 10)
+    for asked in (0.9, 0.95):
+        answer = index.search(Q, 10, recall=asked)
+        assert not answer.statistics.certified and answer.statistics.recall >= asked
+        assert kith.evaluate(answer, truth).recall >= asked
+
+
+def test_certified_is_a_recall_of_one():
+    random = np.random.default_rng(0)
+    groups = random.integers(200, size=20_000)
+    centres = random.standard_normal((200, 24))
+    X = (centres[groups] + 0.3 * random.standard_normal((20_000, 24))).astype(np.float32)
+    query = centres[:1].astype(np.float32)
+    # All that a short list holds is left out: the exact engine answers.
+    answer = kith.Vamana(X).search(query, 10, recall=0.9, allowed=groups != 0)
+    assert answer.statistics.list_size > 0 and answer.statistics.fallbacks == 1
+    assert answer.statistics.certified and answer.statistics.recall == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda graph: graph.search(rows(2, 3), 2, recall="0.95"), TypeError, "recall: '0.95' is not a number"),
+        (lambda graph: kith.all_knn(rows(50, 3), 2, recall="0.9"), TypeError, "recall: '0.9' is not a number"),
+        (lambda graph: kith.choose_index(9, 2, recall=b"1"), TypeError, "recall: b'1' is not a number"),
+        (lambda graph: kith.Vamana(rows(9, 3), alpha="1.2"), TypeError, "alpha: '1.2' is not a number"),
+        (lambda graph: kith.Vamana(rows(9, 3), seed=-1), kith.InvalidArgument, r"seed is -1; use 0 to 2\*\*63 - 1"),
+        (lambda graph: kith.Quantizer(rows(900, 3), "pq", seed=-1), kith.InvalidArgument, "seed is -1"),
+    ],
+)
+def test_numbers_are_numbers(graph, call, error, message):
+    with pytest.raises(error, match=message):
+        call(graph)
+
+
 GROWTH = """
 import numpy as np, kith
 

@@ -92,6 +92,9 @@ TEST(ChooseIndex, GraphsAreForManyQueriesAndARecallBelowOne) {
     EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95).index, "vamana") << gpu;
     EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95, Metric::cosine).index, "vamana") << gpu;
     EXPECT_EQ(chosen(10'000'000, 0, 10, 1).index, "brute_force") << gpu;
+    // For more than 100 neighbours a graph would have the exact engine answer.
+    EXPECT_EQ(chosen(10'000'000, 0, 100, 0.9).index, "vamana") << gpu;
+    EXPECT_EQ(chosen(10'000'000, 0, 101, 0.9).index, "brute_force") << gpu;
     // No graph knows manhattan; few queries, or few rows, are over before one is built.
     EXPECT_EQ(chosen(10'000'000, 0, 10, 0.95, Metric::manhattan).index, "brute_force") << gpu;
     EXPECT_EQ(chosen(10'000'000, 100, 10, 0.95).index, "brute_force") << gpu;

@@ -27,6 +27,34 @@ TEST(RecallEstimate, IsWilsonsIntervalForQueriesThatFindAllOrNothing) {
   EXPECT_NEAR(estimate.upper, 0.9540, 5e-4);
 }
 
+// Lists 8, 12, ... of k = 10 with these recalls; bounds are 0.02 off, but for what finds all.
+RecallCurve curve_of(const std::vector<double>& recalls) {
+  RecallCurve curve;
+  curve.queries = 100;
+  const std::vector<std::int64_t> lists = recall::list_sizes(1000);
+  for (std::size_t i = 0; i < recalls.size(); ++i) {
+    const double off = recalls[i] == 1 ? 0 : 0.02;
+    curve.points.push_back({10, lists[i], {recalls[i], recalls[i] - off, recalls[i] + off}, 4, 40});
+  }
+  return curve;
+}
+
+TEST(RecallCurve, IsPooledByShares) {
+  const RecallCurve easy = curve_of({0.9, 1});
+  const RecallCurve hard = curve_of({0.5, 0.7, 0.8});
+  const RecallCurve both = recall::pooled(easy, 0.25, hard);
+  EXPECT_EQ(both.queries, 200);
+  ASSERT_EQ(both.points.size(), 3U);  // what found all with list 12 does so with 16
+  EXPECT_DOUBLE_EQ(both.points[0].recall.recall, 0.25 * 0.9 + 0.75 * 0.5);
+  EXPECT_DOUBLE_EQ(both.points[0].recall.lower, 0.25 * 0.88 + 0.75 * 0.48);
+  EXPECT_DOUBLE_EQ(both.points[0].distances, 40);
+  EXPECT_DOUBLE_EQ(both.points[2].recall.recall, 0.25 + 0.75 * 0.8);
+  EXPECT_EQ(both.points[2].list_size, 16);
+  // Nobody knows what a longer list than was measured finds.
+  EXPECT_EQ(recall::pooled(curve_of({0.9}), 0.5, hard).points.size(), 1U);
+  EXPECT_TRUE(recall::pooled({}, 0.5, hard).points.empty());
+}
+
 TEST(RecallEstimate, IsNeverSureOfEverything) {
   const RecallEstimate all = estimate_recall(std::vector<double>(1000, 1.0), 10);
   EXPECT_EQ(all.recall, 1);
