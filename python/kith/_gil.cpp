@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -18,6 +19,9 @@ constexpr std::chrono::seconds longest_wait{5};
 std::atomic<bool> closed{false};
 std::atomic<int> at_the_gate{0};
 thread_local int own_at_the_gate = 0;
+// Whether this thread, which called from Python, has let go of the GIL. The stable interface has no
+// PyGILState_Check.
+thread_local bool let_go = false;
 // The thread that ends the interpreter: it holds the GIL until the end and is never parked. Written before
 // `closed`, read after it.
 std::thread::id ends_the_interpreter;
@@ -67,20 +71,27 @@ bool gate_is_closed() {
   return may_not_pass();
 }
 
+FreeGil::FreeGil() : state_(PyEval_SaveThread()) {
+  let_go = true;
+}
+
 FreeGil::~FreeGil() {
   come_to_the_gate();
   PyEval_RestoreThread(state_);
+  let_go = false;
   leave_the_gate();
 }
 
-TakeGil::TakeGil() : had_it_(PyGILState_Check() != 0) {
+TakeGil::TakeGil() : had_it_(!let_go && PyGILState_GetThisThreadState() != nullptr) {
   if (had_it_) return;
   come_to_the_gate();
   state_ = PyGILState_Ensure();
+  had_let_go_ = std::exchange(let_go, false);
 }
 
 TakeGil::~TakeGil() {
   if (had_it_) return;
+  let_go = had_let_go_;
   PyGILState_Release(state_);
   leave_the_gate();
 }

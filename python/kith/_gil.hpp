@@ -19,7 +19,7 @@ bool gate_is_closed();
 /// Frees the GIL while it lives; this thread holds it.
 class FreeGil {
  public:
-  FreeGil() : state_(PyEval_SaveThread()) {}
+  FreeGil();
   FreeGil(const FreeGil&) = delete;
   FreeGil& operator=(const FreeGil&) = delete;
   ~FreeGil();
@@ -39,6 +39,7 @@ class TakeGil {
 
  private:
   bool had_it_;
+  bool had_let_go_ = false;
   PyGILState_STATE state_{};
 };
 

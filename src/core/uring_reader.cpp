@@ -149,7 +149,7 @@ class UringReader final : public PieceReader {
     const std::uint64_t begin = from / alignment * alignment;
     const std::uint64_t end = (to + alignment - 1) / alignment * alignment;
     io_uring_prep_read(entry, run.file().direct(), into, static_cast<unsigned>(end - begin), begin);
-    io_uring_sqe_set_data64(entry, number);
+    entry->user_data = number;  // what liburing 2.2 calls io_uring_sqe_set_data64
     requests_[number] = {run, from, to};
     idle_.pop_back();
     (void)io_uring_submit(&ring_);  // what is not taken now is taken with the next, or by wait_for_one()
@@ -162,7 +162,7 @@ class UringReader final : public PieceReader {
       const int error = io_uring_submit_and_wait(&ring_, 1);
       if (error < 0 && error != -EINTR) return error;
     }
-    const auto number = static_cast<int>(io_uring_cqe_get_data64(done));
+    const auto number = static_cast<int>(done->user_data);
     result = done->res;
     io_uring_cqe_seen(&ring_, done);
     idle_.push_back(static_cast<unsigned>(number));
