@@ -34,7 +34,7 @@ void through_tiles(const Common& common, const Options& options, Metric metric, 
 }
 
 void run(const Common& common, Options& options) {
-  check_result_options(common, options.result, options.clouds);
+  check_result_options(common, options.result, options.clouds, options.tiles.with_rows());
   check_index_options(options.index);
   const Metric metric = parse_tree_metric(options.metric);
   const UnpackedClouds unpacked(common, options.clouds, options.result.output, options.input_format);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "graph_files/graph_file.hpp"
 #include "graphs.hpp"
 #include "index_file.hpp"
 #include "input.hpp"
@@ -18,6 +19,8 @@
 
 namespace kith::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Options {
   std::string graph;
@@ -35,6 +38,19 @@ std::optional<Metric> metric_of(const Options& options) {
   return parse_metric(options.metric);
 }
 
+std::vector<fs::path> outputs_of(const Options& options) {
+  std::vector<fs::path> outputs = {options.output};
+  if (!options.labels.empty()) outputs.emplace_back(options.labels);
+  return outputs;
+}
+
+// Files that nobody named, and that are read.
+void refuse_overwriting_beside(const Options& options, const std::vector<fs::path>& files) {
+  std::vector<std::string> inputs;
+  for (const fs::path& file : files) inputs.push_back(file.string());
+  refuse_overwriting(outputs_of(options), inputs);
+}
+
 // What is for graphs alone is refused by name.
 void import_quantizer(const Common& common, const Options& options) {
   for (const auto& [given, option] :
@@ -43,6 +59,7 @@ void import_quantizer(const Common& common, const Options& options) {
     throw InvalidArgument(fmt::format("'{}' is a product quantizer, {} is for graphs; leave it out",
                                       shown(options.graph), option));
   }
+  refuse_overwriting_beside(options, {graph_files::rotation_beside(options.graph)});
   Execution execution = make_execution(common);
   execution.memory_limit = MemoryPlan(common).left();
   const Dtype dtype = options.dtype.empty() ? Dtype::f32 : parse_dtype(options.dtype);
@@ -69,15 +86,13 @@ void import_quantizer(const Common& common, const Options& options) {
 void check(const Common& common, Options& options) {
   options.output = output_path(common, options.output);
   check_index_output(options.output);
-  std::vector<std::filesystem::path> outputs = {options.output};
   if (!options.labels.empty()) {
     options.labels = output_path(common, options.labels);
     check_output(options.labels, "", {{"npy", ""}}, false);
-    outputs.emplace_back(options.labels);
   }
   std::vector<std::string> inputs = {options.graph};
   if (!options.vectors.path.empty()) inputs.push_back(options.vectors.path);
-  refuse_overwriting(outputs, inputs);
+  refuse_overwriting(outputs_of(options), inputs);
   if (options.output == options.labels) {
     throw InvalidArgument(fmt::format("'{}' is named for both the index and the labels; name two files",
                                       shown_output(options.output)));
@@ -97,7 +112,10 @@ void run(const Common& common, Options& options) {
   }
   const UnpackedClouds unpacked(common, {&options.vectors.path}, options.output, options.input_format);
   GraphImport wanted{.metric = metric_of(options), .any_labels = !options.labels.empty()};
-  if (!options.format.empty()) wanted.format = parse_graph_format(options.format);
+  wanted.format =
+      options.format.empty() ? guess_graph_format(options.graph) : parse_graph_format(options.format);
+  refuse_overwriting_beside(
+      options, graph_files::files_beside(options.graph, *wanted.format, options.vectors.path.empty()));
   if (!options.dtype.empty()) wanted.dtype = parse_dtype(options.dtype);
   Execution execution = make_execution(common);
   MemoryPlan plan(common);

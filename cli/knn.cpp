@@ -85,7 +85,8 @@ void ask_for_brute_force(Options& options) {
 
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
-                       {options.base.path, options.queries.path, options.allowed, options.index.tuning});
+                       {options.base.path, options.queries.path, options.allowed, options.index.tuning},
+                       options.tiles.with_rows());
   ask_for_brute_force(options);
   check_index_options(options.index);
   const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.result.output,

@@ -10,6 +10,7 @@
 #include "core/stream.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
+#include "io/format.hpp"
 #include "point_output.hpp"
 #include "run.hpp"
 #include "stream.hpp"
@@ -178,7 +179,9 @@ void run(const Common& common, Options& options) {
   const OutputFolder folder(options.output);
   options.output = output_path(common, options.output);
   const FileFormat format = check_format(options.output, options.format);
-  refuse_overwriting({options.output}, {options.clouds.begin(), options.clouds.end()});
+  std::vector<std::filesystem::path> outputs = {options.output};
+  if (options.tiles.with_rows()) outputs.push_back(io::rows_file(options.output));
+  refuse_overwriting(outputs, {options.clouds.begin(), options.clouds.end()});
   CloudFiles clouds{options.clouds, {}, named_formats(options.clouds, options.input_format)};
   const UnpackedClouds unpacked(common, options.clouds, options.output, options.input_format);
   clouds.readable = options.clouds;

@@ -207,6 +207,7 @@ std::vector<PointTarget> plan_targets(const CloudFiles& clouds, const std::strin
           clouds.named.size(), shown_output(output), fs::path(output).stem().string()));
     }
     targets.push_back(target_of(clouds, 0, output, format));
+    refuse_overwriting({output}, clouds.named);  // what tiles were made of, too
     return targets;
   }
   for (std::size_t i = 0; i < clouds.named.size(); ++i) {

@@ -68,6 +68,7 @@ void check_output_files(const Common& common, Options& options) {
   check_output(options.output, {}, {{"npy", ""}}, false);
   std::vector<std::filesystem::path> files = {counts_file(options.output)};
   if (!options.count) files = io::radius_files(options.output);
+  if (options.tiles.with_rows()) files.push_back(io::rows_file(files.front()));
   refuse_overwriting(files, {options.points.path, options.queries.path});
 }
 

@@ -104,7 +104,7 @@ void add_result_options(CLI::App& command, Common& common, ResultOptions& option
 }
 
 void check_result_options(const Common& common, ResultOptions& options,
-                          const std::vector<std::string>& inputs) {
+                          const std::vector<std::string>& inputs, bool with_rows) {
   if (options.k < 1) {
     throw InvalidArgument(fmt::format("-k {}: at least 1 neighbour must be asked for", options.k));
   }
@@ -117,7 +117,9 @@ void check_result_options(const Common& common, ResultOptions& options,
   check_output(options.output, table ? "table" : options.format, result_formats(), false);
   std::vector<std::string> read = inputs;
   for (const std::string& ids : {options.ids.rows, options.ids.queries}) read.push_back(file_of(ids));
-  refuse_overwriting(result_files(options.output, options.format), read);
+  std::vector<std::filesystem::path> files = result_files(options.output, options.format);
+  if (with_rows) files.push_back(io::rows_file(files.front()));
+  refuse_overwriting(files, read);
   check_table_answer(options.output, table, options.ids);
   if (options.own_queries) {
     options.ids.queries = options.ids.rows;

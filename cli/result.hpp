@@ -28,9 +28,9 @@ struct ResultOptions {
 void add_result_options(CLI::App& command, Common& common, ResultOptions& options, bool with_queries = true);
 
 /// Checks k, the query limit and the output path (`-` becomes what it stands for) before anything is read.
-/// `inputs` are the files that the answer may not replace.
+/// `inputs` are the files that the answer may not replace; `with_rows`: it comes with its rows' numbers.
 void check_result_options(const Common& common, ResultOptions& options,
-                          const std::vector<std::string>& inputs);
+                          const std::vector<std::string>& inputs, bool with_rows = false);
 
 /// The files of a result written to `output`.
 std::vector<std::filesystem::path> result_files(const std::string& output, const std::string& format);

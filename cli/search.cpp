@@ -61,7 +61,8 @@ void search_shards_of(const Common& common, Options& options) {
 
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
-                       {options.index, options.queries.path, options.allowed, options.asked.tuning});
+                       {options.index, options.queries.path, options.allowed, options.asked.tuning},
+                       options.tiles.with_rows());
   const UnpackedClouds unpacked(common, {&options.queries.path}, options.result.output, options.input_format);
   if (is_tiles(options.index) && !is_shards(options.index)) return search_tiles_of(common, options);
   refuse_tile_options(options.tiles, is_shards(options.index) ? "shards" : "an index in a file");

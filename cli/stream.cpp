@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/stream.hpp"
+#include "io/manifest_text.hpp"
 #include "io/stream_file.hpp"
 #include "unpacked.hpp"
 
@@ -75,6 +76,19 @@ void spool(const Common& common, int descriptor, const std::string& name, std::s
   });
   streams().push_back(std::move(file));
   path = streams().back().path().string();
+}
+
+// Whether a file lies, or would lie, in a folder of tiles or shards, or is that folder.
+bool is_inside(const fs::path& output, const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || !fs::exists(folder / io::manifest_name, error)) return false;
+  for (fs::path place = fs::weakly_canonical(fs::absolute(output), error); !error;
+       place = place.parent_path()) {
+    if (fs::equivalent(place, folder, error)) return true;
+    error.clear();  // what is yet to be written is not there
+    if (place == place.parent_path()) break;
+  }
+  return false;
 }
 
 }  // namespace
@@ -243,10 +257,15 @@ void check_stream_output(const std::string& path, const std::string& format,
 void refuse_overwriting(const std::vector<fs::path>& outputs, const std::vector<std::string>& inputs) {
   std::error_code error;
   for (const fs::path& output : outputs) {
-    if (!fs::is_regular_file(output, error)) continue;
+    const std::string name = shown_output(output.string());
     for (const std::string& input : inputs) {
+      if (is_inside(output, input)) {
+        throw InvalidArgument(fmt::format(
+            "cannot write '{}': it is in the folder '{}', an input of this command; name a file elsewhere",
+            name, input));
+      }
+      if (!fs::is_regular_file(output, error)) continue;
       if (!fs::equivalent(output, input == "-" ? "/dev/stdin" : file_of(input), error) || error) continue;
-      const std::string name = shown_output(output.string());
       throw InvalidArgument(fmt::format("cannot write '{}': it is {}; name another file", name,
                                         name == input
                                             ? "an input of this command"

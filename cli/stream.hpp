@@ -50,7 +50,8 @@ bool writes_to_stream() noexcept;
 void check_stream_output(const std::string& path, const std::string& format,
                          const std::vector<std::pair<std::string, std::string>>& formats);
 
-/// @throws InvalidArgument when one of the files to write is one of those read, under whatever name
+/// @throws InvalidArgument when one of the files to write is one of those read, under whatever name, or lies
+/// in a folder of tiles or shards that is read
 void refuse_overwriting(const std::vector<std::filesystem::path>& outputs,
                         const std::vector<std::string>& inputs);
 

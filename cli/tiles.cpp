@@ -101,9 +101,10 @@ PointTilesParameters with_formats(PointTilesParameters parameters, const std::ve
 
 TileAnswerOptions answer_options(const TileOptions& options) {
   TileAnswerOptions answer;
-  answer.order = options.order == "tiles" ? AnswerOrder::tiles : AnswerOrder::input;
+  answer.order = options.with_rows() ? AnswerOrder::tiles : AnswerOrder::input;
   answer.index_width = options.index_dtype == "u32" ? IndexWidth::u32 : IndexWidth::i64;
   answer.values = options.value_dtype == "f32" ? ValueWidth::f32 : ValueWidth::f64;
+  answer.named_as_given = true;  // as in memory
   return answer;
 }
 

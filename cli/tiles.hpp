@@ -33,6 +33,9 @@ struct TileOptions {
   std::string value_dtype = "f64";
   const CLI::Option *inside_given = nullptr, *order_given = nullptr, *dtype_given = nullptr,
                     *values_given = nullptr;
+
+  /// Whether the rows that the answers are of stand in a file beside them.
+  bool with_rows() const { return order == "tiles"; }
 };
 void add_inside_option(CLI::App& command, Common& common, TileOptions& options);
 /// --order and --index-dtype, of answers in files.

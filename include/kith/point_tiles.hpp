@@ -72,6 +72,7 @@ struct TileAnswerOptions {
   AnswerOrder order = AnswerOrder::input;
   IndexWidth index_width = IndexWidth::i64;
   ValueWidth values = ValueWidth::f64;
+  bool named_as_given = false;  ///< normals and counts: no .npy is appended to the file's name
 };
 
 /// What a search of tiles did.

@@ -43,6 +43,13 @@ bool is_diskann_disk(const io::Source& source);
 bool is_hnswlib(const io::Source& source);
 bool is_faiss(const io::Source& source);
 
+/// The files that are read besides one of this format because of its name, whether they are there or not.
+/// @param rows whether the graph's own are wanted
+std::vector<std::filesystem::path> files_beside(const std::filesystem::path& path, GraphFormat format,
+                                                bool rows);
+/// The rotation of a product quantizer.
+std::filesystem::path rotation_beside(const std::filesystem::path& pivots);
+
 /// P.data: rows, columns, values. The element size follows from the file's size.
 /// @throws IoError, InvalidArgument where the element type is open and not told
 Dataset read_data(const io::Source& source, std::optional<Dtype> dtype);

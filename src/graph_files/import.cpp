@@ -20,6 +20,7 @@ using graph_files::GraphFile;
 using graph_files::Hints;
 
 constexpr std::string_view bang_ending = "_disk.bin";
+constexpr const char* data_ending = ".data";
 
 // P_disk_metadata.bin of P_disk.bin; empty where the name is another.
 fs::path bang_metadata(const fs::path& path) {
@@ -65,7 +66,7 @@ Dataset rows_for(const io::Source& source, GraphFormat format, const GraphFile& 
     rows = *options.vectors;
     validate(rows, "vectors");
   } else if (format == GraphFormat::diskann) {
-    const fs::path data = with_ending(source.name, ".data");
+    const fs::path data = with_ending(source.name, data_ending);
     std::error_code none;
     if (!fs::exists(data, none)) {
       throw IoError(
@@ -127,6 +128,12 @@ void refuse_scaled(const io::Source& source, GraphFormat format, const GraphImpo
 }
 
 }  // namespace
+
+std::vector<fs::path> graph_files::files_beside(const fs::path& path, GraphFormat format, bool rows) {
+  if (format == GraphFormat::bang) return {bang_metadata(path)};
+  if (format == GraphFormat::diskann && rows) return {with_ending(path, data_ending)};
+  return {};
+}
 
 GraphFormat guess_graph_format(const fs::path& path) {
   return format_of(io::open_source(path));

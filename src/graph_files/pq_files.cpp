@@ -10,6 +10,7 @@
 #include "core/atomic_file.hpp"
 #include "core/parallel.hpp"
 #include "core/search_checks.hpp"
+#include "graph_files/graph_file.hpp"
 #include "graph_files/pq_pivots.hpp"
 #include "graph_files/written.hpp"
 #include "kith/error.hpp"
@@ -20,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using codes::PqParts;
-
-fs::path rotation_of(const fs::path& path) {
-  fs::path out = path;
-  return out += "_rotation_matrix.bin";
-}
 
 // From centroids side by side [count, dim] to part after part, or back: copies each part of each centroid.
 template <class Copy>
@@ -95,6 +91,11 @@ void write_rotation(AtomicFile& out, const PqParts& parts, StopRequest& stop) {
 
 }  // namespace
 
+fs::path graph_files::rotation_beside(const fs::path& pivots) {
+  fs::path out = pivots;
+  return out += "_rotation_matrix.bin";
+}
+
 bool is_pq_pivots(const fs::path& path) {
   return graph_files::looks_like_pq_pivots(io::open_source(path));
 }
@@ -114,7 +115,7 @@ Quantizer import_pq(const fs::path& path, Metric metric, Dtype dtype, const Exec
                                 parts.centroids.begin() + of_part);
                   });
         parts.starts = std::move(file.starts);
-        const fs::path rotation = rotation_of(source.path);
+        const fs::path rotation = graph_files::rotation_beside(source.path);
         std::error_code none;
         if (fs::exists(rotation, none)) {
           const io::Source matrix = io::open_source(rotation, execution.cancelled);
@@ -135,7 +136,7 @@ std::vector<fs::path> export_pq(const Quantizer& quantizer, const fs::path& path
   StopRequest stop(execution);
   std::vector<fs::path> paths = {path};
   const bool rotated = !parts.matrix.empty() || parts.rotation != nullptr;
-  if (rotated) paths.push_back(rotation_of(path));
+  if (rotated) paths.push_back(graph_files::rotation_beside(path));
   std::vector<AtomicFile> files;
   for (const auto& its : paths) files.emplace_back(its, execution.cancelled);
   write_pivots(files[0], parts);

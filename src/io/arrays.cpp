@@ -79,6 +79,12 @@ std::vector<fs::path> io::radius_files(const fs::path& path) {
   return files;
 }
 
+fs::path io::rows_file(const fs::path& first) {
+  fs::path stem = first.parent_path() / first.stem();
+  if (stem.extension() == ".indices") stem.replace_extension();
+  return stem += ".rows.npy";
+}
+
 void write_points(const fs::path& path, const DatasetView& points, const PointColumns& columns,
                   const WriteOptions& options) {
   constexpr const char* wanted = ".ply or .pcd";

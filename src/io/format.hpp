@@ -140,6 +140,9 @@ Neighbors empty_neighbors(std::int64_t queries, std::int64_t k);
 std::vector<std::filesystem::path> neighbor_files(const std::filesystem::path& path, FileFormat format);
 /// Those of rows within a radius.
 std::vector<std::filesystem::path> radius_files(const std::filesystem::path& path);
+/// The rows that answers in the order of tiles are of, beside the first file of these: "r.npy" and
+/// "r.indices.npy" give r.rows.npy.
+std::filesystem::path rows_file(const std::filesystem::path& first);
 
 // One set of functions a format; each lives in the file named after it.
 FileInfo inspect_fvecs(const Source&);

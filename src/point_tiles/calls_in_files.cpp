@@ -33,17 +33,9 @@ std::int64_t width_of(const TileAnswerOptions& answer) {
 }
 
 // "r" and "r.npy": the array r.npy.
-fs::path array_file(fs::path output) {
-  if (output.extension() != ".npy") output += ".npy";
+fs::path array_file(fs::path output, const TileAnswerOptions& how) {
+  if (!how.named_as_given && output.extension() != ".npy") output += ".npy";
   return output;
-}
-
-// "r.npy", "r.indices.npy": r.rows.npy.
-fs::path rows_file(const fs::path& file) {
-  fs::path stem = file.parent_path() / file.stem();
-  if (stem.extension() == ".indices") stem.replace_extension();
-  stem += ".rows.npy";
-  return stem;
 }
 
 // All that an answer depends on. What it is searched with, on how many threads and in how much memory changes
@@ -93,7 +85,7 @@ TileAnswer answer_in_columns(
     for (std::size_t c = 0; c < columns.size(); ++c) {
       moves.emplace_back(in_order_of_tiles ? columns[c].name : Columns::ordered(columns[c].name), files[c]);
     }
-    if (in_order_of_tiles) moves.emplace_back(Columns::rows_file, rows_file(files.front()));
+    if (in_order_of_tiles) moves.emplace_back(Columns::rows_file, io::rows_file(files.front()));
     for (const auto& [from, to] : moves) answer.files.push_back(to);
     nlohmann::json before;
     if (work.was_finished(moves, before)) {
@@ -212,7 +204,7 @@ TileAnswer PointTiles::normals(const fs::path& output, const Neighborhood& neigh
   task["values"] = how.values == ValueWidth::f32 ? "f32" : "f64";
   return point_tiles::visit_distances(dtype(), [&]<class T>() {
     using Answers = point_tiles::NormalsInColumns<T>;
-    return answer_in_columns<T>(run, std::move(task), {array_file(output)},
+    return answer_in_columns<T>(run, std::move(task), {array_file(output, how)},
                                 Answers::columns(dim(), how.values), how, execution, [&](Columns& columns) {
                                   return std::make_unique<Answers>(folder_->manifest(), viewpoint, columns,
                                                                    execution);
@@ -300,7 +292,7 @@ TileAnswer PointTiles::count_within(const fs::path& output, const PointTiles& qu
   return point_tiles::visit_distances(dtype(), [&]<class T>() {
     using Answers = point_tiles::Counts<T>;
     return answer_in_columns<T>(run, task_of("count_within", *folder_, run.queries, question),
-                                {array_file(output)}, Answers::columns(), how, execution,
+                                {array_file(output, how)}, Answers::columns(), how, execution,
                                 [](Columns& columns) { return std::make_unique<Answers>(columns); });
   });
 }
