@@ -163,6 +163,7 @@ void run(BenchOptions options, const Common& common, const std::vector<std::stri
   if (common.json) print_json(out);
   if (!options.output.empty()) {
     write_result(options.output, out);
+    outputs_in_place();
     note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
 }

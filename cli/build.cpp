@@ -87,6 +87,7 @@ void run(const Common& common, Options& options) {
   stop_if_interrupted();
   execution.cancelled = must_stop;
   index.save(options.output, execution);
+  outputs_in_place();
   bar.erase();
   if (chosen) note_choice(common, {choice.index, 0, choice.reason});
   std::error_code no_file;  // a stream has no size

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/atomic_file.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
@@ -240,8 +242,11 @@ void run(const Common& common, Options& options) {
   const CancellableScope scope;
   Execution saving;
   saving.cancelled = must_stop;
+  CommitTogether both;
   if (!options.output.empty()) result.quantizer.save(options.output, saving);
   if (!options.codes.empty()) write_dataset(options.codes, result.codes, {std::nullopt, must_stop});
+  both.commit();
+  outputs_in_place();
   print_result(common, options, data, result);
   if (!options.output.empty())
     note(common, fmt::format("wrote {}: the quantizer", shown_output(options.output)));

@@ -98,6 +98,7 @@ void convert_results(const Common& common, const Options& options) {
          write_neighbors(options.output, neighbors, {parse_format(options.format), must_stop})) {
       files.push_back(shown_output(file.string()));
     }
+    outputs_in_place();
   }
   if (common.json) {
     print_json(nlohmann::json{{"files", files}, {"queries", neighbors.queries}, {"k", neighbors.k}});
@@ -144,6 +145,7 @@ void run(const Common& common, Options& options) {
   {
     const CancellableScope scope;
     write_dataset(options.output, data, {parse_format(options.format), must_stop});
+    outputs_in_place();
   }
   if (common.json) {
     print_json(nlohmann::json{

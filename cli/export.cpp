@@ -9,6 +9,7 @@
 #include "core/stream.hpp"
 #include "graphs.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 
@@ -77,10 +78,12 @@ void run(const Common& common, Options& options) {
   const auto files = run_cancellable(common, execution, [&](const Execution& asked) {
     Execution how = asked;
     how.cancelled = must_stop;
-    if (options.format == pq_format)
-      return export_pq(Quantizer::load(options.index, how), options.output, how);
-    return export_graph(Vamana::load(options.index, how), options.output, parse_graph_format(options.format),
-                        how);
+    auto written = options.format == pq_format
+                       ? export_pq(Quantizer::load(options.index, how), options.output, how)
+                       : export_graph(Vamana::load(options.index, how), options.output,
+                                      parse_graph_format(options.format), how);
+    outputs_in_place();
+    return written;
   });
   std::vector<std::string> names;
   for (const fs::path& file : files) names.push_back(shown_output(file.string()));

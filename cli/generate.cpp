@@ -56,6 +56,7 @@ void run(const Common& common, Options& options) {
   stop_if_interrupted();
   bar.erase();
   write_dataset(options.output, data, {parse_format(options.format), must_stop});
+  outputs_in_place();
   if (common.json) {
     print_json(nlohmann::json{{"file", options.output},
                               {"kind", options.kind},

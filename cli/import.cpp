@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/atomic_file.hpp"
 #include "graph_files/graph_file.hpp"
 #include "graphs.hpp"
 #include "index_file.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "units.hpp"
@@ -68,6 +70,7 @@ void import_quantizer(const Common& common, const Options& options) {
   const Quantizer quantizer =
       import_pq(options.graph, metric_of(options).value_or(Metric::sqeuclidean), dtype, execution);
   quantizer.save(options.output, execution);
+  outputs_in_place();
   if (common.json) {
     print_json({{"file", options.output},
                 {"format", pq_format},
@@ -137,6 +140,7 @@ void run(const Common& common, Options& options) {
   const CancellableScope scope;
   Execution saving;
   saving.cancelled = must_stop;
+  CommitTogether both;
   index.save(options.output, saving);
   if (!options.labels.empty()) {
     std::vector<std::int64_t> labels = imported.labels;
@@ -146,6 +150,8 @@ void run(const Common& common, Options& options) {
     }
     write_array(options.labels, labels, {FileFormat::npy, must_stop});
   }
+  both.commit();
+  outputs_in_place();
   if (common.json) {
     nlohmann::json object = {{"file", options.output},
                              {"format", name(imported.format)},

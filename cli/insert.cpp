@@ -49,6 +49,7 @@ void run(const Common& common, Options& options) {
   stop_if_interrupted();
   execution.cancelled = must_stop;
   more.save(options.output, execution);
+  outputs_in_place();
   bar.erase();
   if (common.json) {
     print_json({{"file", options.output},

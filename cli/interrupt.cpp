@@ -22,6 +22,7 @@ std::atomic<int> arrived{0};
 std::atomic<int> scopes{0};
 std::atomic<int> patient{0};
 std::atomic<int> said{0};
+std::atomic<int> in_place{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // Written once, before there is work to interrupt.
@@ -45,8 +46,9 @@ void end_now(int signal) {
   const std::string& message = message_of(signal);
   ssize_t written = 0;
   if (said.load() == 0) {
-    written = scopes.load() > 0 ? ::write(STDERR_FILENO, message.data(), message.size())
-                                : ::write(STDERR_FILENO, plain, sizeof plain - 1);
+    const bool nothing_written = scopes.load() > 0 && in_place.load() == 0;
+    written = nothing_written ? ::write(STDERR_FILENO, message.data(), message.size())
+                              : ::write(STDERR_FILENO, plain, sizeof plain - 1);
   }
   (void)written;  // the process ends either way
   ::_exit(128 + signal);
@@ -54,12 +56,13 @@ void end_now(int signal) {
 
 extern "C" void on_signal(int signal) {
   const bool again = arrived.exchange(signal) != 0;
+  if (!again && in_place.load() != 0) return;
   if (again || scopes.load() == 0) return end_now(signal);
   if (patient.load() == 0) wake_after(patience_us);
 }
 
 extern "C" void on_alarm(int /*signal*/) {
-  if (const int signal = arrived.load(); signal != 0) end_now(signal);
+  if (const int signal = arrived.load(); signal != 0 && in_place.load() == 0) end_now(signal);
 }
 
 }  // namespace
@@ -103,7 +106,11 @@ void say_interruption(const std::string& text) {
 }
 
 bool interrupted() noexcept {
-  return arrived.load(std::memory_order_relaxed) != 0;
+  return arrived.load(std::memory_order_relaxed) != 0 && in_place.load(std::memory_order_relaxed) == 0;
+}
+
+void outputs_in_place() noexcept {
+  in_place.store(1);
 }
 
 int interrupt_exit_code() noexcept {

@@ -23,8 +23,13 @@ void word_interruption(const std::string& on_int, const std::string& on_term);
 /// Says it where the work does; the program may take long to end after it, and is ended without a word then.
 void say_interruption(const std::string& text);
 
-/// True once a signal arrived.
+/// True once a signal arrived, unless it came too late.
 bool interrupted() noexcept;
+
+/// Every output is where it belongs: the command has succeeded, and a signal changes nothing any more; a
+/// second one ends the program at once. Called within the CancellableScope in which the last of them was
+/// written.
+void outputs_in_place() noexcept;
 
 /// 129, 130 or 143; the signal that arrived decides.
 int interrupt_exit_code() noexcept;

@@ -164,6 +164,7 @@ void run(LadderOptions options, const Common& common) {
   if (common.json) print_ordered_json(out);
   if (!options.output.empty()) {
     write_result(options.output, out);
+    outputs_in_place();
     note(common, fmt::format("wrote {}", shown_output(options.output)));
   }
   // A search that is not exact is a fault of this program, whatever its time.

@@ -104,6 +104,7 @@ std::vector<PointTarget> write(const Common& common, const Options& options, Fil
   if (format == FileFormat::npy) {
     const CancellableScope scope;
     write_dataset(options.output, table, {format, must_stop});
+    outputs_in_place();
     return {};
   }
   // Directions need no more than f32; that is also what readers of these formats expect.
@@ -119,6 +120,7 @@ std::vector<PointTarget> write(const Common& common, const Options& options, Fil
   table = Dataset();
   write_points(options.output, as_floats(common, points), {normal_names(format), narrow},
                {format, must_stop});
+  outputs_in_place();
   note_what_is_lost(common, options.points, options.output);
   return {};
 }

@@ -117,6 +117,7 @@ void write_kept(const Common& common, const Options& options, const Dataset& poi
   Dataset left = rows_of(points, kept);
   if (is_point_cloud(format)) left = as_floats(common, left);
   write_dataset(options.output, left, {format, must_stop});
+  outputs_in_place();
   if (format == FileFormat::las && !writes_to_stream()) {
     for (const auto& [key, value] : inspect(options.output).details) {
       if (key == "scale") note(common, fmt::format("LAS holds scaled integers; the scale is {}", value));
@@ -276,6 +277,7 @@ void run(const Common& common, Options& options) {
   } else if (!options.output.empty()) {
     const CancellableScope scope;
     write_array(options.output, found.outlier, {FileFormat::npy, must_stop});
+    outputs_in_place();
   }
   if (common.json) {
     nlohmann::json object = to_json(options, summary, metric);

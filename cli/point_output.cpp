@@ -254,6 +254,7 @@ void write_targets(const Common& common, const std::vector<PointTarget>& targets
     first += rows;
   }
   commit_all(files);
+  outputs_in_place();
 }
 
 CloudFiles files_of(const PointTiles& tiles, const CloudFiles& named) {

@@ -67,6 +67,7 @@ void deliver_counts(const Common& common, const RadiusResult& result,
     file = counts_file(result.output);
     const CancellableScope scope;
     write_array(file, counts, {FileFormat::npy, must_stop});
+    outputs_in_place();
   }
   if (common.json) {
     nlohmann::json object = {{"queries", queries},
@@ -100,6 +101,7 @@ void deliver_rows(const Common& common, const RadiusResult& result, const Radius
     for (const auto& file : write_radius_neighbors(result.output, answer, {{}, must_stop})) {
       files.push_back(file.string());
     }
+    outputs_in_place();
   }
   const std::int64_t total = answer.offsets.back();
   if (common.json) {

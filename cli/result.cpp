@@ -158,6 +158,7 @@ void deliver(const Common& common, const ResultOptions& options, const Neighbors
         files.push_back(shown_output(file.string()));
       }
     }
+    outputs_in_place();
   }
   if (common.json) {
     nlohmann::json object = {{"queries", answer.queries},

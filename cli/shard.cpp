@@ -64,7 +64,9 @@ Sharded build(const Common& common, const Options& options, std::vector<Source>&
     return run_cancellable(common, make_execution(common), [&](const Execution& given) {
       Execution execution = given;
       execution.memory_limit = plan.left();
-      return make(execution);
+      Sharded made = make(execution);
+      outputs_in_place();
+      return made;
     });
   };
   if (!needs_reader(sources.front())) {

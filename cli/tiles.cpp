@@ -248,7 +248,9 @@ void build_tiles(const Common& common, std::vector<Source>& clouds, const std::s
   const Execution making =
       common.device == "auto" ? tile_making(limited_execution(common)) : limited_execution(common);
   const PointTiles tiles = run_cancellable(common, making, [&](const Execution& execution) {
-    return PointTiles::build(folder, paths, how, execution);
+    PointTiles built = PointTiles::build(folder, paths, how, execution);
+    outputs_in_place();
+    return built;
   });
   if (common.json) {
     print_json({{"file", folder},

@@ -140,7 +140,11 @@ template <class Work>
 auto run_with_tiles(const Common& common, const std::vector<TilesBeside*>& beside, const Work& work) {
   const PatientScope patient;
   try {
-    return run_cancellable(common, limited_execution(common), work);
+    return run_cancellable(common, limited_execution(common), [&](const Execution& execution) {
+      auto answer = work(execution);
+      outputs_in_place();
+      return answer;
+    });
   } catch (const IoError& error) {
     std::string text = error.what();
     for (TilesBeside* tiles : beside) text += tiles->keep();

@@ -126,7 +126,11 @@ void run(const Common& common, Options& options) {
     queries = as_the_index(common, queries, index.dtype(), "queries", "searched");
     return index.tune(queries, options.ks, left);
   });
-  if (!options.output.empty()) write_tuning(options.output, tuning, must_stop);
+  if (!options.output.empty()) {
+    const CancellableScope scope;
+    write_tuning(options.output, tuning, must_stop);
+    outputs_in_place();
+  }
   if (common.json) {
     nlohmann::json object = as_json(tuning, options);
     if (!options.output.empty()) object["file"] = shown_output(options.output);

@@ -27,6 +27,8 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
 // has little left to wait for.
 constexpr std::uint64_t bytes_under_way = std::uint64_t{8} << 20U;
 
+thread_local CommitTogether* together_now = nullptr;
+
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what, int reason) {
   std::string remedy;
   rlimit limit{};
@@ -135,9 +137,28 @@ void AtomicFile::finish() {
 void AtomicFile::commit() {
   finish();
   if (temporary_.empty()) return;
+  if (together_now != nullptr) {
+    together_now->waiting_.push_back(std::move(*this));
+  } else {
+    rename();
+  }
+}
+
+void AtomicFile::rename() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "write", errno);
   temporary_.clear();
   note_ = {};
+}
+
+CommitTogether::CommitTogether() noexcept : outer_(std::exchange(together_now, this)) {}
+CommitTogether::~CommitTogether() {
+  together_now = outer_;
+}
+
+void CommitTogether::commit() {
+  const RenamingTogether together;
+  for (AtomicFile& file : waiting_) file.rename();
+  waiting_.clear();
 }
 
 void commit_all(std::vector<AtomicFile>& files) {

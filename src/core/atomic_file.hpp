@@ -37,14 +37,17 @@ class AtomicFile {
   /// the target is a stream.
   const std::filesystem::path& temporary() const noexcept { return temporary_; }
 
-  /// Flushes, syncs and renames. @throws IoError; the target is then untouched
+  /// Flushes, syncs and renames, which within a CommitTogether waits for that. @throws IoError; the target is
+  /// then untouched
   void commit();
 
   /// The part of commit() before the rename; nothing can be written after it. @throws IoError
   void finish();
 
  private:
+  friend class CommitTogether;
   void flush();
+  void rename();
   void stop_if_cancelled() const;
   std::filesystem::path path_;
   std::filesystem::path temporary_;
@@ -54,6 +57,24 @@ class AtomicFile {
   std::uint64_t written_ = 0;
   std::uint64_t flushed_ = 0;
   int fd_ = -1;
+};
+
+/// While one lives, files that its thread commits wait, complete on the disk, for its commit(): what several
+/// functions write appears together, or, where one of them fails, not at all.
+class CommitTogether {
+ public:
+  CommitTogether() noexcept;
+  CommitTogether(const CommitTogether&) = delete;
+  CommitTogether& operator=(const CommitTogether&) = delete;
+  ~CommitTogether();
+
+  /// @throws IoError
+  void commit();
+
+ private:
+  friend class AtomicFile;
+  std::vector<AtomicFile> waiting_;
+  CommitTogether* outer_;
 };
 
 /// Commits several files that belong together; on an error none of the not yet renamed ones appears.

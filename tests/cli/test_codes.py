@@ -1,7 +1,11 @@
 """kith codes: bytes, error and recall of codes, files that hold them, refusals."""
 
+import resource
+import subprocess
+
 import numpy as np
 import pytest
+from program import KITH, files_of
 
 
 @pytest.fixture
@@ -170,3 +174,15 @@ def test_values_that_cannot_be_coded(kith, data):
     data[7, 3] = np.nan
     np.save("base.npy", data)
     assert "row 7 of the rows" in kith("codes", "base.npy", code=1).err
+
+
+def test_both_files_or_none(folder):
+    """The second of them does not fit."""
+    np.save("base.npy", np.random.default_rng(3).random((20_000, 32), dtype=np.float32))
+    process = subprocess.run(
+        [str(KITH), "codes", "base.npy", "--bits", "8", "-o", "q.kith", "--codes", "c.npy"],
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
+    )
+    assert process.returncode == 2 and b"c.npy" in process.stderr
+    assert files_of(folder) == ["base.npy"]

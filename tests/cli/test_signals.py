@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -66,6 +67,33 @@ def test_a_second_signal_leaves_nothing_either(large, number, code):
     process.communicate(timeout=30)
     assert process.returncode in (code, 130)
     assert files_of(large) == before
+
+
+TOO_LATE = {
+    "o.tiles": ["build", "points.npy", "--index", "point_tiles", "-o", "o.tiles", "--tile-points", "4000"],
+    "o.indices.npy": ["all-knn", "points.npy", "-k", "3", "-o", "o", "--tile-points", "4000"],
+    "o.xyz": ["convert", "points.npy", "o.xyz"],
+    "o.ply": ["normals", "points.npy", "-k", "5", "-o", "o.ply", "--tile-points", "4000"],
+}
+
+
+@pytest.mark.parametrize("output", TOO_LATE)
+def test_a_signal_after_the_output_is_in_place(folder, output):
+    """The command has succeeded: nobody is told that there is no output."""
+    np.save("points.npy", np.random.default_rng(3).random((60_000, 3)))
+    before = files_of(folder)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) * 2:
+        process = start(*TOO_LATE[output])
+        while not os.path.exists(output) and process.poll() is None:
+            pass
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert b"no output" not in err and b"interrupted" not in err and b"wrote o" in err
+        left = [name for name in files_of(folder) if name not in before]
+        assert all(name.startswith("o.") and "kith" not in name for name in left)
+        for name in left:
+            shutil.rmtree(name) if os.path.isdir(name) else os.remove(name)
 
 
 def test_hangup_during_a_search(folder):
