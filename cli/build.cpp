@@ -68,7 +68,7 @@ void run(const Common& common, Options& options) {
   Execution execution = make_execution(common);
   open_inputs(common, {&options.base}, options.input_format);
   const Size size = peek(options.base);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "build from fewer rows (kith convert --rows), or make shards of them (kith shard)");
   plan.add("base", size.bytes, size.mapped);
   plan.check();
   execution.memory_limit = plan.left();

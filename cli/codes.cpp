@@ -33,6 +33,7 @@ struct Options {
   std::optional<std::int64_t> training_rows;
   std::optional<std::uint64_t> seed;
   std::int64_t k = 10;
+  const CLI::Option* k_given = nullptr;
   std::int64_t max_queries = -1;
   std::string output;
   std::string codes;
@@ -217,8 +218,10 @@ void run(const Common& common, Options& options) {
   const CodesParameters parameters = parameters_of(options);
   Execution execution = make_execution(common);
   const bool asked = !options.queries.path.empty();
-  if (!asked && options.max_queries >= 0)
-    throw InvalidArgument("--max-queries without --queries: name the queries, or leave it out");
+  if (const bool k = options.k_given->count() > 0; !asked && (k || options.max_queries >= 0)) {
+    throw InvalidArgument(
+        fmt::format("{} without --queries: name the queries, or leave it out", k ? "-k" : "--max-queries"));
+  }
   const UnpackedClouds unpacked(common, {&options.base.path, &options.queries.path}, options.output,
                                 options.input_format);
   std::vector<Source*> sources = {&options.base};
@@ -227,8 +230,10 @@ void run(const Common& common, Options& options) {
   // Without queries none of the base's own rows are asked.
   Source queries = asked ? options.queries : options.base;
   queries.max_rows = asked ? options.max_queries : 0;
-  BaseAndQueries data =
-      load_base_and_queries(common, options.base, queries, 24 * static_cast<double>(options.k));
+  BaseAndQueries data = load_base_and_queries(
+      common, options.base, queries, 24 * static_cast<double>(options.k),
+      asked ? "encode fewer rows (kith convert --rows), or rank them for fewer queries (--max-queries)"
+            : "encode fewer rows (kith convert --rows)");
   if (data.base.rows() == 0) {
     throw InvalidArgument(fmt::format("'{}' has no rows to train on", shown(options.base.path)));
   }
@@ -295,10 +300,10 @@ void add_codes(CLI::App& app, Common& common) {
                               "Rank the codes for these rows, and give the recall against the exact answer")
                   ->type_name("FILE")
                   ->group("Recall"));
-  command.add_option("-k,--neighbors", options->k, "Recall of the K nearest")
-      ->type_name("K")
-      ->capture_default_str()
-      ->group("Recall");
+  options->k_given = command.add_option("-k,--neighbors", options->k, "Recall of the K nearest")
+                         ->type_name("K")
+                         ->capture_default_str()
+                         ->group("Recall");
   command.add_option("--max-queries", options->max_queries, "Only the first N queries")
       ->type_name("N")
       ->group("Recall");

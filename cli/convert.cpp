@@ -50,12 +50,8 @@ void parse_rows(const std::string& text, Source& source) {
 }
 
 bool holds_results(const Options& options) {
-  FileFormat format = FileFormat::npy;
-  try {
-    format = options.input.format ? *options.input.format : guess_format(options.input.path);
-  } catch (const InvalidArgument& error) {
-    throw IoError(fmt::format("{}; --input-format names it", error.what()));
-  }
+  const FileFormat format =
+      options.input.format ? *options.input.format : format_of_input(options.input.path);
   return format == FileFormat::ivecs || format == FileFormat::ibin || format == FileFormat::json ||
          format == FileFormat::table || options.input.path.ends_with(".indices.npy") ||
          options.input.member == "neighbors";
@@ -123,7 +119,7 @@ void run(const Common& common, Options& options) {
   if (options.round && options.dtype.empty())
     throw InvalidArgument("--round needs --dtype: it says how to convert");
   if (!options.rows.empty()) parse_rows(options.rows, options.input);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "convert some of the rows at a time (--rows)");
   const Size size = peek(options.input);
   plan.add("rows", size.bytes, size.mapped);
   if (!options.dtype.empty() && size.row_elements > 0) {
@@ -204,7 +200,9 @@ void add_convert(CLI::App& app, Common& common) {
       ->group("Execution");
   common.about(command).details = {
       "Nothing is rounded without --round: a value that the new type cannot hold is an error that names its "
-      "row and column. Search results (ivecs, ibin, JSON, tables, .indices.npy) are converted to the "
+      "row and column. Only LAS, which holds scaled integers, rounds by itself: coordinates that "
+      "no scale keeps bit by bit become multiples of the finest one that spans them. Search results (ivecs, "
+      "ibin, JSON, tables, .indices.npy) are converted to the "
       "result formats of kith knn."};
   common.about(command).examples = {
       {"kith convert base.fvecs base.npy", "The same vectors for NumPy."},

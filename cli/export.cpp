@@ -71,7 +71,7 @@ void run(const Common& common, Options& options) {
   open_input(common, options.index);
   check_fit(options, type_of(options));
   Execution execution = make_execution(common);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "export it where there is more memory");
   plan.add("index", static_cast<double>(inspect(options.index).bytes), shown(options.index) == options.index);
   plan.check();
   execution.memory_limit = plan.left();

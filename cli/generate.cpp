@@ -39,7 +39,7 @@ void run(const Common& common, Options& options) {
   if (p.dim == 0) p.dim = terrain ? 3 : 128;
   p.dtype = options.dtype.empty() ? (terrain ? Dtype::f64 : Dtype::f32) : parse_dtype(options.dtype);
   Execution execution = make_execution(common);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "generate fewer rows (-n)");
   plan.add("rows",
            static_cast<double>(p.rows) * static_cast<double>(p.dim) * static_cast<double>(size_of(p.dtype)));
   if (p.generator == Generator::clusters) {

@@ -121,7 +121,7 @@ void run(const Common& common, Options& options) {
       options, graph_files::files_beside(options.graph, *wanted.format, options.vectors.path.empty()));
   if (!options.dtype.empty()) wanted.dtype = parse_dtype(options.dtype);
   Execution execution = make_execution(common);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "import it where there is more memory");
   if (options.vectors.path.empty()) {
     if (!options.vectors.member.empty() || !options.input_format.empty()) {
       throw InvalidArgument("--vectors-member and --input-format are for --vectors; name that file, too");

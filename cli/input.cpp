@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 FileFormat format_of(const Source& source) {
-  return source.format ? *source.format : guess_format(source.path);
+  return source.format ? *source.format : format_of_input(source.path);
 }
 
 double element_bytes(const std::string& type) {
@@ -194,17 +194,17 @@ void unify(const Common& common, Dataset& base, Dataset& queries, MemoryPlan pla
 }  // namespace
 
 BaseAndQueries load_base_and_queries(const Common& common, const Source& base, const Source& queries,
-                                     double answer_bytes) {
+                                     double answer_bytes, const std::string& remedy) {
   const bool one_file = same_rows(base, queries);
   const Size base_size = peek(base);
   const Size query_size = peek(queries);
-  MemoryPlan estimate(common);
+  MemoryPlan estimate(common, remedy);
   estimate.add("base", base_size.bytes, base_size.mapped);
   if (!one_file) estimate.add("queries", query_size.bytes, query_size.mapped);
   estimate.add("answer", query_size.rows * answer_bytes);
   estimate.check();
 
-  BaseAndQueries out{load(common, base), {}, {}, MemoryPlan(common)};
+  BaseAndQueries out{load(common, base), {}, {}, MemoryPlan(common, remedy)};
   out.queries = one_file ? out.base : load(common, queries);
   if (out.base.dim() != out.queries.dim()) {
     throw InvalidArgument(
@@ -234,6 +234,19 @@ bool must_stop() {
 
 void stop_if_interrupted() {
   if (must_stop()) throw Cancelled("interrupted");
+}
+
+FileFormat format_of_input(const std::string& path) {
+  try {
+    return guess_format(path);
+  } catch (const InvalidArgument& error) {
+    std::string text = error.what();
+    constexpr std::string_view remedy = "name the format";
+    if (const auto at = text.find(remedy); at != std::string::npos) {
+      text.insert(at + remedy.size(), " (--input-format)");
+    }
+    throw IoError(text);
+  }
 }
 
 std::optional<FileFormat> parse_format(const std::string& text) {

@@ -28,6 +28,10 @@ void add_member_option(CLI::App& command, const std::string& option, Source& sou
 /// kept to --device-memory-limit by the search itself.
 class MemoryPlan {
  public:
+  /// That of searches.
+  static constexpr const char* default_remedy =
+      "search fewer queries (--max-queries) or rows (kith convert --rows)";
+
   /// Reads --memory-limit. @throws InvalidArgument
   explicit MemoryPlan(const Common& common) : MemoryPlan(common, default_remedy) {}
   /// `remedy` ends the message of check(): what the caller of this command could do.
@@ -46,8 +50,6 @@ class MemoryPlan {
   bool on_gpu() const { return on_gpu_; }
 
  private:
-  static constexpr const char* default_remedy =
-      "search fewer queries (--max-queries) or rows (kith convert --rows)";
   std::string remedy_;
   std::uint64_t limit_ = 0;
   bool on_gpu_ = false;
@@ -85,7 +87,8 @@ struct BaseAndQueries {
 /// @param answer_bytes of one query
 /// @throws IoError, InvalidArgument, OutOfMemory
 BaseAndQueries load_base_and_queries(const Common& common, const Source& base, const Source& queries,
-                                     double answer_bytes);
+                                     double answer_bytes,
+                                     const std::string& remedy = MemoryPlan::default_remedy);
 
 /// True when a signal has arrived; for WriteOptions::cancelled and Execution::cancelled of a writing command.
 /// @throws IoError when a mapped input has become shorter: what was read of it may be wrong
@@ -96,6 +99,9 @@ void stop_if_interrupted();
 
 /// A format by its name, empty for none. @throws InvalidArgument
 std::optional<FileFormat> parse_format(const std::string& text);
+
+/// guess_format of an input. @throws IoError
+FileFormat format_of_input(const std::string& path);
 
 /// Format names and their meaning, for --format options: those that hold vectors, or results.
 std::vector<std::pair<std::string, std::string>> dataset_formats();

@@ -48,6 +48,7 @@ TileSearchOptions tile_search(const Options& options, Metric metric) {
 
 void run_on_tiles(const Common& common, Options& options) {
   refuse_tree_options(options.index);
+  refuse_reading_options(options.base.path, options.base, "--base-member", "");
   if (asks_for_more(options)) {
     throw InvalidArgument(
         "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
@@ -227,7 +228,7 @@ void add_knn(CLI::App& app, Common& common) {
       {"kith knn base.fvecs queries.fvecs -k 5", "Shows the 5 nearest rows of the first queries."},
       {"kith knn base.fvecs queries.fvecs -k 100 -o answer",
        "Writes answer.indices.npy and answer.distances.npy for NumPy."},
-      {"kith knn scan.las scan.las -k 8 --metric euclidean -o graph.ivecs",
+      {"kith knn scan.las scan.las -k 8 --metric euclidean -o graph.hdf5",
        "The 8 nearest points of every point of a laser scan, itself included, in metres."},
       {"kith knn scan.ply scan.ply -k 30 --metric euclidean --radius 0.5 -o near",
        "Of the 30 nearest points of every point, those within half a metre."},

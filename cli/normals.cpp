@@ -181,6 +181,7 @@ void run(const Common& common, Options& options) {
   const OutputFolder folder(options.output);
   options.output = output_path(common, options.output);
   const FileFormat format = check_format(options.output, options.format);
+  if (format == FileFormat::npy) refuse_unused_index_dtype(options.tiles, "normals");
   std::vector<std::filesystem::path> outputs = {options.output};
   if (options.tiles.with_rows()) outputs.push_back(io::rows_file(options.output));
   refuse_overwriting(outputs, {options.clouds.begin(), options.clouds.end()});

@@ -172,7 +172,8 @@ nlohmann::json to_json(const Options& options, const Summary& found, Metric metr
           {"threshold", found.threshold}};
 }
 
-// Through tiles points are written as npy, or as they are in their files, or as x, y and z of PLY and PCD.
+// Through tiles points are written as npy, or as they are in their files, or as x, y and z of PLY, PCD and
+// text.
 void check_tile_output(const Options& options) {
   const bool folder = is_output_folder(options.output);
   const FileFormat format = folder || options.output.empty() ? FileFormat::las : output_format(options);
@@ -180,14 +181,14 @@ void check_tile_output(const Options& options) {
     throw InvalidArgument("from tiles flags and points are written to files; name one with -o");
   }
   if (options.mark || folder || format == FileFormat::npy || format == FileFormat::las ||
-      format == FileFormat::ply || format == FileFormat::pcd) {
+      format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::xyz) {
     return;
   }
-  throw InvalidArgument(
-      fmt::format("cannot write '{}': from tiles points are written as npy, ply, pcd or las; name one of "
-                  "these, and convert it "
-                  "(kith convert)",
-                  options.output));
+  throw InvalidArgument(fmt::format(
+      "cannot write '{}': from tiles points are written as npy, ply, pcd, las or xyz; name one of "
+      "these, and convert it "
+      "(kith convert)",
+      options.output));
 }
 
 // From tiles, in a folder or made of files for the while; `why` is then the reason.

@@ -38,7 +38,7 @@ std::string_view packed_name(Reader reader) {
 FileFormat format_of(const CloudFiles& clouds, std::size_t i) {
   if (packed(clouds, i)) return reader_of(clouds.named[i]) == Reader::laz ? FileFormat::las : FileFormat::npy;
   const auto named = clouds.formats.empty() ? std::nullopt : clouds.formats[i];
-  return named ? *named : guess_format(clouds.readable[i]);
+  return named ? *named : format_of_input(clouds.readable[i]);
 }
 
 PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& path, FileFormat format) {
@@ -53,7 +53,7 @@ PointTarget target_of(const CloudFiles& clouds, std::size_t i, const fs::path& p
       throw InvalidArgument(fmt::format("cannot write to '{}': LAZ is written and read as files; name one",
                                         shown_output(path.string())));
     }
-  } else if (format == FileFormat::ply || format == FileFormat::pcd) {
+  } else if (format == FileFormat::ply || format == FileFormat::pcd || format == FileFormat::xyz) {
     target.way = Way::coordinates;
   } else {
     throw InvalidArgument(fmt::format(

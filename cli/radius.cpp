@@ -134,12 +134,15 @@ void answer_in_memory(const Common& common, const Options& options, const Execut
 // Among point tiles: queries in a file are answered in memory, those in a folder into files.
 void run_on_tiles(const Common& common, Options& options, Metric metric) {
   refuse_tree_options(options.index);
+  refuse_reading_options(options.points.path, options.points, "--base-member", "");
+  if (options.count) refuse_unused_index_dtype(options.tiles, "counts");
   const PointTiles tiles = PointTiles::open(options.points.path);
   TileSearchOptions search;
   search.metric = metric;
   search.inside = options.tiles.inside;
   const RadiusOptions how_many{!options.unsorted, options.max_neighbors.value_or(0)};
   if (is_tiles(options.queries.path)) {
+    refuse_reading_options(options.queries.path, options.queries, "--query-member", options.input_format);
     std::error_code ignored;
     const bool own = fs::equivalent(options.points.path, options.queries.path, ignored);
     run_into_files(common, options, tiles, own ? tiles : PointTiles::open(options.queries.path), search,
@@ -175,6 +178,7 @@ void run_on_tiles(const Common& common, Options& options, Metric metric) {
 // Among shards of trees, in units of their metric.
 void run_on_shards(const Common& common, Options& options, Metric metric) {
   refuse_tile_options(options.tiles, "shards");
+  refuse_reading_options(options.points.path, options.points, "--base-member", "");
   if (options.index.index != "auto" || options.index.leaf_size) {
     throw InvalidArgument(fmt::format("{} is for an index in memory, shards have theirs; leave it out",
                                       options.index.leaf_size ? "--leaf-size" : "--index"));
@@ -274,7 +278,8 @@ void add_radius(CLI::App& app, Common& common) {
       ->group("Search");
   add_tree_metric_option(command, common, options->metric);
   add_tree_index_options(command, common, options->index);
-  add_inside_option(command, common, options->tiles);
+  add_inside_option(command, common, options->tiles,
+                    ". brute_force is for the nearest rows: it needs --max-neighbors");
   add_tile_answer_options(command, common, options->tiles);
   common.file(command
                   .add_option("-o,--output", options->output,

@@ -177,7 +177,11 @@ void open_inputs(const Common& common, const std::vector<Source*>& sources, cons
     if (formats[i]) sources[i]->format = formats[i];
   }
   for (const Source* source : sources) {
-    if (source->format || is_plain_file(source->path)) continue;
+    if (source->format) continue;
+    if (std::error_code ignored; is_plain_file(source->path)) {
+      if (fs::is_regular_file(source->path, ignored)) (void)format_of_input(source->path);
+      continue;  // of what is not there the reader says so
+    }
     try {
       guess_format(source->path);
     } catch (const InvalidArgument&) {

@@ -269,7 +269,10 @@ void search_folder(const Common& common, const std::string& folder, Source queri
     }
     search_tiles(common, tiles, queries, input_format, result, options, how, why);
   };
-  if (is_tiles(queries.path)) return through_queries("");
+  if (is_tiles(queries.path)) {
+    refuse_reading_options(queries.path, queries, "--query-member", input_format);
+    return through_queries("");
+  }
   if (given_answer_option(how) != nullptr) {
     return through_queries("an option of answers from tiles was given");
   }

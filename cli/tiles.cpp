@@ -67,6 +67,7 @@ void add_cloud_options(CLI::App& command, Common& common, CloudOptions& options)
 std::string why_tiles(const CloudOptions& options) {
   const std::vector<std::string>& clouds = options.clouds;
   if (clouds.size() == 1 && is_tiles(clouds.front())) {
+    refuse_reading_options(clouds.front(), options.points, "--member", options.input_format);
     if (!options.tile_points) return "tiles";
     throw InvalidArgument("--tile-points is for files that go through tiles; these tiles have been made");
   }
@@ -162,10 +163,11 @@ PointTilesParameters tile_parameters(const std::optional<std::int64_t>& tile_poi
   return {tile_points.value_or(0)};
 }
 
-void add_inside_option(CLI::App& command, Common& common, TileOptions& options) {
+void add_inside_option(CLI::App& command, Common& common, TileOptions& options, const char* but) {
   auto* option =
       command
-          .add_option("--inside", options.inside, "What a tile is searched with; it never changes the answer")
+          .add_option("--inside", options.inside,
+                      fmt::format("What a tile is searched with; it never changes the answer{}", but))
           ->type_name("TYPE")
           ->capture_default_str()
           ->group("Point tiles");
@@ -224,6 +226,21 @@ void refuse_tile_options(const TileOptions& options, const std::string& index) {
                     "--index point_tiles)",
                     option, index));
   }
+}
+
+void refuse_reading_options(const std::string& folder, const Source& source, const std::string& member,
+                            const std::string& input_format) {
+  if (source.member.empty() && input_format.empty()) return;
+  throw InvalidArgument(fmt::format("{} is for files, '{}' is a folder; leave it out",
+                                    source.member.empty() ? "--input-format" : member, folder));
+}
+
+void refuse_unused_index_dtype(const TileOptions& options, const char* answer) {
+  if (options.dtype_given->count() == 0 || options.with_rows()) return;
+  throw InvalidArgument(fmt::format(
+      "--index-dtype: {} in the order of the input have no row numbers beside them; leave it out, or "
+      "ask for --order tiles",
+      answer));
 }
 
 bool is_tiles(const std::string& path) {

@@ -37,7 +37,8 @@ struct TileOptions {
   /// Whether the rows that the answers are of stand in a file beside them.
   bool with_rows() const { return order == "tiles"; }
 };
-void add_inside_option(CLI::App& command, Common& common, TileOptions& options);
+/// @param but a condition on it, to end the help with
+void add_inside_option(CLI::App& command, Common& common, TileOptions& options, const char* but = "");
 /// --order and --index-dtype, of answers in files.
 void add_tile_answer_options(CLI::App& command, Common& common, TileOptions& options);
 /// --value-dtype, of normals.
@@ -51,6 +52,13 @@ void refuse_tile_options(const TileOptions& options, const std::string& index);
 
 /// True for a folder: files and streams are no tiles.
 bool is_tiles(const std::string& path);
+
+/// @throws InvalidArgument where an option of reading files was given for a folder. `member` is what it is
+/// called; empty for `input_format` where another input is a file
+void refuse_reading_options(const std::string& folder, const Source& source, const std::string& member,
+                            const std::string& input_format);
+/// --index-dtype of answers without row numbers, unless --order writes some. @throws InvalidArgument
+void refuse_unused_index_dtype(const TileOptions& options, const char* answer);
 
 /// make_execution(), of a process that gives memory back.
 Execution tile_execution(const Common& common);

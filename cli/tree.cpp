@@ -2,6 +2,7 @@
 #include "tree.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -202,6 +203,10 @@ AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric m
 Neighborhood neighborhood(const IndexOptions& options, const std::optional<std::int64_t>& k) {
   if (k && *k < 1) {
     throw InvalidArgument(fmt::format("-k {}: at least 1 neighbour must be asked for", *k));
+  }
+  if (!k && options.radius && std::isinf(*options.radius)) {
+    throw InvalidArgument(
+        "--radius inf: every point is within it of every other; give a radius that is finite, or -k as well");
   }
   constexpr std::int64_t usual = 20;
   return {k.value_or(options.radius ? 0 : usual), options.radius_or_all()};

@@ -111,7 +111,7 @@ void run(const Common& common, Options& options) {
   const FileInfo info = open_index(common, options.index, options.queries, options.input_format);
   options.queries.max_rows = options.max_queries;
   const Size size = peek(options.queries);
-  MemoryPlan plan(common);
+  MemoryPlan plan(common, "tune by fewer queries (--max-queries)");
   plan.add("index", static_cast<double>(info.bytes), shown(options.index) == options.index);
   plan.add("queries", size.bytes, size.mapped);
   plan.check();

@@ -109,8 +109,14 @@ void write_coordinates(AtomicFile& out, FileFormat format, PointStream& points, 
   check_points(called,
                DatasetView(static_cast<const void*>(nullptr), points.dtype(), 0, points.dim(), points.dim()));
   check_changes(called, changes, points.rows());
-  out.write((format == FileFormat::ply ? ply_header : pcd_header)(
-      count_kept(changes, points.rows()), points.dtype(), changes.names, changes.type));
+  const std::int64_t kept = count_kept(changes, points.rows());
+  const bool text = format == FileFormat::xyz;
+  if (!text) {
+    out.write((format == FileFormat::ply ? ply_header : pcd_header)(kept, points.dtype(), changes.names,
+                                                                    changes.type));
+  } else if (kept == 0) {
+    out.write(xyz_without_points);
+  }
   ChangesByRow by_row(changes, points.rows());
   const std::size_t row_bytes = 3 * size_of(points.dtype());
   std::vector<std::byte> block(static_cast<std::size_t>(std::min(block_rows, points.rows())) * row_bytes);
@@ -120,7 +126,12 @@ void write_coordinates(AtomicFile& out, FileFormat format, PointStream& points, 
     points.read(block.data(), count);
     for (std::int64_t i = 0; i < count; ++i) {
       if (by_row.dropped(first + i)) continue;
-      out.write(block.data() + static_cast<std::size_t>(i) * row_bytes, row_bytes);
+      const std::byte* point = block.data() + static_cast<std::size_t>(i) * row_bytes;
+      if (text) {
+        write_xyz_lines(out, DatasetView(point, points.dtype(), 1, 3, 3));
+        continue;
+      }
+      out.write(point, row_bytes);
       const auto values = by_row.values(first + i);
       out.write(values.data(), values.size());
     }

@@ -77,7 +77,8 @@ void copy_ply(AtomicFile& out, const Source& source, const PointChanges& changes
 /// Elements of a PLY file that copy_ply() leaves out where points are: "face, edge"; empty for none.
 std::string elements_beside_points(const Source& source);
 
-/// x, y and z alone, as f32 or f64, and the columns: PLY or PCD, binary little-endian.
+/// x, y and z alone, as f32 or f64, and the columns: PLY or PCD, binary little-endian; or xyz, without
+/// columns.
 void write_coordinates(AtomicFile& out, FileFormat format, PointStream& points, const PointChanges& changes);
 
 }  // namespace kith::io

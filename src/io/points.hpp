@@ -52,6 +52,11 @@ std::string ply_header(std::int64_t rows, Dtype dtype, const std::vector<std::st
 std::string pcd_header(std::int64_t rows, Dtype dtype, const std::vector<std::string>& names,
                        Dtype column_type);
 
+/// Points as text, a line each.
+void write_xyz_lines(AtomicFile& out, const DatasetView& points);
+/// The only line of a file of none.
+inline constexpr std::string_view xyz_without_points = "0\n";
+
 /// Binary records: x, y, z and the columns of each point.
 void write_records(AtomicFile& out, const DatasetView& points, const PointColumns& columns);
 

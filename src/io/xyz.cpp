@@ -152,10 +152,11 @@ std::unique_ptr<PointStream> stream_xyz(const Source& source, std::uint64_t /*me
 
 void write_xyz(AtomicFile& out, const DatasetView& data) {
   check_points("xyz", data);
-  if (data.rows == 0) {
-    out.write("0\n");
-    return;
-  }
+  if (data.rows == 0) out.write(xyz_without_points);
+  write_xyz_lines(out, data);
+}
+
+void write_xyz_lines(AtomicFile& out, const DatasetView& data) {
   std::array<char, 128> line{};
   visit_dtype(data.dtype, [&]<class T>(T) {
     for (std::int64_t i = 0; i < data.rows; ++i) {

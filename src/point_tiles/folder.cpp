@@ -194,7 +194,9 @@ Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
                               path_.string()));
   }
   const std::filesystem::path file = path_ / manifest_name;
-  if (!std::filesystem::exists(file, ignored)) {
+  std::error_code why;
+  if (!std::filesystem::exists(file, why)) {
+    if (why) throw IoError(fmt::format("cannot read '{}': {}", file.string(), why.message()));
     throw IoError(fmt::format(
         "'{}' has no {}: it is no folder of point tiles; make one with kith build --index point_tiles",
         path_.string(), manifest_name));

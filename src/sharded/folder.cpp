@@ -64,7 +64,9 @@ Folder::Folder(fs::path path) : path_(std::move(path)) {
         fmt::format("'{}' is a file, and shards are a folder; name the one that was built", path_.string()));
   }
   const fs::path file = path_ / io::manifest_name;
-  if (!fs::exists(file, ignored)) {
+  std::error_code why;
+  if (!fs::exists(file, why)) {
+    if (why) throw IoError(fmt::format("cannot read '{}': {}", file.string(), why.message()));
     throw IoError(fmt::format("'{}' has no {}: it is no folder of shards; make one with kith shard",
                               path_.string(), io::manifest_name));
   }

@@ -70,11 +70,11 @@ def test_one_dimension(kith, folder):
     assert "of 1 dimension;" in kith("convert", "a.h5", "b.npy", code=2).err
 
 
-def test_a_format_that_cannot_be_told_is_not_asked_for_without_an_option(kith, folder):
+def test_a_format_that_cannot_be_told_is_asked_for_by_its_option(kith, folder):
     open("a.unknown", "wb").write(b"\1\2\3\4" * 9)
-    for command, code in ((["info", "a.unknown"], 2), (["evaluate", "a.unknown", "a.unknown"], 1)):
-        error = kith(*command, code=code).err
-        assert "name the format" not in error and "rename it with one of the extensions" in error
+    for command in (["info", "a.unknown"], ["evaluate", "a.unknown", "a.unknown"]):
+        error = kith(*command, code=2).err
+        assert "name the format (--input-format), or rename it with one of the extensions" in error
 
 
 @pytest.mark.parametrize(
@@ -186,3 +186,69 @@ def test_formats_are_listed_where_one_is_unknown(kith, folder):
     np.save("a.npy", POINTS)
     error = kith("convert", "a.npy", "b", "--format", "nump", code=1).err
     assert "npy" in error and "fvecs" in error
+
+
+@pytest.mark.parametrize("command", ["normals", "outliers"])
+def test_a_radius_without_end(kith, folder, command):
+    radius = ["--radius", "inf"]
+    np.save("p.npy", np.random.default_rng(1).random((50, 3)))
+    assert "--radius inf" in kith(command, "p.npy", *radius, "-o", "o.npy", code=1).err
+    kith(command, "p.npy", "-k", 4, *radius, "-o", "a.npy")
+    kith(command, "p.npy", "-k", 4, "-o", "b.npy")
+    assert open("a.npy", "rb").read() == open("b.npy", "rb").read()
+
+
+def test_options_of_recall_need_queries(kith, folder):
+    np.save("p.npy", np.random.default_rng(1).random((50, 8), dtype=np.float32))
+    assert "-k without --queries" in kith("codes", "p.npy", "-k", 3, code=1).err
+    kith("codes", "p.npy", "-k", 3, "--queries", "p.npy")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["knn", "foreign", "foreign"],
+        ["all-knn", "foreign"],
+        ["all-knn", "foreign", "--tile-points", 1000, "-o", "r"],
+        ["normals", "foreign", "-o", "n.ply"],
+        ["outliers", "foreign", "--tile-points", 1000, "-o", "n.ply"],
+        ["radius", "foreign", "foreign", "-r", 1],
+        ["build", "foreign", "-o", "b"],
+        ["build", "foreign", "--index", "point_tiles", "-o", "b"],
+        ["shard", "foreign", "-n", 2, "-o", "b"],
+        ["codes", "foreign"],
+        ["evaluate", "foreign", "foreign"],
+        ["convert", "foreign", "o.npy"],
+        ["info", "foreign"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments)),
+)
+@pytest.mark.parametrize("name", ["foreign", "foreign.npz"])
+def test_the_status_of_a_foreign_file(kith, folder, arguments, name):
+    (folder / name).write_text("root:x:0:0:root:/root:/bin/bash\n")
+    said = kith(*(name if a == "foreign" else a for a in arguments), code=2).err
+    assert f"cannot tell the format of '{name}'" in said
+
+
+@pytest.mark.parametrize(
+    "arguments, remedy",
+    [
+        (["convert", "v.npy", "o.fvecs", "--dtype", "f32"], "(--rows)"),
+        (["generate", "clusters", "-n", 100_000, "-o", "o.npy"], "fewer rows (-n)"),
+        (["build", "v.npy", "-o", "o.kith"], "(kith shard)"),
+        (["codes", "v.npy"], "encode fewer rows"),
+        (["codes", "v.npy", "--queries", "v.npy"], "(--max-queries)"),
+        (["knn", "v.npy", "v.npy", "--metric", "cosine"], "(--max-queries)"),
+    ],
+)
+def test_remedies_are_those_of_the_command(kith, folder, arguments, remedy):
+    np.save("v.npy", np.zeros((100_000, 8)))
+    said = kith(*arguments, "--memory-limit", "2MiB", code=3).err
+    assert remedy in said
+    assert ("--max-queries" in said) == ("--max-queries" in remedy)
+
+
+def test_the_example_of_a_scan(kith, folder):
+    kith("generate", "terrain_scan", "-n", 300, "-o", "scan.las")
+    line = next(line for line in kith("knn", "--help").out.splitlines() if "kith knn scan.las scan.las" in line)
+    kith(*line.split()[1:])

@@ -181,9 +181,20 @@ def test_what_tiles_would_ignore_is_refused(kith, tiles):
         (["normals", tiles, "-o", "-", "--format", "ply"], "files"),
         (["normals", tiles, "-o", "n.npy", "--radius", 1, "--inside", "brute_force"], "brute_force"),
         (["normals", tiles, "-o", "n.npy", "--viewpoint", "1,2"], "viewpoint"),
-        (["outliers", tiles, "-o", "n.fvecs"], "npy, ply, pcd or las"),
+        (["outliers", tiles, "-o", "n.fvecs"], "npy, ply, pcd, las or xyz"),
         (["outliers", tiles, "--mark", "--json"], "-o"),
         (["outliers", tiles, "-o", "n.npy", "--leaf-size", 8], "--leaf-size"),
+        (["all-knn", tiles, "--member", "x", "-o", "r"], "--member"),
+        (["normals", tiles, "-o", "n.npy", "--input-format", "las"], "--input-format"),
+        (["normals", tiles, "-o", "n.npy", "--index-dtype", "u32"], "--index-dtype"),
+        (["normals", "points.npy", "-o", "n.npy", "--index-dtype", "u32"], "--order tiles"),
+        (["outliers", tiles, "-o", "n.npy", "--radius", "inf"], "--radius inf"),
+        (["knn", tiles, "queries.npy", "--base-member", "x"], "--base-member"),
+        (["search", tiles, tiles, "-o", "r", "--query-member", "x"], "--query-member"),
+        (["search", tiles, tiles, "-o", "r", "--input-format", "npy"], "--input-format"),
+        (["radius", tiles, tiles, "-r", 1, "-o", "r", "--base-member", "x"], "--base-member"),
+        (["radius", tiles, tiles, "-r", 1, "-o", "r", "--input-format", "npy"], "--input-format"),
+        (["radius", tiles, tiles, "-r", 1, "--count", "-o", "r", "--index-dtype", "u32"], "--index-dtype"),
         (["radius", tiles, tiles, "-r", 1], "-o"),
         (["radius", tiles, tiles, "-r", 1, "-o", "r", "--max-queries", 4], "--max-queries"),
         (["radius", tiles, tiles, "-r", 1, "-o", "r", "--unsorted"], "sorted"),
@@ -235,3 +246,19 @@ def test_what_lies_beside_tiles_is_not_lost(kith, tiles):
     assert Path("tiles", "mine.txt").read_text() == "mine"
     Path("tiles", "mine.txt").unlink()
     kith("build", "a.npy", "--index", "point_tiles", "-o", "tiles")
+
+
+def test_outliers_as_text(kith, cloud):
+    kith("outliers", "points.npy", "-k", 9, "-o", "tree.xyz")
+    kith("outliers", "points.npy", "-k", 9, "-o", "o.xyz", "--tile-points", 100)
+    assert same("o.xyz", "tree.xyz")
+    np.save("alone.npy", np.full((3, 3), np.nan))
+    kith("outliers", "alone.npy", "-k", 1, "-o", "none.xyz", "--tile-points", 100)
+    assert Path("none.xyz").read_text() == "0\n"
+
+
+def test_why_a_folder_cannot_be_read(kith, cloud):
+    """As in a folder without permission, which is none to root."""
+    Path("folder").mkdir()
+    Path("folder", "manifest.json").symlink_to("manifest.json")
+    assert "cannot read 'folder/manifest.json': Too many" in kith("normals", "folder", "-o", "n.npy", code=2).err
