@@ -1,6 +1,7 @@
 // Points as text: one a line, columns separated by blanks or a comma, `#` starts a comment. Columns after the
 // third are ignored. Two first lines are understood: the names "x y z", and a count of points alone in its
 // line.
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -17,21 +18,34 @@ namespace {
 using Point = std::array<double, 3>;
 
 bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+  return c == ' ' || c == '\t' || c == '\v' || c == '\f';
 }
 
+// What stands between two columns.
+enum class Separator : std::uint8_t { none, blanks, comma, comma_alone };
+
 // Takes a column off the line with the separator after it. "1,,2" has an empty column, "1  2" has not.
-std::string_view take_column(std::string_view& line) {
+std::string_view take_column(std::string_view& line, Separator* behind = nullptr) {
   const auto skip_blanks = [&line] {
+    const std::size_t before = line.size();
     while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+    return line.size() < before;
   };
   skip_blanks();
   std::size_t end = 0;
   while (end < line.size() && line[end] != ',' && !is_blank(line[end])) ++end;
   const std::string_view column = line.substr(0, end);
   line.remove_prefix(end);
-  skip_blanks();
-  if (!line.empty() && line.front() == ',') line.remove_prefix(1);
+  const bool blanks = skip_blanks();
+  const bool comma = !line.empty() && line.front() == ',';
+  if (comma) line.remove_prefix(1);
+  if (behind == nullptr) return column;
+  if (comma) {
+    const bool alone = !blanks && !line.empty() && !is_blank(line.front());
+    *behind = alone ? Separator::comma_alone : Separator::comma;
+  } else {
+    *behind = blanks ? Separator::blanks : Separator::none;
+  }
   return column;
 }
 
@@ -75,11 +89,19 @@ class XyzStream final : public WalkedStream {
   bool next(RowPlace& place, Point& point) {
     std::string_view rest = source_.text().substr(place.offset);
     bool first = place.row == 0;
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (place.offset == 0 && rest.starts_with(byte_order_mark)) rest.remove_prefix(byte_order_mark.size());
     while (!rest.empty()) {
       pass_.reached(rest.data());
       std::string_view line = take_line(rest);
       place.offset = source_.size() - rest.size();
       ++place.lines;
+      if (line.find('\r') != std::string_view::npos) {
+        throw bad_file(source_,
+                       "has carriage returns within line {}; end lines by LF or CR LF (tr '\\r' '\\n' makes "
+                       "them)",
+                       place.lines);
+      }
       line = line.substr(0, line.find('#'));
       while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
       while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
@@ -101,8 +123,9 @@ class XyzStream final : public WalkedStream {
   }
 
   void parse(std::string_view line, std::int64_t number, Point& point) const {
-    for (double& value : point) {
-      const std::string_view column = take_column(line);
+    std::array<Separator, 3> behind{};
+    for (std::size_t i = 0; i < point.size(); ++i) {
+      const std::string_view column = take_column(line, &behind[i]);
       const auto parsed = parse_number<double>(column);
       if (!parsed) {
         throw bad_file(
@@ -111,7 +134,15 @@ class XyzStream final : public WalkedStream {
             "comments with #",
             number, column.empty() ? "nothing" : fmt::format("'{}'", column.substr(0, 40)));
       }
-      value = *parsed;
+      point[i] = *parsed;
+    }
+    // "500000,12 5400000,55 100,1" has decimal commas, and would be read as 500000, 12 and 5400000.
+    const bool blanks = behind[0] == Separator::blanks || behind[1] == Separator::blanks;
+    if (blanks && std::ranges::find(behind, Separator::comma_alone) != behind.end()) {
+      throw bad_file(source_,
+                     "has commas as well as blanks between the numbers of line {}; write decimals with a "
+                     "point (500000.12), and separate numbers by the one or the other",
+                     number);
     }
   }
 

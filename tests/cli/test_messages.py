@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+from program import files_of
 
 h5py = pytest.importorskip("h5py")
 
@@ -246,6 +247,36 @@ def test_remedies_are_those_of_the_command(kith, folder, arguments, remedy):
     said = kith(*arguments, "--memory-limit", "2MiB", code=3).err
     assert remedy in said
     assert ("--max-queries" in said) == ("--max-queries" in remedy)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1.5, 2, 3", "1.5 , 2 , 3", "1.5,2,3", "1.5 2 3", "1.5,2, 3", "1.5,2,3 255 0", "1.5, 2, 3, a,b", "1.5 2 3 a,b"],
+)
+def test_separators_of_text(kith, folder, line):
+    (folder / "p.xyz").write_text(f"{line}\n")
+    kith("convert", "p.xyz", "p.npy")
+    assert np.load("p.npy").tolist() == [[1.5, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "line", ["500000,12 5400000,55 100,1", "1,5 2 3", "1 2,5 3", "1 2 3,5", "1,5\t2,5\t3,5", "1,2 3"]
+)
+def test_decimal_commas_of_text_are_refused(kith, folder, line):
+    (folder / "p.xyz").write_text(f"# x y z\n0 0 0\n{line}\n")
+    said = kith("convert", "p.xyz", "p.npy", code=2).err
+    assert "'p.xyz' has commas as well as blanks between the numbers of line 3" in said and "point" in said
+    assert files_of(folder) == ["p.xyz"]
+
+
+def test_line_ends_and_byte_order_marks_of_text(kith, folder):
+    for text in ("1 2 3\r4 5 6\r", "1 2 3\r4 5 6\r7 8 9", "# a comment\r1 2 3\r\n1 2 3\n"):
+        (folder / "p.xyz").write_bytes(text.encode())
+        assert "carriage returns within line 1" in kith("convert", "p.xyz", "p.npy", code=2).err
+    for text in ("1 2 3\r\n4 5 6\r\n", "\ufeff1 2 3\n4 5 6\n", "\ufeffx,y,z\n1,2,3\n4,5,6\n", "\ufeff2\n1 2 3\n4 5 6"):
+        (folder / "p.xyz").write_bytes(text.encode())
+        kith("convert", "p.xyz", "p.npy")
+        assert np.load("p.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_the_example_of_a_scan(kith, folder):
