@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "input.hpp"
+#include "point_tree/memory.hpp"
 #include "result.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
@@ -46,39 +47,39 @@ void run(const Common& common, Options& options) {
     return;
   }
   options.points.path = options.clouds.front();
-  Execution execution = make_execution(common);
+  const Execution execution = make_execution(common);
   open_inputs(common, {&options.points}, options.input_format);
-  constexpr const char* remedy = "ask for fewer neighbours, or use fewer rows (kith convert --rows)";
-  const auto k = static_cast<double>(options.result.k);
-  const Size size = peek(options.points);
-  MemoryPlan estimate(common, remedy);
-  estimate.add("points", size.bytes, size.mapped);
-  estimate.add("answer", size.rows * k * 12);
-  try {
-    check_with_tree(estimate, size);
-  } catch (const OutOfMemory&) {
-    // Tiles leave the answer on disk: where it is to go there, no memory is too small.
-    if (!may_take_tiles(options.index) || !takes_tile_answer(options.result)) throw;
+  IndexUsed index;
+  const auto in_memory = [&](bool& on_gpu) {
+    const Size size = peek(options.points);
+    MemoryPlan plan(common, or_tiles(options.index, takes_tile_answer(options.result),
+                                     "ask for fewer neighbours, or use fewer rows (kith convert --rows)"));
+    plan.add("points", size.bytes, size.mapped);
+    const DatasetView shape = shape_of(options.points, size);
+    check_with_tree(plan, options.index, shape, "answer",
+                    static_cast<double>(point_tree::nearest_bytes(shape, -1, options.result.k, execution)));
+    Dataset points = load(common, options.points);
+    check_ids(options.result.ids, points.rows(), points.rows());
+    on_gpu = plan.on_gpu();
+    return run_search(common, execution, [&](const Execution& how) {
+      Execution left = how;
+      const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
+      points = Dataset();  // the tree has its own copy
+      index = used(tree);
+      return tree.point_tree()->all_knn(options.result.k, options.include_self, left,
+                                        options.index.radius_or_all());
+    });
+  };
+  // Tiles leave the answer on disk: where it is to go there, no memory is too small.
+  const std::optional<Neighbors> answer = unless_too_large(
+      in_memory, [&] { return may_take_tiles(options.index) && takes_tile_answer(options.result); });
+  if (!answer) {
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     through_tiles(common, options, metric, "the cloud, its tree and the answer do not fit in memory");
     return;
   }
-
-  Dataset points = load(common, options.points);
-  check_ids(options.result.ids, points.rows(), points.rows());
-  IndexUsed index;
-  const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
-    MemoryPlan plan(common, remedy);
-    plan.add("points", size.bytes, size.mapped);
-    Execution left = how;
-    const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
-    points = Dataset();  // the tree has its own copy
-    index = used(tree);
-    return tree.point_tree()->all_knn(options.result.k, options.include_self, left,
-                                      options.index.radius_or_all());
-  });
-  deliver(common, options.result, answer, metric, &index);
+  deliver(common, options.result, *answer, metric, &index);
 }
 
 }  // namespace

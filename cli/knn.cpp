@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "input.hpp"
+#include "point_tree/memory.hpp"
 #include "result.hpp"
 #include "shards.hpp"
 #include "stream.hpp"
@@ -84,6 +85,25 @@ void ask_for_brute_force(Options& options) {
   }
 }
 
+// Refuses what does not fit together: by what the search will take, before it begins.
+void check_with_answer(const Options& options, const std::string& index, const BaseAndQueries& data,
+                       const Execution& execution) {
+  const std::int64_t k = options.result.k;
+  const std::int64_t queries = data.view.rows;
+  const DatasetView base = data.base;
+  if (has_leaves(index)) {
+    IndexOptions tree = options.index;
+    tree.index = index;
+    check_with_tree(data.plan, tree, base, "answer",
+                    static_cast<double>(point_tree::nearest_bytes(base, queries, k, execution)));
+    return;
+  }
+  MemoryPlan with_answer = data.plan;
+  with_answer.add("answer", static_cast<double>(queries) * static_cast<double>(k) *
+                                static_cast<double>(8 + size_of(distance_dtype(base.dtype))));
+  with_answer.check();
+}
+
 void run(const Common& common, Options& options) {
   check_result_options(common, options.result,
                        {options.base.path, options.queries.path, options.allowed, options.index.tuning},
@@ -99,56 +119,51 @@ void run(const Common& common, Options& options) {
   }
   if (is_tiles(options.base.path)) return run_on_tiles(common, options);
   refuse_tile_options(options.tiles, "an index in memory");
-  Execution execution = make_execution(common);
+  const Execution execution = make_execution(common);
   open_inputs(common, {&options.base, &options.queries}, options.input_format);
   options.queries.max_rows = options.result.max_queries;
-  const auto k = static_cast<double>(options.result.k);
-  const auto load_all = [&] {
-    BaseAndQueries loaded = load_base_and_queries(common, options.base, options.queries, 12 * k);
-    MemoryPlan with_answer = loaded.plan;
-    with_answer.add("answer", static_cast<double>(loaded.view.rows) * k *
-                                  static_cast<double>(8 + size_of(distance_dtype(loaded.base.dtype()))));
-    with_answer.check();
-    return loaded;
+  BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
+  if (options.directions != "auto") parameters.directions = options.directions == "on";
+  IndexUsed index;
+  const auto in_memory = [&](bool& on_gpu) {
+    BaseAndQueries data = load_base_and_queries(common, options.base, options.queries,
+                                                12 * static_cast<double>(options.result.k));
+    check_ids(options.result.ids, data.base.rows(), data.view.rows);
+    const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
+    Execution within = execution;
+    within.memory_limit = data.plan.left();
+    const IndexChoice choice =
+        resolve_index(options.index, data.base.rows(), data.base.dim(),
+                      std::max<std::int64_t>(data.view.rows, 1), options.result.k, parameters.metric, within);
+    check_with_answer(options, choice.index, data, execution);
+    index = {choice.index, 0, options.index.index == "auto" ? choice.reason : ""};
+    on_gpu = data.plan.on_gpu();
+    return run_search(common, within, [&](const Execution& how) {
+      if (choice.index == BruteForce::index_type.name)
+        return knn(data.base, data.view, options.result.k, parameters, how,
+                   {.allowed = allowed ? &*allowed : nullptr});
+      IndexOptions tree = options.index;
+      tree.index = choice.index;
+      Execution left = how;
+      const AnyIndex built = with_tuning(
+          common, build_tree(tree, data.base, parameters.metric, data.plan, left), options.index.tuning);
+      index.leaf_size = used(built).leaf_size;
+      SearchOptions asked = options.index.search();
+      asked.allowed = allowed ? &*allowed : nullptr;
+      if (built.index_type().guarantee == Guarantee::exact) asked.recall.reset();  // 1, which it is
+      return built.search(data.view, options.result.k, left, asked);
+    });
   };
-  std::optional<BaseAndQueries> fits;
-  try {
-    fits.emplace(load_all());
-  } catch (const OutOfMemory&) {
-    if (!may_go_through_tiles(options)) throw;
+  const std::optional<Neighbors> answer =
+      unless_too_large(in_memory, [&] { return may_go_through_tiles(options); });
+  if (!answer) {
     options.tiles.inside = inside_for(options);
     search_through_tiles(common, options.base, options.queries, options.result,
                          tile_search(options, parse_metric(options.metric)),
                          "the base, the queries and the answer do not fit in memory");
     return;
   }
-  BaseAndQueries& data = *fits;
-  execution.memory_limit = data.plan.left();
-  check_ids(options.result.ids, data.base.rows(), data.view.rows);
-
-  const std::optional<RowSet> allowed = read_allowed(common, options.allowed, data.base.rows());
-  BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
-  if (options.directions != "auto") parameters.directions = options.directions == "on";
-  const IndexChoice choice = resolve_index(options.index, data.base.rows(), data.base.dim(),
-                                           std::max<std::int64_t>(data.view.rows, 1), options.result.k,
-                                           parameters.metric, execution);
-  IndexUsed index{choice.index, 0, options.index.index == "auto" ? choice.reason : ""};
-  const Neighbors answer = run_search(common, execution, [&](const Execution& how) {
-    if (choice.index == BruteForce::index_type.name)
-      return knn(data.base, data.view, options.result.k, parameters, how,
-                 {.allowed = allowed ? &*allowed : nullptr});
-    IndexOptions tree = options.index;
-    tree.index = choice.index;
-    Execution left = how;
-    const AnyIndex built = with_tuning(
-        common, build_tree(tree, data.base, parameters.metric, data.plan, left), options.index.tuning);
-    index.leaf_size = used(built).leaf_size;
-    SearchOptions asked = options.index.search();
-    asked.allowed = allowed ? &*allowed : nullptr;
-    if (built.index_type().guarantee == Guarantee::exact) asked.recall.reset();  // 1, which it is
-    return built.search(data.view, options.result.k, left, asked);
-  });
-  deliver(common, options.result, answer, parameters.metric, &index);
+  deliver(common, options.result, *answer, parameters.metric, &index);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "interrupt.hpp"
 #include "io/format.hpp"
 #include "point_output.hpp"
+#include "point_tree/memory.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
@@ -198,41 +200,47 @@ void run(const Common& common, Options& options) {
   clouds.readable = {options.points.path};
   std::vector<PointTarget> targets;
   if (format != FileFormat::npy) targets = plan_targets(clouds, options.output, format);
-  constexpr const char* remedy = "use fewer rows (kith convert --rows)";
-  const Size size = peek(options.points);
-  MemoryPlan plan(common, remedy);
-  plan.add("points", size.bytes, size.mapped);
-  plan.add("normals", size.rows * 4 * 8);
-  try {
-    check_with_tree(plan, size);
+  IndexUsed index;
+  Dataset points;
+  const auto in_memory = [&](bool& on_gpu) {
+    const Size size = peek(options.points);
+    MemoryPlan plan(common,
+                    or_tiles(options.index, !writes_to_stream(), "use fewer rows (kith convert --rows)"));
+    plan.add("points", size.bytes, size.mapped);
     MemoryPlan writing = plan;  // without the tree, but with a table of them
+    writing.add("normals", size.rows * 4 * 8);
     writing.add("table", size.rows * 4 * 8);
     writing.check();
-  } catch (const OutOfMemory&) {
-    if (!may_take_tiles(options.index) || writes_to_stream()) throw;
+    const DatasetView shape = shape_of(options.points, size);
+    check_with_tree(plan, options.index, shape, "normals",
+                    size.rows * static_cast<double>(point_tree::normals_bytes_a_row(shape.dtype, shape.dim)));
+    points = load(common, options.points);
+    check_dim(options, format, points.dim());
+    if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != points.dim()) {
+      throw InvalidArgument(fmt::format("--viewpoint '{}' has {}, the points have {}", options.viewpoint,
+                                        plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
+                                        points.dim()));
+    }
+    on_gpu = plan.on_gpu();
+    return run_cancellable(common, execution, [&](const Execution& how) {
+      Execution left = how;
+      const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
+      index = used(tree);
+      return tree.point_tree()->normals(near, viewpoint, left);
+    });
+  };
+  std::optional<Normals> found =
+      unless_too_large(in_memory, [&] { return may_take_tiles(options.index) && !writes_to_stream(); });
+  if (!found) {
+    points = Dataset();
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     return run_on_tiles(common, options, clouds, format, near, viewpoint,
                         "the cloud, its tree and the normals do not fit in memory");
   }
-
-  const Dataset points = load(common, options.points);
-  check_dim(options, format, points.dim());
-  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != points.dim()) {
-    throw InvalidArgument(fmt::format("--viewpoint '{}' has {}, the points have {}", options.viewpoint,
-                                      plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
-                                      points.dim()));
-  }
-  IndexUsed index;
-  Normals found = run_cancellable(common, execution, [&](const Execution& how) {
-    Execution left = how;
-    const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
-    index = used(tree);
-    return tree.point_tree()->normals(near, viewpoint, left);
-  });
   std::int64_t without = 0;
-  for (const double curvature : found.curvature) without += std::isnan(curvature) ? 1 : 0;
-  targets = write(common, options, format, points, table_of(std::move(found), points.rows(), points.dim()),
+  for (const double curvature : found->curvature) without += std::isnan(curvature) ? 1 : 0;
+  targets = write(common, options, format, points, table_of(*std::move(found), points.rows(), points.dim()),
                   targets);
   const std::string file = targets.empty() ? options.output : targets.front().path.string();
   if (common.json) {

@@ -13,6 +13,7 @@
 #include "interrupt.hpp"
 #include "json_arrays.hpp"
 #include "point_output.hpp"
+#include "point_tree/memory.hpp"
 #include "run.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
@@ -246,32 +247,42 @@ void run(const Common& common, Options& options) {
   if (keeps_attributes(options, clouds)) {
     targets = plan_targets(clouds, options.output, output_format(options));
   }
-  constexpr const char* remedy = "use fewer rows (kith convert --rows)";
-  const Size size = peek(options.points);
-  MemoryPlan plan(common, remedy);
-  plan.add("points", size.bytes, size.mapped);
-  plan.add("mean distances", size.rows * 8);
-  // Of those that are left a copy, and their numbers.
-  if (!options.mark && targets.empty()) plan.add("points left", size.bytes + size.rows * 8);
-  try {
-    check_with_tree(plan, size);
-  } catch (const OutOfMemory&) {
-    if (!may_take_tiles(options.index) || options.output.empty() || writes_to_stream()) throw;
+  IndexUsed index;
+  Dataset points;
+  const bool in_files = !options.output.empty() && !writes_to_stream();
+  const auto in_memory = [&](bool& on_gpu) {
+    const Size size = peek(options.points);
+    MemoryPlan plan(common, or_tiles(options.index, in_files, "use fewer rows (kith convert --rows)"));
+    plan.add("points", size.bytes, size.mapped);
+    const double flags = size.rows * static_cast<double>(point_tree::outliers_bytes_a_row);
+    if (!options.mark && targets.empty()) {
+      MemoryPlan writing =
+          plan;  // without the tree, but with a copy of those that are left, and their numbers
+      writing.add("mean distances", flags);
+      writing.add("points left", size.bytes + size.rows * 8);
+      writing.check();
+    }
+    check_with_tree(plan, options.index, shape_of(options.points, size), "mean distances", flags);
+    points = load(common, options.points);
+    if (!options.output.empty()) check_dim(options, points.dim());
+    on_gpu = plan.on_gpu();
+    return run_cancellable(common, execution, [&](const Execution& how) {
+      Execution left = how;
+      const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
+      index = used(tree);
+      return tree.point_tree()->outliers(near, options.ratio, left);
+    });
+  };
+  const std::optional<Outliers> in_memory_found =
+      unless_too_large(in_memory, [&] { return may_take_tiles(options.index) && in_files; });
+  if (!in_memory_found) {
     check_tile_output(options);
+    points = Dataset();
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
     return run_on_tiles(common, options, clouds, near, metric, "the cloud and its tree do not fit in memory");
   }
-
-  const Dataset points = load(common, options.points);
-  if (!options.output.empty()) check_dim(options, points.dim());
-  IndexUsed index;
-  const Outliers found = run_cancellable(common, execution, [&](const Execution& how) {
-    Execution left = how;
-    const AnyIndex tree = build_tree(options.index, points, metric, plan, left);
-    index = used(tree);
-    return tree.point_tree()->outliers(near, options.ratio, left);
-  });
+  const Outliers& found = *in_memory_found;
   const Summary summary = summary_of(found);
   if (!options.mark) {
     write_kept(common, options, points, found, targets);

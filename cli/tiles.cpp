@@ -88,6 +88,14 @@ bool may_take_tiles(const IndexOptions& options) {
   return options.index == "auto" && !options.leaf_size;
 }
 
+std::string or_tiles(const IndexOptions& options, bool in_files, const std::string& rest) {
+  constexpr const char* then = "so that it goes through point tiles";
+  if (!may_take_tiles(options)) {
+    return fmt::format("leave {} out, {}, or {}", options.leaf_size ? "--leaf-size" : "--index", then, rest);
+  }
+  return in_files ? rest : fmt::format("name an npy file with -o, {}, or {}", then, rest);
+}
+
 void refuse_tree_options(const IndexOptions& options) {
   if (options.index == "auto" && !options.leaf_size) return;
   throw InvalidArgument(fmt::format("{} is for an index in memory, point tiles would ignore it; use --inside",

@@ -95,6 +95,9 @@ void add_cloud_options(CLI::App& command, Common& common, CloudOptions& options)
 std::string why_tiles(const CloudOptions& options);
 /// Whether what does not fit in memory may go through tiles: nothing was asked for that they lack.
 bool may_take_tiles(const IndexOptions& options);
+/// What to do about a lack of memory: `rest`, and before it what keeps tiles away.
+/// @param in_files whether the answer goes where tiles can leave it
+std::string or_tiles(const IndexOptions& options, bool in_files, const std::string& rest);
 /// @throws InvalidArgument for what an index in memory takes and tiles would ignore
 void refuse_tree_options(const IndexOptions& options);
 

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kd_tree/memory.hpp"
+#include "octree/memory.hpp"
 #include "stream.hpp"
 
 namespace kith::cli {
@@ -178,10 +180,33 @@ IndexParameters make_parameters(std::string_view type, Metric metric, const Inde
   return parameters;
 }
 
-void check_with_tree(MemoryPlan plan, const Size& points) {
-  // The points again, their row numbers, and nodes: a box a child, some children for each leaf.
-  if (!plan.on_gpu()) plan.add("tree", 1.5 * points.bytes + 4 * points.rows);
-  plan.check();
+DatasetView shape_of(const Source& source, const Size& size) {
+  Dtype dtype = Dtype::f64;  // the widest, where the header does not say
+  const double element = size.bytes / std::max(1.0, size.rows * size.row_elements);
+  try {
+    if (source.inspected) dtype = parse_dtype(source.inspected->element_type);
+  } catch (const InvalidArgument&) {
+    if (element == static_cast<double>(size_of(Dtype::f32))) dtype = Dtype::f32;
+  }
+  const auto dim = static_cast<std::int64_t>(size.row_elements);
+  return {nullptr, dtype, static_cast<std::int64_t>(size.rows), dim, dim};
+}
+
+void check_with_tree(const MemoryPlan& plan, const IndexOptions& options, const DatasetView& rows,
+                     const std::string& what, double bytes) {
+  MemoryPlan searching = plan;
+  if (!plan.on_gpu()) {
+    const std::int64_t leaf_size = options.leaf_size.value_or(0);
+    const point_tree::TreeMemory memory = options.index == Octree::index_type.name
+                                              ? octree::memory(rows, leaf_size)
+                                              : kd_tree::memory(rows, leaf_size);
+    MemoryPlan building = plan;
+    building.add("tree while it is built", static_cast<double>(memory.building));
+    building.check();
+    searching.add("tree", static_cast<double>(memory.tree));
+  }
+  searching.add(what, bytes);
+  searching.check();
 }
 
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,

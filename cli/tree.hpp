@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -39,10 +40,31 @@ nlohmann::json to_json(const IndexUsed& index);
 /// The note that says what --index auto came to; nothing where it was not asked.
 void note_choice(const Common& common, const IndexUsed& index);
 
-/// Refuses what `plan` cannot hold together with a tree over the points; about, before anything is read. On a
-/// GPU the tree lies there.
+/// Rows as their header says, for estimates: there are none yet.
+DatasetView shape_of(const Source& source, const Size& size);
+
+/// Refuses what `plan` cannot hold together with a tree over such rows while it is built, or with the tree
+/// and what a search takes: by the estimates that build and search go by, before anything is read. On a GPU
+/// the tree lies there.
+/// @param what, bytes of the search
 /// @throws OutOfMemory
-void check_with_tree(MemoryPlan plan, const Size& points);
+void check_with_tree(const MemoryPlan& plan, const IndexOptions& options, const DatasetView& rows,
+                     const std::string& what, double bytes);
+
+/// What in_memory(on_gpu) returns; nothing where that does not fit in memory and `may_take_tiles()`, which
+/// then have to do. What only building or searching finds out about memory is no reason to fail either,
+/// unless it is a GPU's, which in_memory() says.
+template <class InMemory, class MayTakeTiles>
+auto unless_too_large(const InMemory& in_memory, const MayTakeTiles& may_take_tiles)
+    -> std::optional<decltype(in_memory(std::declval<bool&>()))> {
+  bool on_gpu = false;
+  try {
+    return in_memory(on_gpu);
+  } catch (const OutOfMemory&) {
+    if (on_gpu || !may_take_tiles()) throw;
+  }
+  return std::nullopt;
+}
 
 /// Builds the tree; `plan` then has its bytes and `execution` what is left for the search.
 AnyIndex build_tree(const IndexOptions& options, const Dataset& points, Metric metric, MemoryPlan& plan,

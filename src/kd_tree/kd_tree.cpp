@@ -2,6 +2,7 @@
 #include "kith/kd_tree.hpp"
 
 #include "kd_tree/cpu/build.hpp"
+#include "kd_tree/memory.hpp"
 #include "point_tree/build.hpp"
 #include "point_tree/file.hpp"
 #include "point_tree/tuning.hpp"
@@ -16,6 +17,10 @@ constexpr point_tree::TreeType tree_type = {.index = KdTree::index_type.name,
                                             .build = kd_tree::build};
 
 }  // namespace
+
+point_tree::TreeMemory kd_tree::memory(const DatasetView& rows, std::int64_t leaf_size) {
+  return point_tree::memory_of(tree_type, rows, leaf_size);
+}
 
 KdTree KdTree::build(const DatasetView& dataset, const KdTreeParameters& parameters,
                      const Execution& execution) {

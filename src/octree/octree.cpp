@@ -5,6 +5,7 @@
 
 #include "kith/error.hpp"
 #include "octree/cpu/build.hpp"
+#include "octree/memory.hpp"
 #include "point_tree/build.hpp"
 #include "point_tree/file.hpp"
 #include "point_tree/tuning.hpp"
@@ -19,6 +20,10 @@ constexpr point_tree::TreeType tree_type = {.index = Octree::index_type.name,
                                             .build = octree::build};
 
 }  // namespace
+
+point_tree::TreeMemory octree::memory(const DatasetView& rows, std::int64_t leaf_size) {
+  return point_tree::memory_of(tree_type, rows, leaf_size);
+}
 
 Octree Octree::build(const DatasetView& dataset, const OctreeParameters& parameters,
                      const Execution& execution) {

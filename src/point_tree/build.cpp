@@ -18,20 +18,6 @@
 namespace kith::point_tree {
 namespace {
 
-// Bytes that building takes at its peak beyond the caller's rows.
-std::uint64_t estimate(const DatasetView& rows, std::int64_t leaf_size, std::uint64_t bytes_a_point) {
-  const std::uint64_t element = rows.dtype == Dtype::f64 ? 8 : 4;
-  const auto n = static_cast<std::uint64_t>(rows.rows);
-  const auto dim = static_cast<std::uint64_t>(rows.dim);
-  const std::uint64_t id = rows.rows > largest_narrow_tree() ? 8 : 4;
-  const bool converted = rows.dtype != Dtype::f32 && rows.dtype != Dtype::f64;
-  const auto node = static_cast<std::uint64_t>(rows.dtype == Dtype::f64 ? node_bytes<double>(rows.dim)
-                                                                        : node_bytes<float>(rows.dim));
-  // Leaves are half full or more, nodes likewise; a node exists twice while the tree is laid out.
-  const std::uint64_t nodes = n / static_cast<std::uint64_t>(leaf_size) / 4 + 1;
-  return n * (dim * element * (converted ? 2 : 1) + id + bytes_a_point) + 2 * nodes * node;
-}
-
 void check_space(const DatasetView& rows, const Execution& execution, std::string_view index) {
   if (rows.space != MemorySpace::cuda) return;
   const Device& device = execution.devices.front();
@@ -67,6 +53,10 @@ void check_devices(const Execution& execution) {
   }
 }
 
+TreeMemory memory_of(const TreeType& type, const DatasetView& rows, std::int64_t leaf_size) {
+  return tree_memory(rows, leaf_size > 0 ? leaf_size : type.default_leaf_size, type.bytes_a_point(rows));
+}
+
 std::shared_ptr<const Tree> build_checked(const TreeType& type, Metric metric, std::int64_t asked_leaf_size,
                                           const DatasetView& rows, const Execution& asked) {
   validate(rows, "dataset");
@@ -88,7 +78,7 @@ std::shared_ptr<const Tree> build_checked(const TreeType& type, Metric metric, s
                                      ? asked_leaf_size
                                      : (backend == nullptr ? type.default_leaf_size : tuning::cuda_leaf_size);
   // A device counts as it goes.
-  const std::uint64_t need = backend == nullptr ? estimate(rows, leaf_size, type.bytes_a_point(rows)) : 0;
+  const std::uint64_t need = backend == nullptr ? memory_of(type, rows, leaf_size).building : 0;
   if (execution.memory_limit > 0 && need > execution.memory_limit) {
     throw OutOfMemory(
         fmt::format("the index {} of {} rows takes about {} bytes while it is built, the limit is {}; raise "

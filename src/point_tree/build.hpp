@@ -7,6 +7,7 @@
 
 #include "kith/dataset.hpp"
 #include "kith/execution.hpp"
+#include "point_tree/memory.hpp"
 #include "point_tree/tree.hpp"
 
 namespace kith::point_tree {
@@ -21,6 +22,11 @@ struct TreeType {
   /// On the CPU.
   Tree (*build)(const DatasetView& rows, std::int64_t leaf_size, const Execution& execution) = nullptr;
 };
+
+/// What a tree over such rows takes on the CPU.
+/// @param rows only their shape is looked at
+/// @param leaf_size 0: the default
+TreeMemory memory_of(const TreeType& type, const DatasetView& rows, std::int64_t leaf_size);
 
 /// Checks the arguments and the memory it will take, then builds: on the CPU, or on the first CUDA device
 /// that `execution` names.

@@ -11,14 +11,12 @@
 #include "cuda/device_memory.hpp"
 #include "point_tree/backend.hpp"
 #include "point_tree/cpu/search.hpp"
+#include "point_tree/memory.hpp"
 #include "point_tree/tuning.hpp"
 #include "point_tree/within.hpp"
 
 namespace kith::point_tree {
 namespace {
-
-// Memory for lists that is not worth counting.
-constexpr std::int64_t short_lists = 16 << 20;
 
 Execution on_cpu(const Execution& execution) {
   Execution cpu = execution;
@@ -166,24 +164,10 @@ class Left {
   DatasetView all_;
 };
 
-// What a search takes beyond its answer: the order of the queries, and lists that are long.
-int128 working_bytes(const Tree& tree, const Asked& asked, std::int64_t k, const Execution& execution) {
-  if (backend_of(execution) != nullptr) return 0;
-  const int128 lists = static_cast<int128>(std::min(k, tree.rows)) *
-                       std::min<std::int64_t>(resolve_threads(execution), asked.count(tree)) *
-                       static_cast<int128>(cell_bytes(tree) + 2 * sizeof(Entry<double>));
-  return order_bytes(asked) + (lists > short_lists ? lists : 0);
-}
-
 }  // namespace
 
 std::size_t cell_bytes(const Tree& tree) {
   return sizeof(std::int64_t) + size_of(distance_dtype(tree.dtype));
-}
-
-std::int64_t order_bytes(const Asked& asked) {
-  if (asked.queries == nullptr || asked.queries->rows < tuning::unsorted_queries) return 0;
-  return asked.queries->rows * (asked.queries->rows < (std::int64_t{1} << 32) ? 24 : 40);
 }
 
 void check_memory(int128 values, std::size_t bytes_each, const char* what, std::int64_t queries,
@@ -223,9 +207,9 @@ SearchStatistics nearest_into(const Tree& tree, const Asked& asked, double radiu
 Neighbors nearest(const Tree& tree, const Asked& asked, std::int64_t k, double radius,
                   const Execution& execution, const char* stage) {
   const std::int64_t count = asked.count(tree);
-  check_memory(static_cast<int128>(count) * k * static_cast<int128>(cell_bytes(tree)) +
-                   working_bytes(tree, asked, k, execution),
-               1, "the answer", count, execution);
+  const DatasetView shape(nullptr, tree.dtype, tree.rows, tree.dim, tree.dim);
+  check_memory(nearest_bytes(shape, asked.queries == nullptr ? -1 : count, k, execution), 1, "the answer",
+               count, execution);
   return neighbors_or_out_of_memory(count, [&] {
     Neighbors out;
     out.queries = count;
@@ -259,7 +243,7 @@ RadiusNeighbors within(const Tree& tree, const DatasetView& queries, double radi
 
 std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, double radius,
                                 const Execution& execution) {
-  const std::int64_t order = backend_of(execution) == nullptr ? order_bytes({&queries}) : 0;
+  const std::int64_t order = backend_of(execution) == nullptr ? order_bytes(queries.rows) : 0;
   check_memory(static_cast<int128>(queries.rows) * 8 + order, 1, "the counts", queries.rows, execution);
   return neighbors_or_out_of_memory(queries.rows, [&] {
     auto counts = large_vector<std::int64_t>(queries.rows, execution);

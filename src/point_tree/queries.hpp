@@ -53,9 +53,6 @@ std::vector<T> by_row(const Tree& tree, const Execution& execution);
 /// Bytes of a neighbour in an answer: its row and its distance.
 std::size_t cell_bytes(const Tree& tree);
 
-/// Bytes of the order in which the CPU asks queries, while it is found.
-std::int64_t order_bytes(const Asked& asked);
-
 /// `values` of `bytes_each` for `what`, against the limit.
 void check_memory(int128 values, std::size_t bytes_each, const char* what, std::int64_t queries,
                   const Execution& execution);

@@ -14,6 +14,7 @@
 #include "point_tree/backend.hpp"
 #include "point_tree/cpu/planes.hpp"
 #include "point_tree/cpu/search.hpp"
+#include "point_tree/memory.hpp"
 #include "point_tree/neighborhoods.hpp"
 #include "point_tree/queries.hpp"
 
@@ -178,8 +179,7 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
 
 Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                 const Execution& execution) {
-  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 16 : 12) + 8,
-               "the normals", tree.rows, execution);
+  check_memory(tree.rows, normals_bytes_a_row(tree.dtype, tree.dim), "the normals", tree.rows, execution);
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   Normals out;
   out.normals = large_vector<double>(tree.rows * tree.dim, execution, nan);
@@ -222,7 +222,7 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
 
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,
                   const Execution& execution) {
-  check_memory(tree.rows, 9, "the mean distances", tree.rows, execution);
+  check_memory(tree.rows, outliers_bytes_a_row, "the mean distances", tree.rows, execution);
   Outliers out;
   const auto n = static_cast<std::size_t>(tree.rows);
   out.mean_distance = large_vector<double>(tree.rows, execution, std::numeric_limits<double>::quiet_NaN());

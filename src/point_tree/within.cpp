@@ -18,6 +18,7 @@
 #include "core/parallel.hpp"
 #include "kith/error.hpp"
 #include "point_tree/cpu/search.hpp"
+#include "point_tree/memory.hpp"
 #include "point_tree/queries.hpp"
 
 namespace kith::point_tree {
@@ -45,7 +46,7 @@ class WithinSearch {
 
   RadiusNeighbors run() {
     // Offsets and counts.
-    const int128 fixed = (static_cast<int128>(queries_.rows) + 1) * 16 + order_bytes({&queries_});
+    const int128 fixed = (static_cast<int128>(queries_.rows) + 1) * 16 + order_bytes(queries_.rows);
     if (fixed > limit_) refuse(fixed, fmt::format("{} queries need", queries_.rows), "their offsets");
     left_ = limit_ - static_cast<std::int64_t>(fixed);
     out_.queries = queries_.rows;

@@ -136,3 +136,60 @@ def test_a_radius_answer_that_fits_only_once_is_the_same(data):
         assert tight.nbytes > 0 and np.array_equal(tight, wide)
     found = np.load(data / "wide.offsets.npy")[-1]
     assert 16 * found < 160 * MIB < 32 * found
+
+
+# What goes through tiles where it does not fit, and the file to compare.
+ANY_LIMIT = {
+    "normals": (["normals", "s.npy", "-k", 16, "-o", "a.npy"], "a.npy"),
+    "normals of f32": (["normals", "s32.npy", "-k", 16, "-o", "a.npy"], "a.npy"),
+    "normals of las": (["normals", "s.las", "-k", 16, "-o", "a.npy"], "a.npy"),
+    "outliers": (["outliers", "s.npy", "-k", 16, "-o", "a.npy"], "a.npy"),
+    "outliers marked": (["outliers", "s.xyz", "-k", 16, "--mark", "-o", "a.npy"], "a.npy"),
+    "all-knn 1": (["all-knn", "s.npy", "-k", 1, "-o", "a"], "a.indices.npy"),
+    "all-knn 8": (["all-knn", "s.npy", "-k", 8, "-o", "a"], "a.indices.npy"),
+    "knn": (["knn", "s.npy", "s.npy", "-k", 8, "-o", "a"], "a.indices.npy"),
+    "knn of others": (["knn", "s.npy", "few.npy", "-k", 8, "-o", "a"], "a.indices.npy"),
+}
+LIMITS_IN_MIB = [4, 5, 6, 7, 8, 9, 10, 12, 16, 40]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    calls = [
+        ["generate", "terrain_scan", "--utm", "-n", "60000", "-o", "s.npy"],
+        ["convert", "s.npy", "s.las"],
+        ["convert", "s.npy", "s.xyz"],
+    ]
+    for call in calls:
+        subprocess.run([str(KITH), *call, "--quiet"], cwd=folder, check=True)
+    points = np.load(folder / "s.npy")
+    np.save(folder / "s32.npy", points.astype(np.float32))
+    np.save(folder / "few.npy", points[:20_000])
+    return folder
+
+
+@pytest.mark.parametrize("work", ANY_LIMIT)
+def test_no_limit_between_tiles_and_memory_is_refused(small, work):
+    call, file = ANY_LIMIT[work]
+    answers, ways = set(), []
+    for limit in LIMITS_IN_MIB:
+        code, _, err = peak_of(small, *call, "--memory-limit", f"{limit}MiB")
+        assert code == 0, f"{limit} MiB: {err}"
+        answers.add((small / file).read_bytes())
+        ways.append("through tiles in" in err)
+    assert len(answers) == 1
+    assert ways[0] and not ways[-1] and sorted(ways, reverse=True) == ways
+
+
+@pytest.mark.parametrize("limit", [5, 8])
+def test_what_must_be_in_memory_is_refused_with_the_limit_that_was_given(small, limit):
+    call = ["all-knn", "s.npy", "-k", 8, "--memory-limit", f"{limit}MiB", "--json"]
+    for more, remedy in {
+        (): "name an npy file with -o, so that it goes through point tiles",
+        ("-o", "a", "--index", "kd_tree"): "leave --index out, so that it goes through point tiles",
+        ("-o", "a", "--index", "octree"): "leave --index out, so that it goes through point tiles",
+        ("-o", "a", "--leaf-size", 16): "leave --leaf-size out, so that it goes through point tiles",
+    }.items():
+        code, _, err = peak_of(small, *call, *more)
+        assert code == 3 and f"--memory-limit is {limit}.00 MiB; raise it, or {remedy}" in err, err
