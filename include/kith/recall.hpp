@@ -7,8 +7,7 @@
 
 namespace kith {
 
-/// A share of found neighbours, measured on a sample of queries. A row as near as the k-th nearest is one of
-/// them, whatever its number.
+/// A share of found neighbours, any as near as the k-th nearest, measured on a sample of queries.
 struct RecallEstimate {
   double recall = 0;  ///< of the sample
   double lower = 0;   ///< between this

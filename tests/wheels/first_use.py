@@ -1,0 +1,39 @@
+"""What a wheel is tried with, by an interpreter that has it: prints a JSON object of what that took and found."""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+started = time.perf_counter()
+import kith  # noqa: E402
+
+import_seconds = time.perf_counter() - started
+import numpy as np  # noqa: E402
+
+random = np.random.default_rng(5)
+# Sums of products of few digits: the same on every machine, whatever NumPy multiplies by.
+X = (random.integers(-64, 64, (2000, 6)) @ random.integers(-64, 64, (6, 48))).astype(np.float32)
+Q = X[:50] + np.float32(9.5)
+exact = kith.knn(X, Q, 10)
+every = np.sort(((Q[:, None].astype(np.float64) - X) ** 2).sum(axis=2), axis=1)[:, :10]
+graph = kith.Vamana(X, threads=2)
+found = graph.search(Q, 10, list_size=40)
+with tempfile.TemporaryDirectory() as folder:
+    graph.save(Path(folder) / "rows.kith")
+    again = kith.load(Path(folder) / "rows.kith").search(Q, 10, list_size=40)
+tree = kith.KdTree(X[:, :3]).search(Q[:, :3], 10)
+print(
+    json.dumps({
+        "python": sys.version.split()[0],
+        "version": kith.__version__,
+        "file": kith.__file__,
+        "import_seconds": round(import_seconds, 3),
+        "instruction_sets": kith.devices()[0].instruction_sets,
+        "exact": bool((exact.distances == every.astype(np.float32)).all()),
+        "same_after_load": bool((again.indices == found.indices).all()),
+        "bits": [part.tobytes().hex()[-64:] for answer in (exact, found, tree) for part in answer[:2]],
+        "graph_hash": f"{graph.graph_hash:016x}",
+    })
+)  # fmt: skip

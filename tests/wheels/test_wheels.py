@@ -1,0 +1,113 @@
+"""The wheels that tools/wheels.sh made, each installed where nothing else of Kith is: tools/wheels.sh runs these.
+
+KITH_WHEELS: their folder, with the interpreters that try them. What they find is the same, bit for bit, from each.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WORK = Path(os.environ["KITH_WHEELS"]).resolve()
+WHEELS = sorted(WORK.glob("kith-*.whl"))
+LARGEST = 15 << 20
+# All else goes along. The loader itself is among what is needed for thread-local storage.
+SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s)\.so\.\d+|ld-linux-(x86-64|aarch64)\.so\.\d")
+
+
+def environment(folder):
+    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONNOUSERSITE": "1"}
+
+
+def install(folder, wheel, *more):
+    """Unpacks a wheel and NumPy for its Python and machine."""
+    version, machine = ("3.13" if "abi3" in wheel.name else "3.11"), re.search("(x86_64|aarch64)", wheel.name)[0]
+    platform = f"manylinux_2_28_{machine}"
+    line = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder,
+            "--python-version", version, "--only-binary", ":all:", "--platform", platform, "--platform",
+            platform.replace("2_28", "2_31"), "--platform", platform.replace("manylinux_2_28", "manylinux2014")]  # fmt: skip
+    subprocess.run([*line, wheel, *more], check=True)
+
+
+def interpreter(wheel):
+    """That runs it here, or nothing."""
+    if "aarch64" in wheel.name:
+        python = WORK / "python-arm64" / "python"
+        return [str(python)] if python.exists() and "cp311" in wheel.name else None
+    return [str(WORK / "python-3.13" / "python")] if "abi3" in wheel.name else [sys.executable]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each wheel's first use says, by name; None where no interpreter is."""
+    said = {}
+    for wheel in WHEELS:
+        python = interpreter(wheel)
+        said[wheel.name] = None
+        if python is None:
+            continue
+        folder = tmp_path_factory.mktemp("site")
+        install(folder, wheel)
+        done = subprocess.run([*python, HERE / "first_use.py"], env=environment(folder), cwd=folder, text=True,
+                              stdout=subprocess.PIPE)  # fmt: skip
+        assert done.returncode == 0, wheel.name
+        said[wheel.name] = json.loads(done.stdout)
+        print(f"\n{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MiB", said[wheel.name])
+        assert said[wheel.name]["file"].startswith(str(folder))
+    return said
+
+
+def test_there_are_wheels():
+    assert WHEELS
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
+def test_what_is_in_a_wheel(wheel, tmp_path):
+    assert wheel.stat().st_size < LARGEST
+    assert re.search(r"-(cp311-cp311|cp312-abi3)-manylinux[\w.]*_2_31_(x86_64|aarch64)\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        (module,) = [name for name in names if name.endswith(".so")]
+        assert {"kith/__init__.py", "kith/_kith.pyi", "kith/py.typed"} <= set(names)
+        files.extract(module, tmp_path)
+    dynamic = subprocess.run(["readelf", "-dVW", tmp_path / module], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    assert needed and all(SYSTEM.fullmatch(name) for name in needed)
+    versions = {tuple(map(int, number.split("."))) for number in re.findall(r"GLIBC_(\d+\.\d+)", dynamic)}
+    assert versions and max(versions) <= (2, 31)
+    assert not re.search(r"GLIBCXX_|CXXABI_", dynamic)
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
+def test_a_wheel_works_alone(wheel, found):
+    said = found[wheel.name]
+    if said is None:
+        pytest.skip("no interpreter for it here")
+    assert said["exact"] and said["same_after_load"]
+    assert ("neon" in said["instruction_sets"]) == ("aarch64" in wheel.name)
+
+
+def test_all_find_the_same_bits(found):
+    said = [each for each in found.values() if each is not None]
+    assert said
+    assert len({(each["graph_hash"], *each["bits"]) for each in said}) == 1
+
+
+def test_the_docs_run_with_it(tmp_path):
+    """docs/python.md and docstrings, by the wheel for the interpreter that runs this."""
+    wheel = next(wheel for wheel in WHEELS if "cp311-cp311" in wheel.name and "x86_64" in wheel.name)
+    install(tmp_path / "site", wheel, "scikit-learn", "pyarrow", "pytest")
+    tests = ["tests/python/test_docs.py", "tests/python/test_knn.py", "tests/python/test_index.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=ROOT,
+        env=environment(tmp_path / "site"),
+    )
+    assert done.returncode == 0

@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Wheels that run on glibc 2.31 (Debian 11, Ubuntu 20.04) and newer, for Python 3.11 and, by the stable interface, 3.12 and up.
+# `make wheels` calls it.
+#   tools/wheels.sh BUILD [JOBS [TARGET...]]     leaves BUILD/wheels/*.whl
+# TARGET: x86_64-linux-gnu (default), aarch64-linux-gnu (wants g++-aarch64-linux-gnu, and qemu-user to be tried).
+# PYTHON: an interpreter with what python/requirements-wheels.txt lists (default BUILD/venv/bin/python).
+#
+# Debian 11's g++ 10 does not know the C++20 that Kith is written in, so g++ 12 compiles against Debian 11's C library, which
+# is unpacked from its packages, and its own C++ library goes into the module. oneTBB and fmt are compiled the same way, from
+# Debian 12's sources. Python's headers are those of Debian 12 (3.11) and 13 (3.13, limited to what 3.12 has); nothing of
+# that is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath -m "$1")
+jobs=${2:-$(nproc)}
+shift $(($# < 2 ? $# : 2))
+targets=("${@:-x86_64-linux-gnu}")
+python=$(realpath -s "${PYTHON:-$build/venv/bin/python}")
+work=$build/wheels
+glibc=2_31
+mirror=${KITH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+key=/usr/share/keyrings/debian-archive-keyring.gpg
+mkdir -p "$work"
+
+# apt for an architecture, with lists and a cache of its own; nothing is installed.
+apt_for() {
+  local architecture=$1 own=$work/apt/$1
+  shift
+  mkdir -p "$own"/{lists,archives}/partial
+  if [[ ! -f $own/sources.list ]]; then
+    for suite in bullseye bookworm trixie; do echo "deb [signed-by=$key] $mirror $suite main"; done >"$own/sources.list"
+    echo "deb-src [signed-by=$key] $mirror bookworm main" >>"$own/sources.list"
+  fi
+  apt-get -q -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User=root \
+    -o Dir::State::Lists="$own/lists" -o Dir::State::Status=/dev/null -o Dir::Cache="$own" \
+    -o Dir::Etc::SourceList="$own/sources.list" -o Dir::Etc::SourceParts=- "$@"
+}
+
+# Unpacks packages of an architecture into a folder. Symbolic links to / point into it afterwards.
+unpack() {
+  local architecture=$1 folder=$2 link
+  shift 2
+  mkdir -p "$work/packages/$architecture" "$folder"
+  rm -f "$work/packages/$architecture"/*.deb
+  (cd "$work/packages/$architecture" && apt_for "$architecture" download "$@")
+  for package in "$work/packages/$architecture"/*.deb; do dpkg-deb -x "$package" "$folder"; done
+  find "$folder" -type l -lname '/*' | while read -r link; do
+    ln -sfnr "$folder$(readlink "$link")" "$link"
+  done
+}
+
+# Configures, builds and installs a library of a source archive into the folder that KITH_SYSROOT names.
+build_library() {
+  local name=$1
+  shift
+  cmake -S "$work/sources/$name" -B "$work/$KITH_TARGET/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/older-glibc.cmake" -DCMAKE_INSTALL_PREFIX="$KITH_SYSROOT/usr" \
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF "$@" >"$work/$KITH_TARGET-$name.log"
+  cmake --build "$work/$KITH_TARGET/$name" -j "$jobs" --target install >>"$work/$KITH_TARGET-$name.log"
+}
+
+# Debian 11's C library for an architecture, and what Kith is linked to.
+make_sysroot() {
+  local architecture=$1
+  apt_for "$architecture" update
+  rm -rf "$KITH_SYSROOT" "${work:?}/$KITH_TARGET"
+  unpack "$architecture" "$KITH_SYSROOT" libc6/bullseye libc6-dev/bullseye linux-libc-dev/bullseye \
+    libcrypt1/bullseye libcrypt-dev/bullseye liburing-dev/bullseye
+  [[ -e $KITH_SYSROOT/lib64 || $architecture != amd64 ]] || ln -s lib "$KITH_SYSROOT/lib64"
+  "$KITH_TARGET-gcc" -O2 -fPIC --sysroot="$KITH_SYSROOT" -c tools/wheels/compat.c -o "$KITH_SYSROOT/compat.o"
+  if [[ ! -d $work/sources/tbb ]]; then
+    rm -rf "$work/sources" && mkdir -p "$work/sources"/{tbb,fmt}
+    (cd "$work/sources" && apt_for "$architecture" source --download-only onetbb fmtlib)
+    tar -xf "$work"/sources/onetbb_*.orig.tar.* -C "$work/sources/tbb" --strip-components=1
+    tar -xf "$work"/sources/fmtlib_*.orig.tar.* -C "$work/sources/fmt" --strip-components=1
+  fi
+  build_library tbb -DTBB_TEST=OFF -DTBB_STRICT=OFF -DTBBMALLOC_BUILD=OFF -DTBB_DISABLE_HWLOC_AUTOMATIC_SEARCH=ON
+  build_library fmt -DFMT_TEST=OFF -DFMT_DOC=OFF
+  # Headers alone, the same for every machine.
+  cp /usr/include/xxhash.h "$KITH_SYSROOT/usr/include/"
+  cp -r /usr/include/nlohmann "$KITH_SYSROOT/usr/include/"
+  mkdir -p "$KITH_SYSROOT/usr/share/cmake"
+  cp -r /usr/share/cmake/nlohmann_json "$KITH_SYSROOT/usr/share/cmake/"
+  touch "$KITH_SYSROOT/complete"
+}
+
+# Python 3.13 of Debian 13 with Debian 13's C library: it runs from its folder and knows the stable interface.
+make_newer_python() {
+  local own=$work/python-3.13 loader
+  [[ ! -x $own/python ]] || return 0
+  rm -rf "$own"
+  unpack "$host" "$own" python3.13-minimal libpython3.13-minimal libpython3.13-stdlib libc6/trixie libexpat1/trixie \
+    zlib1g/trixie libstdc++6/trixie libgcc-s1/trixie
+  loader=$(find "$own/usr" -name 'ld-linux-*' | head -1)
+  "$python" -m pip install --disable-pip-version-check -q --target "$own/site" --python-version 3.13 --only-binary :all: \
+    pip $(grep -E '^(nanobind|scikit-build-core)' python/requirements-wheels.txt)
+  cat >"$own/python" <<SCRIPT
+#!/bin/sh
+exec env PYTHONHOME=$own/usr PYTHONPATH="$own/site\${PYTHONPATH:+:\$PYTHONPATH}" $loader --library-path $(dirname "$loader") \\
+  --argv0 $own/python $own/usr/bin/python3.13 "\$@"
+SCRIPT
+  chmod +x "$own/python"
+}
+
+# Python 3.11 of another architecture, run by qemu where that is installed.
+make_foreign_python() {
+  local own=$work/python-$architecture qemu
+  qemu=$(command -v "qemu-${KITH_TARGET%%-*}") || return 0
+  [[ ! -x $own/python ]] || return 0
+  unpack "$architecture" "$own" python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6/bookworm \
+    libexpat1/bookworm zlib1g/bookworm libstdc++6/bookworm libgcc-s1/bookworm
+  printf '#!/bin/sh\nexec %s -L %s %s/usr/bin/python3.11 "$@"\n' "$qemu" "$own" "$own" >"$own/python"
+  chmod +x "$own/python"
+}
+
+# A wheel for KITH_TARGET by an interpreter of this machine, into raw/. Arguments: its headers' version, and the interpreter.
+make_wheel() {
+  local headers=$work/python-$architecture/usr/include version=$1 interpreter=$2 options=() define
+  for define in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/older-glibc.cmake" Python_INCLUDE_DIR="$headers/python$version" \
+    KITH_CUDA=OFF KITH_HDF5=OFF ${stub:+KITH_PYTHON_STUB="$stub"}; do
+    options+=(--config-settings "cmake.define.$define")
+  done
+  if command -v ccache >/dev/null; then
+    options+=(--config-settings cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  KITH_CXX_HEADERS="$KITH_CXX_HEADERS;$headers" CMAKE_BUILD_PARALLEL_LEVEL=$jobs \
+    _PYTHON_HOST_PLATFORM=linux-${KITH_TARGET%%-*} SETUPTOOLS_EXT_SUFFIX=.cpython-${version/./}-$KITH_TARGET.so \
+    "$interpreter" -m pip wheel --disable-pip-version-check -q --no-deps --no-build-isolation "${options[@]}" \
+    --config-settings build-dir="$work/$KITH_TARGET/$version" -w "$work/raw" .
+}
+
+host=$(dpkg --print-architecture)
+rm -rf "$work/raw" "$work"/*.whl
+stub=
+for KITH_TARGET in "${targets[@]}"; do
+  export KITH_TARGET KITH_SYSROOT=$work/sysroot-$KITH_TARGET
+  case $KITH_TARGET in
+    x86_64-linux-gnu)
+      architecture=amd64
+      KITH_CXX_HEADERS="/usr/include/c++/12;/usr/include/$KITH_TARGET/c++/12;/usr/include/c++/12/backward" ;;
+    aarch64-linux-gnu)
+      architecture=arm64
+      headers=/usr/$KITH_TARGET/include/c++/12
+      KITH_CXX_HEADERS="$headers;$headers/$KITH_TARGET;$headers/backward" ;;
+    *)
+      echo "tools/wheels.sh: no target '$KITH_TARGET'; there are x86_64-linux-gnu and aarch64-linux-gnu" >&2
+      exit 2 ;;
+  esac
+  export KITH_CXX_HEADERS
+  [[ -e $KITH_SYSROOT/complete ]] || make_sysroot $architecture
+  [[ -d $work/python-$architecture ]] || unpack $architecture "$work/python-$architecture" libpython3.11-dev libpython3.13-dev
+  make_newer_python
+  make_wheel 3.11 "$python"
+  make_wheel 3.13 "$work/python-3.13/python"
+  if [[ $architecture == "$host" ]]; then
+    stub=$work/$KITH_TARGET/3.13/python/kith/_kith.pyi
+  else
+    make_foreign_python
+  fi
+done
+for wheel in "$work"/raw/*.whl; do
+  machine=$(sed -E 's/.*-linux_([^.]*)\.whl/\1/' <<<"$wheel")
+  PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat "manylinux_${glibc}_$machine" -w "$work" "$wheel"
+done
+ls -l "$work"/*.whl
