@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
-from ._index import _execution, _integer, name_of
+from ._index import _execution, _integer, name_of, number
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
-from ._point_tree import number
 from ._progress import Progress, reporting
 from ._tile_files import TileAnswer, answer_of, mapped
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from . import _kith
 from ._arrays import to_rows
-from ._index import _integer, name_of
+from ._index import _integer, name_of, number
 from ._neighborhoods import Normals, Outliers
-from ._point_tree import neighborhood, number
+from ._point_tree import neighborhood
 from ._progress import Progress, reporting
 from ._tile_files import TileAnswer, TileStatistics, folder_beside, gather, mapped, mark_temporary, unpacked
 from ._tile_searches import TileSearches, limits_of, search_of

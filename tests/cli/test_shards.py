@@ -188,7 +188,7 @@ def test_inputs(kith, data):
     assert kith("shard", "all.h5", "-n", 2, "-o", "all", "--json").json["rows"] == 300
     assert kith("shard", "all.h5", "-n", 2, "-o", "part", "--base-member", "part", "--json").json["rows"] == 100
     Path("raw").write_bytes(base.shape[0].to_bytes(4, "little") + (9).to_bytes(4, "little") + base.tobytes())
-    assert "raw" in kith("shard", "raw", "-n", 2, "-o", "no", code=1).err
+    assert "raw" in kith("shard", "raw", "-n", 2, "-o", "no", code=2).err
     kith("shard", "raw", "-n", 2, "-o", "raw.shards", "--input-format", "fbin")
     for name in ("all", "raw.shards"):
         for i in range(2):
