@@ -199,6 +199,7 @@ def test_refusals(kith, cloud, folder):
         (["normals", cloud, "-o", "out/", "--format", "ply"], "--format ply"),
         (["normals", cloud, "-o", "."], "the same file as the input 'scan.las'"),
         (["normals", cloud, "-o", "n.las", "--order", "tiles"], "--order"),
+        (["outliers", cloud, "-o", "o.fvecs", "--tile-points", 50], "npy, ply, pcd, las or xyz"),
         (["outliers", "a.npy", "-o", "o.laz"], "'a.npy' is npy"),
     ]:
         outcome = kith(*arguments, code=1)

@@ -331,6 +331,7 @@ TEST_F(Points, XyzSeparatorsCommentsAndHeaders) {
       EXPECT_EQ(inspect((*this)(file)).format, FileFormat::xyz);
     }
   }
+  EXPECT_EQ(values(read_dataset(put("a.csv", "\xEF\xBB\xBFx,y,z\n1, 2.5, -3e2 a,b\n4 5 6 a,b\n"))), expected);
 }
 
 TEST_F(Points, XyzRefusesWhatIsNoPoint) {
@@ -339,6 +340,10 @@ TEST_F(Points, XyzRefusesWhatIsNoPoint) {
     expect_error<IoError>([&] { read_dataset(put("a.xyz", text)); }, {"a.xyz"});
   }
   expect_error<IoError>([&] { read_dataset(put("a.xyz", "1 2 3\n4 5 six\n")); }, {"line 2", "'six'"});
+  for (const char* text : {"1 2 3\n4,5 6 7\n", "1 2 3\n4 5,6 7\n", "1 2 3\n4 5 6,7\n"}) {
+    expect_error<IoError>([&] { read_dataset(put("a.xyz", text)); }, {"line 2", "commas"});
+  }
+  expect_error<IoError>([&] { read_dataset(put("a.xyz", "1 2 3\r4 5 6\r")); }, {"line 1", "carriage"});
 }
 
 }  // namespace
