@@ -28,7 +28,7 @@ nlohmann::json to_json(const Tile& tile) {
   for (const Extent& extent : tile.extents) {
     extents.push_back({extent.segment, extent.offset, extent.rows, io::hash_text(extent.hash)});
   }
-  nlohmann::json object = {{"rows", tile.rows}, {"extents", std::move(extents)}};
+  nlohmann::json object = {{"rows", tile.rows}, {"first", tile.first_row}, {"extents", std::move(extents)}};
   if (tile.has_box()) {
     object["lower"] = tile.lower;
     object["upper"] = tile.upper;
@@ -43,6 +43,9 @@ void require(bool holds, const char* what) {
 Tile parse_tile(const nlohmann::json& object, const Manifest& manifest) {
   Tile tile;
   tile.rows = whole(member(object, "rows"), "the rows of a tile", 1, manifest.rows);
+  if (object.contains("first")) {
+    tile.first_row = whole(object["first"], "the first row of a tile", 0, manifest.rows - tile.rows);
+  }
   if (object.contains("lower")) {
     tile.lower = object.at("lower").get<std::vector<double>>();
     tile.upper = object.at("upper").get<std::vector<double>>();
@@ -276,7 +279,7 @@ void Folder::check_tile(std::int64_t number, void* coordinates, const std::int64
     rows += count;
   }
   // Answers are put where these numbers say.
-  std::int64_t before = -1;
+  std::int64_t before = tile.first_row - 1;
   for (const std::int64_t* row = rows - tile.rows; row != rows; before = *row++) {
     if (*row > before && *row < manifest_.rows) continue;
     throw IoError(

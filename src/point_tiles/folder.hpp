@@ -2,8 +2,8 @@
 //
 //   manifest.json   {"format": "kith point tiles", "version": 1 or 2, "xxh3": hash of the content, "content":
 //   {...}}: element type,
-//                   dimension, rows, parameters, sources, segments, and of each tile its rows, box and
-//                   extents
+//                   dimension, rows, parameters, sources, segments, and of each tile its rows, the first
+//                   row's number (not in the oldest folders), box and extents
 //   segment-N.bin   extents one after the other: the coordinates of some rows of one tile as the input has
 //   them, then their
 //                   row numbers (int64); an XXH3-64 each, in the manifest
@@ -45,6 +45,7 @@ struct Tile {
   /// The box of its rows, exactly. Empty: they have a NaN or an infinity, and no box.
   std::vector<double> lower, upper;
   std::vector<Extent> extents;
+  std::int64_t first_row = 0;  ///< the least row number; 0 where the folder does not say
 
   bool has_box() const noexcept { return !lower.empty(); }
 };

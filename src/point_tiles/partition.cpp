@@ -143,6 +143,13 @@ class Partition {
       if (tiles[t].rows > 0 && !std::ranges::binary_search(boxed, t))
         manifest.tiles.push_back(std::move(tiles[t]));
     }
+    // Behind the coordinates of an extent stand its row numbers, and they ascend.
+    for (Tile& tile : manifest.tiles) {
+      const Extent& first = tile.extents.front();
+      readable_[static_cast<std::size_t>(first.segment)].read(
+          first.offset + static_cast<std::uint64_t>(first.rows) * dealer_.row_bytes(), &tile.first_row,
+          sizeof tile.first_row);
+    }
   }
 
   // Segments all of whose tiles were divided again are nobody's.

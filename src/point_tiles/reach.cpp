@@ -105,16 +105,18 @@ T Reach<T>::distance_to_side(const Point& point, std::int64_t number) const {
 }
 
 template <class T>
-void Reach<T>::find(const Point& point, T kth, std::span<const Far> tiles,
+void Reach<T>::find(const Point& point, const End& end, std::span<const Far> tiles,
                     std::vector<std::int32_t>& needed) const {
   std::int64_t sorted = tuning::sorted_tiles;
   for (const Far& other : tiles) {
     --sorted;
-    if (point.finite && !needs(kth, other.distance)) {
+    if (point.finite && !needs(end.distance, other.distance)) {
       if (sorted >= 0) break;  // the rest is farther
       continue;
     }
-    if (needs(kth, distance(point, other.tile))) needed.push_back(other.tile);
+    // The tile is no nearer to the point than to all of them.
+    if (point.finite && !needs(end, other.distance, other.tile)) continue;
+    if (needs(end, distance(point, other.tile), other.tile)) needed.push_back(other.tile);
   }
   std::sort(needed.begin(), needed.end());
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,12 @@ class Reach {
     std::int32_t tile;
   };
 
+  /// How a list ends: with the k-th neighbour's distance and row, as they are where it may grow.
+  struct End {
+    T distance = std::numeric_limits<T>::infinity();
+    std::int64_t row = std::numeric_limits<std::int64_t>::max();
+  };
+
   Reach(const Manifest& manifest, Metric metric, double radius)
       : manifest_(manifest), metric_(metric), radius_(radius) {}
 
@@ -39,11 +46,18 @@ class Reach {
   /// Of a point with an infinity every tile is infinitely far.
   T distance(const Point& point, std::int64_t tile) const;
 
-  /// Whether a list that ends at `kth`, +inf where it may grow, needs a tile at that distance. Smaller, not
+  /// Whether a list that ends at `kth`, +inf where it may grow, needs what is at that distance. Smaller, not
   /// equal: a row at just the k-th distance could have the lower number.
   bool needs(T kth, T distance) const {
     return !(kth < distance) && !(static_cast<double>(distance) > radius_);
   }
+
+  /// The same of a tile, in which no row may have a number that is low enough.
+  bool needs(const End& end, T distance, std::int64_t number) const {
+    return needs(end.distance, distance) && (distance < end.distance || tile(number).first_row < end.row);
+  }
+
+  std::int64_t first_row(std::int64_t number) const { return tile(number).first_row; }
 
   /// The other tiles by their distance from a tile's rows, or from some queries: the nearest
   /// tuning::sorted_tiles in order, and then the rest.
@@ -58,7 +72,8 @@ class Reach {
   T distance_to_side(const Point& point, std::int64_t tile) const;
 
   /// Adds those of `tiles` that the query needs, ascending. @param tiles as around() gives them
-  void find(const Point& point, T kth, std::span<const Far> tiles, std::vector<std::int32_t>& needed) const;
+  void find(const Point& point, const End& end, std::span<const Far> tiles,
+            std::vector<std::int32_t>& needed) const;
 
  private:
   const Tile& tile(std::int64_t number) const { return manifest_.tiles[static_cast<std::size_t>(number)]; }

@@ -48,9 +48,11 @@ Sweep<T>::Sweep(const Folder& folder, const Question& question, const MemoryShar
 }
 
 template <class T>
-T Sweep<T>::kth(std::int64_t found, const T* distances) const {
-  return question_.kind == Kind::nearest && found == question_.k ? distances[found - 1]
-                                                                 : std::numeric_limits<T>::infinity();
+auto Sweep<T>::end_of(std::int64_t found, const T* distances, const std::int64_t* rows,
+                      const std::int64_t* numbers) const -> End {
+  if (question_.kind != Kind::nearest || found < question_.k) return {};
+  const std::int64_t last = rows[found - 1];
+  return {distances[found - 1], numbers == nullptr ? last : numbers[last]};
 }
 
 template <class T>
@@ -115,9 +117,11 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
   for (std::int64_t first = 0; first < queries.rows; first += lists.queries) {
     lists = own != nullptr ? own->lists : find(search_, here, queries, first, join);
     if (!question_.points) number_rows(here, lists);
-    std::vector<Crossing> crossing = find_crossing(
-        here, queries.slice(first, lists.queries), apart, around,
-        [&](std::int64_t i) { return kth(lists.entries(i), lists.distances + lists.begin(i)); });
+    std::vector<Crossing> crossing =
+        find_crossing(here, queries.slice(first, lists.queries), apart, around, [&](std::int64_t i) {
+          return end_of(lists.entries(i), lists.distances + lists.begin(i), lists.rows + lists.begin(i),
+                        question_.points ? here.rows.data() : nullptr);
+        });
     statistics_.queries += lists.queries;
     statistics_.crossed += static_cast<std::int64_t>(crossing.size());
     const Block<T> block{
@@ -169,11 +173,11 @@ void Sweep<T>::number_rows(const Resident& here, const Lists<T>& lists) const {
   });
 }
 
-// The queries that need other tiles, ascending, by the k-th distances of their lists.
+// The queries that need other tiles, ascending, by how their lists end.
 template <class T>
 template <class Bound>
 auto Sweep<T>::find_crossing(const Resident& here, const DatasetView& queries, bool apart,
-                             std::span<const typename Reach<T>::Far> around, const Bound& bound_of)
+                             std::span<const typename Reach<T>::Far> around, const Bound& end_of_list)
     -> std::vector<Crossing> {
   std::vector<Crossing> crossing;
   std::mutex mutex;
@@ -188,11 +192,11 @@ auto Sweep<T>::find_crossing(const Resident& here, const DatasetView& queries, b
         ++nans;
         continue;
       }
-      const T bound = bound_of(i);
+      const End end = end_of_list(i);
       // Most rows are nearer to all of their neighbours than to any side of their tile.
-      if (apart && !reach_.needs(bound, reach_.distance_to_side(point, here.tile))) continue;
+      if (apart && !reach_.needs(end.distance, reach_.distance_to_side(point, here.tile))) continue;
       std::vector<std::int32_t> tiles;
-      reach_.find(point, bound, around, tiles);
+      reach_.find(point, end, around, tiles);
       if (!tiles.empty()) found.push_back({i, std::move(tiles)});
     }
     const std::scoped_lock lock(mutex);
@@ -297,7 +301,7 @@ void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, 
                               Reduced<T>& own) {
   const auto around = reach_.around(here.tile);
   std::vector<Crossing> crossing = find_crossing(here, queries, reach_.stands_apart(here.tile), around,
-                                                 [&](std::int64_t i) { return own.kth(i); });
+                                                 [&](std::int64_t i) { return End{.distance = own.kth(i)}; });
   statistics_.queries += queries.rows;
   statistics_.crossed += static_cast<std::int64_t>(crossing.size());
   const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
@@ -349,6 +353,7 @@ std::vector<Waiting> Sweep<T>::waiting_of(const Resident& here, const DatasetVie
     const auto query = static_cast<std::int64_t>(i);
     waiting[i] = make_waiting(here, lists, query, static_cast<const std::byte*>(points.view().row(query)),
                               place + crossing[i].query, std::move(crossing[i].tiles));
+    forget_tiles(waiting[i], here.tile);  // where the list ends was not known
   });
   return waiting;
 }

@@ -100,7 +100,8 @@ class Sweep {
   }
   template <class Bound>
   std::vector<Crossing> find_crossing(const Resident& here, const DatasetView& queries, bool apart,
-                                      std::span<const typename Reach<T>::Far> around, const Bound& bound_of);
+                                      std::span<const typename Reach<T>::Far> around,
+                                      const Bound& end_of_list);
   Execution on(const Device& device) const {
     return execution_on(device, shares_.on_device.work, execution_);
   }
@@ -118,7 +119,12 @@ class Sweep {
   void put_finished(std::vector<Waiting>& queries);
   void serve(std::int64_t tile, const Resident& here);
   std::int64_t next_mail(std::int64_t tile) const;
-  T kth(std::int64_t found, const T* distances) const;
+  using End = typename Reach<T>::End;
+  /// How a list of so many entries ends. @param numbers of its rows where those are places in a tile, else
+  /// null
+  End end_of(std::int64_t found, const T* distances, const std::int64_t* rows,
+             const std::int64_t* numbers = nullptr) const;
+  void visit_nearest(std::vector<Waiting>& queries);
 
   const Folder& folder_;
   Question question_;

@@ -7,9 +7,42 @@
 
 namespace kith::point_tiles {
 
+// Of the tiles in memory the nearest that a query needs, of several the one with the lowest rows: of many
+// that hold the same point that leaves nothing to the others.
+template <class T>
+void Sweep<T>::visit_nearest(std::vector<Waiting>& queries) {
+  const std::vector<std::int64_t> there = resident_.tiles();
+  std::vector<bool> is_there(mail_.size());
+  for (const std::int64_t number : there) is_there[static_cast<std::size_t>(number)] = true;
+  std::vector<std::int32_t> nearest(queries.size(), -1);
+  for_parts(queries.size(), [&](std::size_t i) {
+    const Waiting& query = queries[i];
+    if (query.tiles.size() < 2) return;
+    Point point;
+    reach_.load(layout_.point(query), point);
+    End least;
+    for (const std::int32_t number : query.tiles) {
+      if (!is_there[static_cast<std::size_t>(number)]) continue;
+      const T distance = reach_.distance(point, number);
+      if (nearest[i] >= 0 && !reach_.needs(least, distance, number)) continue;
+      nearest[i] = number;
+      least = {distance, reach_.first_row(number)};
+    }
+  });
+  std::unordered_map<std::int64_t, std::vector<Waiting*>> visitors;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    if (nearest[i] >= 0) visitors[nearest[i]].push_back(&queries[i]);
+  }
+  for (const std::int64_t number : there) {
+    const auto found = visitors.find(number);
+    if (found != visitors.end()) visit(*resident_.find(number), found->second);
+  }
+}
+
 // What is needed of the tiles in memory, the most recent first: they lie nearest on the curve.
 template <class T>
 void Sweep<T>::visit_resident(std::vector<Waiting>& queries) {
+  if (question_.kind == Kind::nearest) visit_nearest(queries);
   // There may be hundreds of tiles in memory, and most are nobody's.
   std::unordered_map<std::int64_t, std::vector<Waiting*>> wanted;
   for (Waiting& query : queries) {
@@ -98,9 +131,9 @@ template <class T>
 void Sweep<T>::forget_tiles(Waiting& query, std::int64_t visited) const {
   Point point;
   reach_.load(layout_.point(query), point);
-  const T bound = kth(query.found, layout_.distances(query));
+  const End end = end_of(query.found, layout_.distances(query), layout_.rows(query));
   std::erase_if(query.tiles, [&](std::int32_t number) {
-    return number == visited || !reach_.needs(bound, reach_.distance(point, number));
+    return number == visited || !reach_.needs(end, reach_.distance(point, number), number);
   });
 }
 

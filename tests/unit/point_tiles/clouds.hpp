@@ -29,7 +29,8 @@ enum class Cloud : std::uint8_t {
   lattice,
   nan_rows,
   infinite,
-  huge
+  huge,
+  missing
 };
 
 inline const char* name(Cloud cloud) {
@@ -43,6 +44,7 @@ inline const char* name(Cloud cloud) {
     case Cloud::nan_rows: return "nan_rows";
     case Cloud::infinite: return "infinite";
     case Cloud::huge: return "huge";
+    case Cloud::missing: return "missing";
   }
   return "";
 }
@@ -71,6 +73,8 @@ std::vector<T> make_cloud(Cloud cloud, std::int64_t rows, std::int64_t dim, std:
                       ? (random.below(2) == 0 ? 1 : -1) * std::numeric_limits<double>::infinity()
                       : u;
           break;
+        // Where a scanner sees nothing it writes the origin.
+        case Cloud::missing: value = i % 2 == 0 ? 0 : 100 * u - 50; break;
         case Cloud::huge: value = (u - 0.5) * (sizeof(T) == 4 ? 3e38 : 1.7e308); break;
       }
       values.push_back(static_cast<T>(value));
@@ -94,7 +98,7 @@ inline std::string label(const testing::TestParamInfo<CloudCase>& info) {
 inline std::vector<CloudCase> cloud_cases() {
   std::vector<CloudCase> list;
   for (const Cloud cloud : {Cloud::uniform, Cloud::surface, Cloud::equal, Cloud::line, Cloud::dense_tile,
-                            Cloud::lattice, Cloud::nan_rows, Cloud::infinite, Cloud::huge}) {
+                            Cloud::lattice, Cloud::nan_rows, Cloud::infinite, Cloud::huge, Cloud::missing}) {
     for (const std::int64_t dim : {2, 3}) {
       for (const bool doubles : {false, true}) {
         // The reduced suite has every kind in either dimension, in one of the types.

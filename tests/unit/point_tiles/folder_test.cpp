@@ -37,8 +37,9 @@ class FolderOfTiles : public testing::Test {
       tiles.verify();
     });
   }
-  // The same after a change to the manifest, whose checksum is right.
-  std::string failure_after(const std::function<void(nlohmann::json&)>& change) const {
+  // What use() comes to after a change to the manifest, whose checksum is right.
+  template <class Use>
+  auto after(const std::function<void(nlohmann::json&)>& change, const Use& use) const {
     const std::string text = test::read_file(manifest);
     const std::size_t begin = text.find("\"content\":") + 10;
     nlohmann::json content = nlohmann::json::parse(text.substr(begin, text.size() - begin - 2));
@@ -49,9 +50,12 @@ class FolderOfTiles : public testing::Test {
                   static_cast<unsigned long long>(XXH3_64bits(changed.data(), changed.size())));
     test::write_file(manifest, R"({"format":"kith point tiles","version":1,"xxh3":")" + std::string(hash) +
                                    R"(","content":)" + changed + "}\n");
-    const std::string message = failure();
+    const auto result = use();
     test::write_file(manifest, text);
-    return message;
+    return result;
+  }
+  std::string failure_after(const std::function<void(nlohmann::json&)>& change) const {
+    return after(change, [&] { return failure(); });
   }
 
   static constexpr std::int64_t rows = 200;
@@ -133,6 +137,8 @@ TEST_F(FolderOfTiles, WhatNoChecksumCatchesIsCheckedAsWell) {
   says([](Json& c) { c["segments"][0]["file"] = "../../etc/passwd"; }, "name");
   says([](Json& c) { c["tiles"].erase(0); }, "add up");
   says([](Json& c) { c["tiles"][0]["rows"] = 0; }, "rows");
+  says([](Json& c) { c["tiles"][0]["first"] = 200; }, "first row");
+  says([](Json& c) { c["tiles"][0]["first"] = -1; }, "first row");
   says([](Json& c) { c["tiles"][0]["lower"] = {1}; }, "dimension");
   says([](Json& c) { std::swap(c["tiles"][0]["lower"], c["tiles"][0]["upper"]); }, "box");
   says(
@@ -162,6 +168,29 @@ TEST_F(FolderOfTiles, WhatNoChecksumCatchesIsCheckedAsWell) {
         FAIL() << "no two tiles of one size";
       },
       "out of place");
+}
+
+// What a search leaves out by it would be missed.
+TEST_F(FolderOfTiles, AFirstRowThatIsNoneIsFound) {
+  const std::string message = failure_after([](nlohmann::json& content) {
+    nlohmann::json& first = content["tiles"][0]["first"];
+    first = first.get<std::int64_t>() + 1;
+  });
+  EXPECT_TRUE(contains(message, "tile 0 has row")) << message;
+}
+
+TEST_F(FolderOfTiles, OlderOnesDoNotSayWhereTilesBegin) {
+  const auto answer = [&] {
+    const PointTiles tiles = PointTiles::open(path);
+    tiles.verify();
+    return tiles.search(DatasetView(values.data(), rows, 2), 5);
+  };
+  const Neighbors found = after(
+      [](nlohmann::json& content) {
+        for (nlohmann::json& tile : content["tiles"]) EXPECT_EQ(tile.erase("first"), 1U);
+      },
+      answer);
+  EXPECT_EQ(found.indices, answer().indices);
 }
 
 // Row numbers say where answers go: none may lead out of them, whatever its checksum says.

@@ -303,6 +303,26 @@ TEST_F(PointTilesTest, AmpleMemoryReadsEveryTileOnce) {
   EXPECT_GE(answer.statistics.visits, answer.statistics.crossed);
 }
 
+// Thousands of queries are at distance 0 from the boxes of 50 tiles: only the lowest rows are theirs.
+TEST_F(PointTilesTest, ManyPointsAtOnePlaceVisitOneTile) {
+  constexpr std::int64_t many = 10000;
+  const std::vector<float> missing = make_cloud<float>(Cloud::missing, many, 3, 5);
+  const DatasetView cloud(missing.data(), many, 3);
+  const PointTiles tiles = PointTiles::build(folder / "tiles", cloud, {100});
+  const KdTree tree = KdTree::build(cloud);
+  const TileAnswer answer = tiles.all_knn(folder / "all", 8);
+  EXPECT_TRUE(same<float>(tree.all_knn(8), read_neighbors(folder / "all")));
+  EXPECT_GT(answer.statistics.crossed, many / 3);
+  EXPECT_LT(answer.statistics.visits, 2 * many);
+  // Of outliers the coordinates of neighbours are not asked for, of normals they are.
+  const auto near = Neighborhood{8};
+  EXPECT_LT(tiles.normals(folder / "normals.npy", near, {}, {.metric = Metric::euclidean}).statistics.visits,
+            2 * many);
+  TileOutlierFiles files;
+  files.mean_distance = folder / "means.npy";
+  EXPECT_LT(tiles.outliers(files, near).statistics.visits, 2 * many);
+}
+
 TEST_F(PointTilesTest, SeveralFilesAreOneCloud) {
   write_dataset(folder / "a.npy", view.slice(0, 1000));
   write_dataset(folder / "b.ply", view.slice(1000, 2));
