@@ -147,10 +147,9 @@ dist: ## a source archive and a wheel, tried: build/dist
 	DIST_CMAKE="$(DIST_CMAKE)" PYTHON=$(PYTHON) tools/dist.sh $(BUILD) $(JOBS)
 
 .PHONY: wheels
-WHEEL_TARGETS = x86_64-linux-gnu
 wheels: ## wheels for glibc 2.31 and newer, each tried where nothing else of Kith is: build/wheels
 	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh build test wheels
-	PYTHON=$(PYTHON) tools/wheels.sh $(BUILD) $(JOBS) $(WHEEL_TARGETS)
+	PYTHON=$(PYTHON) tools/wheels.sh $(BUILD) $(JOBS)
 	KITH_WHEELS=$(abspath $(BUILD))/wheels $(PYTHON) -m pytest -q -s -rs -p no:cacheprovider $(PYTEST_FLAGS) tests/wheels
 
 .PHONY: install clean help

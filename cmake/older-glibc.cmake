@@ -1,7 +1,7 @@
 # Programs for an older C library than this machine's: its headers and libraries in a folder of their own, the compiler and its
 # C++ library from here, which goes along. tools/wheels.sh makes the folder and says in the environment where it is:
 #   KITH_SYSROOT   with usr/, and what wants to be linked to all that has a part of the C++ library, compat.o
-#   KITH_TARGET    x86_64-linux-gnu or aarch64-linux-gnu
+#   KITH_TARGET    x86_64-linux-gnu
 #   KITH_CXX_HEADERS   folders of the C++ library's headers, by semicolons
 set(sysroot $ENV{KITH_SYSROOT})
 set(target $ENV{KITH_TARGET})

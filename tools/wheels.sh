@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Wheels that run on glibc 2.31 (Debian 11, Ubuntu 20.04) and newer, for Python 3.11 and, by the stable interface, 3.12 and up.
 # `make wheels` calls it.
-#   tools/wheels.sh BUILD [JOBS [TARGET...]]     leaves BUILD/wheels/*.whl
-# TARGET: x86_64-linux-gnu (default), aarch64-linux-gnu (wants g++-aarch64-linux-gnu, and qemu-user to be tried).
+#   tools/wheels.sh BUILD [JOBS]     leaves BUILD/wheels/*.whl
 # PYTHON: an interpreter with what python/requirements-wheels.txt lists (default BUILD/venv/bin/python).
 #
 # Debian 11's g++ 10 does not know the C++20 that Kith is written in, so g++ 12 compiles against Debian 11's C library, which
@@ -13,8 +12,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath -m "$1")
 jobs=${2:-$(nproc)}
-shift $(($# < 2 ? $# : 2))
-targets=("${@:-x86_64-linux-gnu}")
 python=$(realpath -s "${PYTHON:-$build/venv/bin/python}")
 work=$build/wheels
 glibc=2_31
@@ -102,22 +99,11 @@ SCRIPT
   chmod +x "$own/python"
 }
 
-# Python 3.11 of another architecture, run by qemu where that is installed.
-make_foreign_python() {
-  local own=$work/python-$architecture qemu
-  qemu=$(command -v "qemu-${KITH_TARGET%%-*}") || return 0
-  [[ ! -x $own/python ]] || return 0
-  unpack "$architecture" "$own" python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6/bookworm \
-    libexpat1/bookworm zlib1g/bookworm libstdc++6/bookworm libgcc-s1/bookworm
-  printf '#!/bin/sh\nexec %s -L %s %s/usr/bin/python3.11 "$@"\n' "$qemu" "$own" "$own" >"$own/python"
-  chmod +x "$own/python"
-}
-
 # A wheel for KITH_TARGET by an interpreter of this machine, into raw/. Arguments: its headers' version, and the interpreter.
 make_wheel() {
-  local headers=$work/python-$architecture/usr/include version=$1 interpreter=$2 options=() define
+  local headers=$work/python-headers/usr/include version=$1 interpreter=$2 options=() define
   for define in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/older-glibc.cmake" Python_INCLUDE_DIR="$headers/python$version" \
-    KITH_CUDA=OFF KITH_HDF5=OFF ${stub:+KITH_PYTHON_STUB="$stub"}; do
+    KITH_CUDA=OFF KITH_HDF5=OFF; do
     options+=(--config-settings "cmake.define.$define")
   done
   if command -v ccache >/dev/null; then
@@ -130,34 +116,19 @@ make_wheel() {
 }
 
 host=$(dpkg --print-architecture)
+if [[ $host != amd64 ]]; then
+  echo "tools/wheels.sh: this machine's architecture is $host; wheels are made on amd64 alone" >&2
+  exit 1
+fi
+architecture=amd64
+export KITH_TARGET=x86_64-linux-gnu KITH_SYSROOT=$work/sysroot
+export KITH_CXX_HEADERS="/usr/include/c++/12;/usr/include/$KITH_TARGET/c++/12;/usr/include/c++/12/backward"
 rm -rf "$work/raw" "$work"/*.whl
-stub=
-for KITH_TARGET in "${targets[@]}"; do
-  export KITH_TARGET KITH_SYSROOT=$work/sysroot-$KITH_TARGET
-  case $KITH_TARGET in
-    x86_64-linux-gnu)
-      architecture=amd64
-      KITH_CXX_HEADERS="/usr/include/c++/12;/usr/include/$KITH_TARGET/c++/12;/usr/include/c++/12/backward" ;;
-    aarch64-linux-gnu)
-      architecture=arm64
-      headers=/usr/$KITH_TARGET/include/c++/12
-      KITH_CXX_HEADERS="$headers;$headers/$KITH_TARGET;$headers/backward" ;;
-    *)
-      echo "tools/wheels.sh: no target '$KITH_TARGET'; there are x86_64-linux-gnu and aarch64-linux-gnu" >&2
-      exit 2 ;;
-  esac
-  export KITH_CXX_HEADERS
-  [[ -e $KITH_SYSROOT/complete ]] || make_sysroot $architecture
-  [[ -d $work/python-$architecture ]] || unpack $architecture "$work/python-$architecture" libpython3.11-dev libpython3.13-dev
-  make_newer_python
-  make_wheel 3.11 "$python"
-  make_wheel 3.13 "$work/python-3.13/python"
-  if [[ $architecture == "$host" ]]; then
-    stub=$work/$KITH_TARGET/3.13/python/kith/_kith.pyi
-  else
-    make_foreign_python
-  fi
-done
+[[ -e $KITH_SYSROOT/complete ]] || make_sysroot $architecture
+[[ -d $work/python-headers ]] || unpack $architecture "$work/python-headers" libpython3.11-dev libpython3.13-dev
+make_newer_python
+make_wheel 3.11 "$python"
+make_wheel 3.13 "$work/python-3.13/python"
 for wheel in "$work"/raw/*.whl; do
   machine=$(sed -E 's/.*-linux_([^.]*)\.whl/\1/' <<<"$wheel")
   PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat "manylinux_${glibc}_$machine" -w "$work" "$wheel"
