@@ -256,8 +256,8 @@ void run(const Common& common, Options& options) {
     plan.add("points", size.bytes, size.mapped);
     const double flags = size.rows * static_cast<double>(point_tree::outliers_bytes_a_row);
     if (!options.mark && targets.empty()) {
-      MemoryPlan writing =
-          plan;  // without the tree, but with a copy of those that are left, and their numbers
+      // Without the tree, but with a copy of those that are left, and their numbers.
+      MemoryPlan writing = plan;
       writing.add("mean distances", flags);
       writing.add("points left", size.bytes + size.rows * 8);
       writing.check();

@@ -1,24 +1,23 @@
 # Programs for an older C library than this machine's: its headers and libraries in a folder of their own, the compiler and its
-# C++ library from here, which goes along. tools/wheels.sh makes the folder and says in the environment where it is:
-#   KITH_SYSROOT   with usr/, and what wants to be linked to all that has a part of the C++ library, compat.o
-#   KITH_TARGET    x86_64-linux-gnu
-#   KITH_CXX_HEADERS   folders of the C++ library's headers, by semicolons
+# C++ library from here, which goes along. tools/wheels.sh says in the environment where that is:
+#   KITH_SYSROOT         with usr/, and compat.o, which all wants that has a part of the C++ library
+#   KITH_PYTHON_HEADERS  what Python's headers are included from, if any
 set(sysroot $ENV{KITH_SYSROOT})
-set(target $ENV{KITH_TARGET})
-if(NOT sysroot OR NOT target)
-  message(FATAL_ERROR "KITH_SYSROOT and KITH_TARGET are not set: this is for tools/wheels.sh")
+if(NOT sysroot)
+  message(FATAL_ERROR "KITH_SYSROOT is not set: this is for tools/wheels.sh")
 endif()
+set(target x86_64-linux-gnu)
 set(CMAKE_SYSTEM_NAME Linux)
-string(REGEX REPLACE "-.*" "" CMAKE_SYSTEM_PROCESSOR ${target})
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(CMAKE_SYSROOT ${sysroot})
 set(CMAKE_LIBRARY_ARCHITECTURE ${target})
-set(CMAKE_C_COMPILER ${target}-gcc)
-set(CMAKE_CXX_COMPILER ${target}-g++)
-set(headers "")
-foreach(folder $ENV{KITH_CXX_HEADERS})
-  string(APPEND headers " -isystem ${folder}")
-endforeach()
-set(CMAKE_CXX_FLAGS_INIT "${headers}")
+set(CMAKE_C_COMPILER gcc)
+set(CMAKE_CXX_COMPILER g++)
+set(CMAKE_CXX_FLAGS_INIT
+  "-isystem /usr/include/c++/12 -isystem /usr/include/${target}/c++/12 -isystem /usr/include/c++/12/backward")
+if(DEFINED ENV{KITH_PYTHON_HEADERS})
+  string(APPEND CMAKE_CXX_FLAGS_INIT " -isystem $ENV{KITH_PYTHON_HEADERS}")
+endif()
 set(folders "-L${sysroot}/usr/lib/${target} -L${sysroot}/lib/${target}")
 foreach(kind EXE SHARED MODULE)
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "${folders} -static-libstdc++ -shared-libgcc ${sysroot}/compat.o")

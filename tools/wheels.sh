@@ -14,33 +14,35 @@ build=$(realpath -m "$1")
 jobs=${2:-$(nproc)}
 python=$(realpath -s "${PYTHON:-$build/venv/bin/python}")
 work=$build/wheels
-glibc=2_31
+export KITH_SYSROOT=$work/sysroot
 mirror=${KITH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 key=/usr/share/keyrings/debian-archive-keyring.gpg
-mkdir -p "$work"
+if [[ $(dpkg --print-architecture) != amd64 ]]; then
+  echo "tools/wheels.sh: this machine's architecture is $(dpkg --print-architecture); wheels are made on amd64 alone" >&2
+  exit 1
+fi
 
-# apt for an architecture, with lists and a cache of its own; nothing is installed.
-apt_for() {
-  local architecture=$1 own=$work/apt/$1
-  shift
+# apt with lists and a cache of its own; nothing is installed.
+own_apt() {
+  local own=$work/apt
   mkdir -p "$own"/{lists,archives}/partial
   if [[ ! -f $own/sources.list ]]; then
     for suite in bullseye bookworm trixie; do echo "deb [signed-by=$key] $mirror $suite main"; done >"$own/sources.list"
     echo "deb-src [signed-by=$key] $mirror bookworm main" >>"$own/sources.list"
   fi
-  apt-get -q -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User=root \
-    -o Dir::State::Lists="$own/lists" -o Dir::State::Status=/dev/null -o Dir::Cache="$own" \
-    -o Dir::Etc::SourceList="$own/sources.list" -o Dir::Etc::SourceParts=- "$@"
+  apt-get -q -o APT::Architectures=amd64 -o APT::Sandbox::User=root -o Dir::State::Lists="$own/lists" \
+    -o Dir::State::Status=/dev/null -o Dir::Cache="$own" -o Dir::Etc::SourceList="$own/sources.list" \
+    -o Dir::Etc::SourceParts=- "$@"
 }
 
-# Unpacks packages of an architecture into a folder. Symbolic links to / point into it afterwards.
+# Unpacks packages into a folder. Symbolic links to / point into it afterwards.
 unpack() {
-  local architecture=$1 folder=$2 link
-  shift 2
-  mkdir -p "$work/packages/$architecture" "$folder"
-  rm -f "$work/packages/$architecture"/*.deb
-  (cd "$work/packages/$architecture" && apt_for "$architecture" download "$@")
-  for package in "$work/packages/$architecture"/*.deb; do dpkg-deb -x "$package" "$folder"; done
+  local folder=$1 package link
+  shift
+  mkdir -p "$work/packages" "$folder"
+  rm -f "$work/packages"/*.deb
+  (cd "$work/packages" && own_apt download "$@")
+  for package in "$work/packages"/*.deb; do dpkg-deb -x "$package" "$folder"; done
   find "$folder" -type l -lname '/*' | while read -r link; do
     ln -sfnr "$folder$(readlink "$link")" "$link"
   done
@@ -50,30 +52,26 @@ unpack() {
 build_library() {
   local name=$1
   shift
-  cmake -S "$work/sources/$name" -B "$work/$KITH_TARGET/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  cmake -S "$work/sources/$name" -B "$work/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/older-glibc.cmake" -DCMAKE_INSTALL_PREFIX="$KITH_SYSROOT/usr" \
-    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF "$@" >"$work/$KITH_TARGET-$name.log"
-  cmake --build "$work/$KITH_TARGET/$name" -j "$jobs" --target install >>"$work/$KITH_TARGET-$name.log"
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF "$@" >"$work/$name.log"
+  cmake --build "$work/$name" -j "$jobs" --target install >>"$work/$name.log"
 }
 
-# Debian 11's C library for an architecture, and what Kith is linked to.
+# Debian 11's C library, and what Kith is linked to.
 make_sysroot() {
-  local architecture=$1
-  apt_for "$architecture" update
-  rm -rf "$KITH_SYSROOT" "${work:?}/$KITH_TARGET"
-  unpack "$architecture" "$KITH_SYSROOT" libc6/bullseye libc6-dev/bullseye linux-libc-dev/bullseye \
-    libcrypt1/bullseye libcrypt-dev/bullseye liburing-dev/bullseye
-  [[ -e $KITH_SYSROOT/lib64 || $architecture != amd64 ]] || ln -s lib "$KITH_SYSROOT/lib64"
-  "$KITH_TARGET-gcc" -O2 -fPIC --sysroot="$KITH_SYSROOT" -c tools/wheels/compat.c -o "$KITH_SYSROOT/compat.o"
-  if [[ ! -d $work/sources/tbb ]]; then
-    rm -rf "$work/sources" && mkdir -p "$work/sources"/{tbb,fmt}
-    (cd "$work/sources" && apt_for "$architecture" source --download-only onetbb fmtlib)
-    tar -xf "$work"/sources/onetbb_*.orig.tar.* -C "$work/sources/tbb" --strip-components=1
-    tar -xf "$work"/sources/fmtlib_*.orig.tar.* -C "$work/sources/fmt" --strip-components=1
-  fi
+  rm -rf "$KITH_SYSROOT" "$work"/{tbb,fmt,sources}
+  unpack "$KITH_SYSROOT" libc6/bullseye libc6-dev/bullseye linux-libc-dev/bullseye libcrypt1/bullseye \
+    libcrypt-dev/bullseye liburing-dev/bullseye
+  [[ -e $KITH_SYSROOT/lib64 ]] || ln -s lib "$KITH_SYSROOT/lib64"
+  gcc -O2 -fPIC --sysroot="$KITH_SYSROOT" -c tools/wheels/compat.c -o "$KITH_SYSROOT/compat.o"
+  mkdir -p "$work/sources"/{tbb,fmt}
+  (cd "$work/sources" && own_apt source --download-only onetbb fmtlib)
+  tar -xf "$work"/sources/onetbb_*.orig.tar.* -C "$work/sources/tbb" --strip-components=1
+  tar -xf "$work"/sources/fmtlib_*.orig.tar.* -C "$work/sources/fmt" --strip-components=1
   build_library tbb -DTBB_TEST=OFF -DTBB_STRICT=OFF -DTBBMALLOC_BUILD=OFF -DTBB_DISABLE_HWLOC_AUTOMATIC_SEARCH=ON
   build_library fmt -DFMT_TEST=OFF -DFMT_DOC=OFF
-  # Headers alone, the same for every machine.
+  # Headers alone.
   cp /usr/include/xxhash.h "$KITH_SYSROOT/usr/include/"
   cp -r /usr/include/nlohmann "$KITH_SYSROOT/usr/include/"
   mkdir -p "$KITH_SYSROOT/usr/share/cmake"
@@ -86,7 +84,7 @@ make_newer_python() {
   local own=$work/python-3.13 loader
   [[ ! -x $own/python ]] || return 0
   rm -rf "$own"
-  unpack "$host" "$own" python3.13-minimal libpython3.13-minimal libpython3.13-stdlib libc6/trixie libexpat1/trixie \
+  unpack "$own" python3.13-minimal libpython3.13-minimal libpython3.13-stdlib libc6/trixie libexpat1/trixie \
     zlib1g/trixie libstdc++6/trixie libgcc-s1/trixie
   loader=$(find "$own/usr" -name 'ld-linux-*' | head -1)
   "$python" -m pip install --disable-pip-version-check -q --target "$own/site" --python-version 3.13 --only-binary :all: \
@@ -99,7 +97,7 @@ SCRIPT
   chmod +x "$own/python"
 }
 
-# A wheel for KITH_TARGET by an interpreter of this machine, into raw/. Arguments: its headers' version, and the interpreter.
+# A wheel by an interpreter, into raw/. Arguments: the version of its headers, and the interpreter.
 make_wheel() {
   local headers=$work/python-headers/usr/include version=$1 interpreter=$2 options=() define
   for define in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/older-glibc.cmake" Python_INCLUDE_DIR="$headers/python$version" \
@@ -109,28 +107,21 @@ make_wheel() {
   if command -v ccache >/dev/null; then
     options+=(--config-settings cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi
-  KITH_CXX_HEADERS="$KITH_CXX_HEADERS;$headers" CMAKE_BUILD_PARALLEL_LEVEL=$jobs \
-    _PYTHON_HOST_PLATFORM=linux-${KITH_TARGET%%-*} SETUPTOOLS_EXT_SUFFIX=.cpython-${version/./}-$KITH_TARGET.so \
+  KITH_PYTHON_HEADERS=$headers CMAKE_BUILD_PARALLEL_LEVEL=$jobs \
     "$interpreter" -m pip wheel --disable-pip-version-check -q --no-deps --no-build-isolation "${options[@]}" \
-    --config-settings build-dir="$work/$KITH_TARGET/$version" -w "$work/raw" .
+    --config-settings build-dir="$work/$version" -w "$work/raw" .
 }
 
-host=$(dpkg --print-architecture)
-if [[ $host != amd64 ]]; then
-  echo "tools/wheels.sh: this machine's architecture is $host; wheels are made on amd64 alone" >&2
-  exit 1
-fi
-architecture=amd64
-export KITH_TARGET=x86_64-linux-gnu KITH_SYSROOT=$work/sysroot
-export KITH_CXX_HEADERS="/usr/include/c++/12;/usr/include/$KITH_TARGET/c++/12;/usr/include/c++/12/backward"
 rm -rf "$work/raw" "$work"/*.whl
-[[ -e $KITH_SYSROOT/complete ]] || make_sysroot $architecture
-[[ -d $work/python-headers ]] || unpack $architecture "$work/python-headers" libpython3.11-dev libpython3.13-dev
+if [[ ! -e $KITH_SYSROOT/complete ]]; then
+  own_apt update
+  make_sysroot
+fi
+[[ -d $work/python-headers ]] || unpack "$work/python-headers" libpython3.11-dev libpython3.13-dev
 make_newer_python
 make_wheel 3.11 "$python"
 make_wheel 3.13 "$work/python-3.13/python"
 for wheel in "$work"/raw/*.whl; do
-  machine=$(sed -E 's/.*-linux_([^.]*)\.whl/\1/' <<<"$wheel")
-  PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat "manylinux_${glibc}_$machine" -w "$work" "$wheel"
+  PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat manylinux_2_31_x86_64 -w "$work" "$wheel"
 done
 ls -l "$work"/*.whl

@@ -27,11 +27,11 @@ def environment(folder):
 
 
 def install(folder, wheel, *more):
-    """Unpacks a wheel and NumPy for its Python and machine."""
-    version, platform = ("3.13" if "abi3" in wheel.name else "3.11"), "manylinux_2_28_x86_64"
+    """Unpacks a wheel, NumPy for its Python, and more."""
     line = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder,
-            "--python-version", version, "--only-binary", ":all:", "--platform", platform, "--platform",
-            platform.replace("2_28", "2_31"), "--platform", platform.replace("manylinux_2_28", "manylinux2014")]  # fmt: skip
+            "--python-version", "3.13" if "abi3" in wheel.name else "3.11", "--only-binary", ":all:"]  # fmt: skip
+    for policy in ("2_31", "2_28", "2014"):
+        line += ["--platform", f"manylinux{'' if policy == '2014' else '_'}{policy}_x86_64"]
     subprocess.run([*line, wheel, *more], check=True)
 
 
