@@ -40,7 +40,7 @@ int128 nearest_bytes(const DatasetView& rows, std::int64_t queries, std::int64_t
                      const Execution& execution) {
   const bool own = queries < 0;
   const std::int64_t count = own ? rows.rows : queries;
-  const auto cell = static_cast<int128>(sizeof(std::int64_t) + size_of(distance_dtype(rows.dtype)));
+  const auto cell = int128{sizeof(std::int64_t)} + size_of(distance_dtype(rows.dtype));
   const int128 answer = static_cast<int128>(count) * k * cell;
   if (backend_of(execution) != nullptr) return answer;
   const int128 lists = static_cast<int128>(std::min(k, rows.rows)) *
