@@ -1,28 +1,40 @@
-# Programs for an older C library than this machine's: its headers and libraries in a folder of their own, the compiler and its
-# C++ library from here, which goes along. tools/wheels.sh says in the environment where that is:
+# Programs for an older C library than this machine's, and maybe another processor: headers and libraries in a folder of their
+# own, the compiler and its C++ library from here, which goes along. tools/wheels.sh says in the environment what and where:
+#   KITH_TARGET          x86_64-linux-gnu or aarch64-linux-gnu
 #   KITH_SYSROOT         with usr/, and compat.o, which all wants that has a part of the C++ library
 #   KITH_PYTHON_HEADERS  what Python's headers are included from, if any
+set(target $ENV{KITH_TARGET})
 set(sysroot $ENV{KITH_SYSROOT})
-if(NOT sysroot)
-  message(FATAL_ERROR "KITH_SYSROOT is not set: this is for tools/wheels.sh")
+if(NOT target OR NOT sysroot)
+  message(FATAL_ERROR "KITH_TARGET or KITH_SYSROOT is not set: this is for tools/wheels.sh")
 endif()
-set(target x86_64-linux-gnu)
+string(REGEX REPLACE "-.*" "" machine ${target})
 set(CMAKE_SYSTEM_NAME Linux)
-set(CMAKE_SYSTEM_PROCESSOR x86_64)
+set(CMAKE_SYSTEM_PROCESSOR ${machine})
 set(CMAKE_SYSROOT ${sysroot})
 set(CMAKE_LIBRARY_ARCHITECTURE ${target})
-set(CMAKE_C_COMPILER gcc)
-set(CMAKE_CXX_COMPILER g++)
-set(CMAKE_CXX_FLAGS_INIT
-  "-isystem /usr/include/c++/12 -isystem /usr/include/${target}/c++/12 -isystem /usr/include/c++/12/backward")
-if(DEFINED ENV{KITH_PYTHON_HEADERS})
-  string(APPEND CMAKE_CXX_FLAGS_INIT " -isystem $ENV{KITH_PYTHON_HEADERS}")
+set(CMAKE_C_COMPILER ${target}-gcc)
+set(CMAKE_CXX_COMPILER ${target}-g++)
+set(CMAKE_CUDA_HOST_COMPILER ${target}-g++)
+set(cxx_headers /usr/include/c++/12 /usr/include/${target}/c++/12)
+set(CMAKE_CROSSCOMPILING_EMULATOR env)
+if(machine STREQUAL "aarch64")
+  set(cxx_headers /usr/${target}/include/c++/12 /usr/${target}/include/c++/12/${target})
+  set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;${sysroot})
 endif()
-set(folders "-L${sysroot}/usr/lib/${target} -L${sysroot}/lib/${target}")
+list(GET cxx_headers 0 first)
+foreach(folder ${cxx_headers} ${first}/backward $ENV{KITH_PYTHON_HEADERS})
+  string(APPEND CMAKE_CXX_FLAGS_INIT " -isystem ${folder}")
+endforeach()
+# CMake has no sysroot for nvcc, nor for what it links.
+set(CMAKE_CUDA_FLAGS_INIT "-Xcompiler=--sysroot=${sysroot} ${CMAKE_CXX_FLAGS_INIT}")
+set(folders "--sysroot=${sysroot} -L${sysroot}/usr/lib/${target} -L${sysroot}/lib/${target}")
 foreach(kind EXE SHARED MODULE)
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "${folders} -static-libstdc++ -shared-libgcc ${sysroot}/compat.o")
 endforeach()
 set(CMAKE_CXX_STANDARD_LIBRARIES_INIT "-lpthread -ldl -lrt -lm")
+set(HDF5_USE_STATIC_LIBRARIES ON)
+set(HDF5_DIR ${sysroot}/usr/share/cmake)
 # What is built for it lies in the same folder.
 set(CMAKE_FIND_ROOT_PATH ${sysroot})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

@@ -41,7 +41,7 @@ for group in "$@"; do
       packages+=(g++-aarch64-linux-gnu qemu-user libtbb-dev:arm64 libfmt-dev:arm64 libgtest-dev:arm64
         librapidcheck-dev:arm64) ;;
     wheels)
-      packages+=(binutils python3 python3-venv)
+      packages+=(binutils g++-aarch64-linux-gnu qemu-user python3 python3-venv)
       requirements+=(python/requirements-wheels.txt) ;;
     bench)
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full wordnet-base plasma-workspace-wallpapers gnome-backgrounds

@@ -8,6 +8,7 @@
 ([[0, 2]], [[0.0, 1.0]])
 """
 
+from . import _module  # noqa: F401  first: it chooses _kith
 from ._codes import Estimates, Quantizer
 from ._devices import DeviceInfo, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
@@ -16,7 +17,6 @@ from ._graph_files import ImportedGraph, export_graph, export_pq, import_graph, 
 from ._index import BruteForce, Index, IndexChoice, choose_index, knn, load
 from ._io import copy_points, read, read_neighbors, write, write_neighbors
 from ._kith import GpuArray
-from ._kith import version as _version
 from ._knn_graph import all_knn, knn_graph
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics
@@ -26,8 +26,7 @@ from ._tiles import PointTiles, TileAnswer, TileStatistics
 from ._trees import KdTree, Octree
 from ._tuning import QueryDistribution, RecallPoint, Tuning, TuningPoint
 from ._vamana import Vamana
-
-__version__: str = _version()
+from ._version import __version__
 
 __all__ = [
     "BruteForce",

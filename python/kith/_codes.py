@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from . import _kith
 from ._arrays import promote_queries, to_rows
-from ._index import _integer, name_of, number, seed_of
+from ._index import _integer, _optional, name_of, number, seed_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -30,10 +30,6 @@ class Estimates:
     #: ``[queries, rows]``: the true distance is within this of the estimate, with the confidence asked for; None
     #: where the kind has no bound
     bounds: NDArray[np.float32] | None
-
-
-def _optional(value: Any, what: str) -> int | None:
-    return None if value is None else _integer(value, what)
 
 
 class Quantizer:

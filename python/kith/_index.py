@@ -32,6 +32,11 @@ def _integer(value: Any, what: str) -> int:
     return number
 
 
+def _optional(value: Any, what: str) -> int | None:
+    """The same, or None for what is not given."""
+    return None if value is None else _integer(value, what)
+
+
 def number(value: Any, what: str) -> float:
     """A real number of Python or NumPy; text that reads like one is none."""
     try:

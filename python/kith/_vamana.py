@@ -9,7 +9,7 @@ from typing import Any
 from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._gpu import addresses_of, default_device, library_of, room_for
-from ._index import CLASSES, METRICS, Index, _execution, _integer, name_of, number, seed_of
+from ._index import CLASSES, METRICS, Index, _execution, _integer, _optional, name_of, number, seed_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 from ._tuning import RecallPoint, Tuning
@@ -17,10 +17,6 @@ from ._tuning import RecallPoint, Tuning
 __all__ = ["Vamana"]
 
 _CODES = "'scalar', 'rabitq' or 'pq'"
-
-
-def _optional(value: Any, what: str) -> int | None:
-    return None if value is None else _integer(value, what)
 
 
 def _tuning(given: Tuning | str | os.PathLike[str]) -> Tuning:

@@ -8,7 +8,11 @@ std::vector<DeviceInfo> devices() {
 }
 
 std::string absence() {
+#ifdef KITH_PYTHON_WHEEL
+  return "this build of Kith has no CUDA support; the package kith-cuda13 has";
+#else
   return "this build of Kith has no CUDA support";
+#endif
 }
 
 }  // namespace kith::cuda
