@@ -226,7 +226,7 @@ void add_bench(CLI::App& app, Common& common) {
   of_generate(command.add_option("--dim", options->dim, "Their dimension"), "D");
   of_generate(command.add_option("--queries", options->count, "Queries"), "N");
   of_generate(command.add_option("--dtype", options->dtype, "Element type"), "DTYPE");
-  of_generate(command.add_option("--seed", options->seed, "Seed"), "N");
+  of_generate(from_zero(command.add_option("--seed", options->seed, "Seed")), "N");
   of_generate(command.add_flag("--normalize", options->normalize, "Scale every row to length 1"), nullptr);
   of_generate(command.add_flag("--utm", options->utm, "terrain_scan: in coordinates of a UTM zone"), nullptr);
 

@@ -279,7 +279,7 @@ void add_codes(CLI::App& app, Common& common) {
                  {"rabitq", "the direction, rotated at random, to 1 to 8 bits a dimension"},
                  {"pq", "parts of the row, a byte each: the nearest of 256 centroids"}});
   const auto number = [&](const char* option, auto& value, const char* what, const char* type = "N") {
-    command.add_option(option, value, what)->type_name(type)->group("Codes");
+    return command.add_option(option, value, what)->type_name(type)->group("Codes");
   };
   number("--bits", options->bits, "rabitq: a dimension, 1 to 8 [default: 4]; scalar: 8 or 4 [default: 8]");
   number("--subspaces", options->subspaces,
@@ -288,7 +288,8 @@ void add_codes(CLI::App& app, Common& common) {
   number("--iterations", options->iterations, "pq: of k-means, at most [default: 20]");
   number("--training-rows", options->training_rows,
          "pq: rows that centroids are found from [default: 65536]");
-  number("--seed", options->seed, "rabitq and pq: of rotation and first centroids [default: 0]", "S");
+  from_zero(
+      number("--seed", options->seed, "rabitq and pq: of rotation and first centroids [default: 0]", "S"));
   common.choice(command.add_option("--metric", options->metric, "What estimates are of")
                     ->type_name("METRIC")
                     ->capture_default_str()

@@ -62,6 +62,12 @@ void add_file_argument(CLI::App& command, Common& common, const std::string& nam
   common.file(command.add_option(name, path, text)->type_name("FILE")->required());
 }
 
+CLI::Option* from_zero(CLI::Option* option) {
+  return option->check([](const std::string& text) {
+    return text.starts_with('-') ? fmt::format("{}; use 0 or more", text) : std::string();
+  });
+}
+
 void add_execution_options(CLI::App& command, Common& common) {
   common
       .choice(command.add_option("--device", common.device, "Where to run")->type_name("DEVICE"),

@@ -84,6 +84,9 @@ CLI::App& add_command(CLI::App& app, Common& common, const std::string& name, co
 void add_file_argument(CLI::App& command, Common& common, const std::string& name, std::string& path,
                        const std::string& text);
 
+/// Refuses "-1" for an option of an unsigned number, which CLI11 takes for 2^64 - 1.
+CLI::Option* from_zero(CLI::Option* option);
+
 /// --device, --threads, --memory-limit and --device-memory-limit.
 void add_execution_options(CLI::App& command, Common& common);
 /// -v, --statistics.

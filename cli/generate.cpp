@@ -91,7 +91,7 @@ void add_generate(CLI::App& app, Common& common) {
         return value == "0" ? std::string("0: at least 1 is needed") : std::string();
       })
       ->group("Dataset");
-  command.add_option("--seed", p.seed, "The same seed gives the same data")
+  from_zero(command.add_option("--seed", p.seed, "The same seed gives the same data"))
       ->type_name("S")
       ->capture_default_str()
       ->group("Dataset");

@@ -119,9 +119,8 @@ void add_graph_options(CLI::App& command, IndexOptions& options) {
           "How much longer a detour may be that replaces an edge of the graph, 1 to 2 [default: 1.05]")
       ->type_name("A")
       ->group("Index");
-  command
-      .add_option("--seed", options.seed,
-                  "Seed of the order in which rows are added to the graph [default: 0]")
+  from_zero(command.add_option("--seed", options.seed,
+                               "Seed of the order in which rows are added to the graph [default: 0]"))
       ->type_name("N")
       ->group("Index");
   command

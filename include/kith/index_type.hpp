@@ -36,6 +36,10 @@ struct SearchOptions {
   /// The only rows that may be found, a set over all rows of the index; null: all of them. Owned by the
   /// caller, who keeps it until the search is done.
   const RowSet* allowed = nullptr;
+  /// What is known of the answer before, from other rows say: of each query a distance that no wanted row
+  /// exceeds. Rows that do may be found all the same. Empty: nothing is known. Brute force on the CPU is the
+  /// quicker for it, other searches do not look at it. Owned by the caller.
+  std::span<const double> bounds{};
 };
 
 enum class SearchOption : std::uint8_t { radius, recall, list_size, beam_width, rerank, allowed };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "codes/codes.hpp"
 #include "kith/brute_force.hpp"
@@ -31,6 +32,11 @@ struct Backend {
   SearchStatistics (*search_into)(const Prepared& prepared, const DatasetView& dataset, Metric metric,
                                   const DatasetView& queries, const NeighborsView& out,
                                   const Execution& execution);
+  /// `search` where rows farther from a query than its bound need not be found; null where bounds save
+  /// nothing.
+  Neighbors (*search_bounded)(const Prepared& prepared, const DatasetView& dataset, Metric metric,
+                              const DatasetView& queries, std::int64_t k, std::span<const double> bounds,
+                              const Execution& execution) = nullptr;
 };
 
 const Backend& cpu_backend();

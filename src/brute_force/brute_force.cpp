@@ -13,6 +13,7 @@
 #include "brute_force/backend.hpp"
 #include "core/int128.hpp"
 #include "core/parallel.hpp"
+#include "core/plural.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
 #include "cuda/device_choice.hpp"
@@ -152,13 +153,29 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
       [&] { return search(execution); });
 }
 
+// @param bounds as SearchOptions has them
 Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
-                       const Execution& execution) {
+                       const Execution& execution, std::span<const double> bounds = {}) {
   const DatasetView& data = state.dataset.view();
+  const Metric metric = state.parameters.metric;
   check_output_memory(data, queries, k, execution);
   return run_search(state, queries, k, -1, execution, [&](const Execution& ordered) {
-    return state.backend->search(*state.prepared, data, state.parameters.metric, queries, k, ordered);
+    const brute_force::Backend& backend = *state.backend;
+    if (!bounds.empty() && backend.search_bounded != nullptr) {
+      return backend.search_bounded(*state.prepared, data, metric, queries, k, bounds, ordered);
+    }
+    return backend.search(*state.prepared, data, metric, queries, k, ordered);
   });
+}
+
+void check_bounds(const DatasetView& queries, const SearchOptions& options) {
+  if (options.bounds.empty()) return;
+  if (std::ranges::any_of(options.bounds, [](double bound) { return std::isnan(bound); })) {
+    throw InvalidArgument("a bound is NaN; use +inf for queries of which nothing is known");
+  }
+  if (options.bounds.size() == static_cast<std::size_t>(queries.rows)) return;
+  throw InvalidArgument(fmt::format("{} bounds for {}; give one each, or none", options.bounds.size(),
+                                    plural(queries.rows, "query", "queries")));
 }
 
 SearchStatistics search_state_into(const BruteForce::State& state, const DatasetView& queries,
@@ -251,7 +268,10 @@ BruteForce BruteForce::build(const Dataset& dataset, const BruteForceParameters&
 Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                              const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, k);
-  if (!some_allowed(state_->dataset.view(), options)) return search_state(*state_, queries, k, execution);
+  check_bounds(queries, options);
+  if (!some_allowed(state_->dataset.view(), options)) {
+    return search_state(*state_, queries, k, execution, options.bounds);
+  }
   check_place(*state_, queries, execution);
   return search_some(state_->dataset, state_->parameters, queries, k, *options.allowed, execution,
                      [&](const Execution&) -> const State& { return *state_; });

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace kith {
@@ -14,7 +13,6 @@ template <class... Arguments>
 class FunctionRef<void(Arguments...)> {
  public:
   template <class Function>
-    requires(!std::is_same_v<Function, FunctionRef>)
   FunctionRef(const Function& function)  // NOLINT(google-explicit-constructor): it stands for any function
       : function_(std::addressof(function)), call_([](const void* its, Arguments... arguments) {
           (*static_cast<const Function*>(its))(std::forward<Arguments>(arguments)...);

@@ -85,6 +85,18 @@ void add_shard(SearchStatistics& sum, const SearchStatistics& more, bool again) 
   sum.recall = std::min(sum.recall, more.recall);
 }
 
+// Of some queries, or of all; +inf for lists that are not full.
+std::vector<double> kth_distances(const Neighbors& found,
+                                  const std::optional<std::vector<std::int64_t>>& which) {
+  std::vector<double> distances;
+  const auto count = which ? static_cast<std::int64_t>(which->size()) : found.queries;
+  distances.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    distances.push_back(found.distance(which ? (*which)[static_cast<std::size_t>(i)] : i, found.k - 1));
+  }
+  return distances;
+}
+
 std::int64_t nan_rows(const Manifest& manifest) {
   std::int64_t sum = 0;
   for (const Shard& shard : manifest.shards) sum += shard.nan_rows;
@@ -148,6 +160,12 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
   Neighbors found = sharded::no_neighbors(queries.rows, k, distances);
   std::set<std::int64_t> asked;
+  // The lists so far bound what a shard has to find: else its own begin with whatever rows come first.
+  const bool bounded = folder_->type().guarantee == Guarantee::exact && folder_->shards() > 1;
+  if (bounded) {
+    take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(double),
+             "what is known of the queries");
+  }
   // Of some queries, or of all where `which` says nothing.
   const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
                        const SearchOptions& its, const Execution& how) {
@@ -156,7 +174,11 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     const AnyIndex index = folder_->open_shard(number, how, left);
     const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
     const Dataset some = which ? pick_rows(queries, *which) : Dataset();
-    const Neighbors more = index.search(which ? some.view() : queries, most, left, its);
+    const std::vector<double> bounds =
+        bounded && !asked.empty() ? kth_distances(found, which) : std::vector<double>();
+    SearchOptions options_here = its;
+    options_here.bounds = bounds;
+    const Neighbors more = index.search(which ? some.view() : queries, most, left, options_here);
     sharded::merge(found, more, shard.base, which, how);
     add_shard(found.statistics, more.statistics, !asked.insert(number).second);
   };

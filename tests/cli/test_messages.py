@@ -283,3 +283,17 @@ def test_the_example_of_a_scan(kith, folder):
     kith("generate", "terrain_scan", "-n", 300, "-o", "scan.las")
     line = next(line for line in kith("knn", "--help").out.splitlines() if "kith knn scan.las scan.las" in line)
     kith(*line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "uniform", "-n", "10", "-d", "2", "-o", "out.npy"),
+        ("build", "a.npy", "--index", "vamana", "-o", "out.kith"),
+        ("codes", "a.npy", "--kind", "rabitq", "-o", "out.codes"),
+    ],
+)
+def test_a_seed_is_not_negative(kith, folder, arguments):
+    np.save("a.npy", POINTS)
+    assert "--seed: -1; use 0 or more" in kith(*arguments, "--seed", "-1", code=2).err
+    assert os.listdir(".") == ["a.npy"]

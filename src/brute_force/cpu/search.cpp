@@ -15,6 +15,7 @@
 #include "core/instruction_set.hpp"
 #include "core/large_vector.hpp"
 #include "core/parallel.hpp"
+#include "core/rounding.hpp"
 #include "select_k/top_k.hpp"
 
 namespace kith::brute_force {
@@ -69,7 +70,8 @@ void write_list(Neighbors& out, std::vector<R>& distances, std::int64_t query,
 
 template <class R>
 Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric metric,
-                    const DatasetView& queries, std::int64_t k, const Execution& execution) {
+                    const DatasetView& queries, std::int64_t k, std::span<const double> bounds,
+                    const Execution& execution) {
   const auto started = std::chrono::steady_clock::now();
   Neighbors out;
   out.queries = queries.rows;
@@ -92,10 +94,16 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
           filtered ? filter_kernel(prepared.codes.space.choice) : nullptr,
           plan.chunk,
           plan.splits,
-          std::vector<std::atomic<double>>(plan.splits > 1 ? static_cast<std::size_t>(queries.rows) : 0),
+          std::vector<std::atomic<double>>(
+              plan.splits > 1 || !bounds.empty() ? static_cast<std::size_t>(queries.rows) : 0),
           std::vector<std::atomic<bool>>(plan.splits > 1 ? static_cast<std::size_t>(queries.rows) : 0),
           {}};
-  for (auto& bound : job.bounds) bound.store(std::numeric_limits<double>::infinity());
+  const bool from_zero = metric != Metric::inner_product && metric != Metric::cosine;
+  for (std::size_t q = 0; q < job.bounds.size(); ++q) {
+    double bound = std::numeric_limits<double>::infinity();
+    if (!bounds.empty()) bound = round_up<R>(from_zero ? std::max(bounds[q], 0.0) : bounds[q]);
+    job.bounds[q].store(bound);
+  }
 
   const std::int64_t chunks = queries.rows == 0 ? 0 : (queries.rows + plan.chunk - 1) / plan.chunk;
   ProgressCounter progress(execution, "search",
@@ -146,17 +154,23 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   return out;
 }
 
+Neighbors search_bounded(const Prepared& prepared, const DatasetView& data, Metric metric,
+                         const DatasetView& queries, std::int64_t k, std::span<const double> bounds,
+                         const Execution& execution) {
+  const auto suited = suiting(static_cast<const CpuPrepared&>(prepared), data, metric, queries, execution);
+  return data.dtype == Dtype::f64 ? search_as<double>(*suited, data, metric, queries, k, bounds, execution)
+                                  : search_as<float>(*suited, data, metric, queries, k, bounds, execution);
+}
+
 Neighbors search(const Prepared& prepared, const DatasetView& data, Metric metric, const DatasetView& queries,
                  std::int64_t k, const Execution& execution) {
-  const auto suited = suiting(static_cast<const CpuPrepared&>(prepared), data, metric, queries, execution);
-  return data.dtype == Dtype::f64 ? search_as<double>(*suited, data, metric, queries, k, execution)
-                                  : search_as<float>(*suited, data, metric, queries, k, execution);
+  return search_bounded(prepared, data, metric, queries, k, {}, execution);
 }
 
 }  // namespace
 
 const Backend& cpu_backend() {
-  static const Backend backend{prepare_on_cpu, search, nullptr};
+  static const Backend backend{prepare_on_cpu, search, nullptr, search_bounded};
   return backend;
 }
 

@@ -39,7 +39,7 @@ struct Job {
   TileFunction kernel;                       // null without codes
   std::int64_t chunk;                        // queries a task
   std::int64_t splits;                       // parts the rows are cut into
-  std::vector<std::atomic<double>> bounds;   // one a query, when splits > 1
+  std::vector<std::atomic<double>> bounds;   // one a query, when splits > 1 or the caller knows some
   std::vector<std::atomic<bool>> fell_back;  // likewise: parts leave the filter each, it counts once
   Counters counters;
 };
@@ -84,6 +84,7 @@ class Task {
     waiting_.assign(static_cast<std::size_t>(slots_), 0);
     kept_.assign(static_cast<std::size_t>(slots_), 0);
     closed_.assign(static_cast<std::size_t>(slots_), false);
+    refresh_shared_bounds();
 
     std::int64_t rows_seen = 0;
     for (std::size_t b = 0; b < order.size(); ++b) {
@@ -210,7 +211,7 @@ class Task {
   void tighten(std::int64_t s) {
     const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
     R bound = lists_[static_cast<std::size_t>(i)].bound();
-    if (job_.splits > 1) {
+    if (!job_.bounds.empty()) {
       auto& shared = job_.bounds[static_cast<std::size_t>(first_ + i)];
       double seen = shared.load(std::memory_order_relaxed);
       while (static_cast<double>(bound) < seen &&
@@ -222,6 +223,7 @@ class Task {
   }
 
   void refresh_shared_bounds() {
+    if (job_.bounds.empty()) return;
     for (std::int64_t s = 0; s < slots_; ++s) {
       if (!closed_[static_cast<std::size_t>(s)]) tighten(s);
     }

@@ -252,6 +252,25 @@ TEST(Sharded, IntoTheCallersMemory) {
                InvalidArgument);
 }
 
+// Lists that began anew in each shard would let in some six times as many rows as one list.
+TEST(Sharded, ShardsKnowHowFarTheOthersFoundNeighbours) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(20000, 24, 12);
+  const DatasetView rows(values.data(), 20000, 24);
+  const DatasetView queries(values.data(), 50, 24);
+  const BruteForceParameters parameters;
+  const Neighbors one = BruteForce::build(rows, parameters).search(queries, 10);
+  for (const int threads : {1, 2}) {
+    Execution execution;
+    execution.threads = threads;
+    const Neighbors found =
+        Sharded::build(folder / "shards", rows, {parameters, 8}).search(queries, 10, execution);
+    expect_same(found, one, std::to_string(threads));
+    EXPECT_EQ(found.statistics.pairs, one.statistics.pairs);
+    EXPECT_LT(found.statistics.candidates, 3 * one.statistics.candidates);
+  }
+}
+
 TEST(Sharded, ManyThreadsSearchOneFolder) {
   const TemporaryFolder folder;
   const std::vector<float> values = bell(3000, 8, 4);
