@@ -3,7 +3,7 @@
 # of kith for x86-64 and 64-bit ARM and, where nvcc is there, of kith-cuda13 for x86-64. `make wheels` calls it.
 #   tools/wheels.sh BUILD [JOBS]     leaves BUILD/wheels/*.whl
 # PYTHON: an interpreter with what python/requirements-wheels.txt lists (default BUILD/venv/bin/python).
-# KITH_WHEELS_FOR: the processors (default "x86_64 aarch64").
+# KITH_WHEELS_FOR: the processors (default "x86_64 aarch64"); aarch64 takes the module's stub from x86_64, which comes before it.
 #
 # Debian 11's g++ 10 does not know the C++20 that Kith is written in, so g++ 12 compiles against Debian 11's C library, which
 # is unpacked from its packages, and its own C++ library goes into the module. oneTBB, fmt, HDF5 and zlib are compiled the same
@@ -97,6 +97,26 @@ get_sources() {
   touch "$work/sources/complete"
 }
 
+# What a wheel has in it of others, and on what terms.
+write_notices() {
+  local package name
+  {
+    echo "Parts of these libraries are in this package, on the terms below."
+    for name in onetbb fmtlib hdf5 zlib; do
+      printf '\n===== %s\n\n' "$name"
+      tar -xOf "$work/sources/$name"_*.debian.tar.* debian/copyright
+    done
+    for package in nlohmann-json3-dev libxxhash-dev; do
+      printf '\n===== %s\n\n' "$package"
+      cat "/usr/share/doc/$package/copyright"
+    done
+    printf '\n===== liburing\n\n'
+    cat "$work/${machines%% *}/sysroot/usr/share/doc/liburing-dev/copyright"
+    printf '\n===== nanobind\n\n'
+    "$python" -c 'import importlib.metadata as m; print(next(f for f in m.files("nanobind") if "LICENSE" in f.name).read_text())'
+  } >"$work/THIRD_PARTY.txt"
+}
+
 # Debian 11's C library, and what Kith is linked to.
 make_sysroot() {
   for_machine "$1"
@@ -146,7 +166,8 @@ make_wheel() {
   local project=$1 machine=$2 version=$3 interpreter=$4 name headers options=() define language
   for_machine "$machine"
   name=$(basename "$(dirname "$project/.")") headers=$work/$machine/python-headers/usr/include
-  for define in CMAKE_TOOLCHAIN_FILE="$toolchain" Python_INCLUDE_DIR="$headers/python$version"; do
+  for define in CMAKE_TOOLCHAIN_FILE="$toolchain" Python_INCLUDE_DIR="$headers/python$version" \
+    KITH_PYTHON_NOTICES="$work/THIRD_PARTY.txt"; do
     options+=(--config-settings "cmake.define.$define")
   done
   if command -v ccache >/dev/null; then
@@ -156,7 +177,12 @@ make_wheel() {
   fi
   if [[ $machine != x86_64 ]]; then
     # Its own stub would be made by importing it. The functions are those of the other.
-    options+=(--config-settings "cmake.define.KITH_PYTHON_STUB=$work/x86_64/kith-$version/python/kith/_kith.pyi")
+    local stub=$work/x86_64/kith-$version/python/kith/_kith.pyi
+    if [[ ! -e $stub ]]; then
+      echo "tools/wheels.sh: there is no $stub; name x86_64 before $machine in KITH_WHEELS_FOR" >&2
+      return 1
+    fi
+    options+=(--config-settings "cmake.define.KITH_PYTHON_STUB=$stub")
     export _PYTHON_HOST_PLATFORM=linux-$machine SETUPTOOLS_EXT_SUFFIX=.cpython-${version/./}-$KITH_TARGET.so
   fi
   [[ $project != . ]] || name=kith
@@ -176,6 +202,7 @@ for machine in $machines; do
   [[ -d $work/$machine/python-headers ]] ||
     unpack "$work/$machine/python-headers" "$machine" libpython3.11-dev/bookworm libpython3.13-dev/trixie
 done
+write_notices
 make_python x86_64 3.13 trixie
 newer=$work/x86_64/python-3.13
 [[ -d $newer/site ]] ||
@@ -201,6 +228,8 @@ done
 for wheel in "$work"/raw/*.whl; do
   machine=${wheel%.whl}
   machine=${machine##*linux_}
-  PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat "manylinux_2_31_$machine" -w "$work" "$wheel"
+  platform=manylinux_2_31_$machine
+  [[ $machine == x86_64 ]] || platform=auto # auditwheel takes names of this machine's processor alone
+  PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat "$platform" -w "$work" "$wheel"
 done
 ls -l "$work"/*.whl

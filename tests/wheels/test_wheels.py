@@ -89,6 +89,8 @@ def test_what_is_in_a_wheel(wheel, tmp_path):
         (module,) = [name for name in names if name.endswith(".so")]
         own = {"kith/_kith.pyi", "kith/py.typed"} if package(wheel) == "kith" else set()
         assert {f"{package(wheel)}/__init__.py", f"{package(wheel)}/_version.py", *own} <= set(names)
+        notices = files.read(f"{package(wheel)}/THIRD_PARTY.txt").decode()
+        assert all(f"===== {name}\n" in notices for name in ("onetbb", "hdf5", "liburing", "nanobind"))
         assert {name.split("/")[0].split("-")[0] for name in names} == {package(wheel)}
         files.extract(module, tmp_path)
     dynamic = subprocess.run(["readelf", "-dVW", tmp_path / module], capture_output=True, text=True, check=True).stdout
