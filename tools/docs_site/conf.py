@@ -21,7 +21,16 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 # Docstrings are read without the compiled module, and without what optional parts need.
-autodoc_mock_imports = ["kith._kith", "kith._version", "faiss", "joblib", "langchain_core", "llama_index", "scipy", "sklearn"]
+autodoc_mock_imports = [
+    "kith._kith",
+    "kith._version",
+    "faiss",
+    "joblib",
+    "langchain_core",
+    "llama_index",
+    "scipy",
+    "sklearn",
+]
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_typehints = "signature"
