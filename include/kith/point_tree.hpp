@@ -47,7 +47,7 @@ struct Neighborhood {
 /// Normals of the surface that points were measured on (Hoppe et al., SIGGRAPH 1992): the direction of least
 /// variance of each point's neighbourhood, the point itself included.
 struct Normals {
-  std::vector<double> normals;  ///< [rows, dim], unit length, any where neighbours coincide; NaN with fewer than dim
+  std::vector<double> normals;  ///< [rows, dim], of length 1, any if neighbours coincide; NaN: fewer than dim
   std::vector<double>
       curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
 };

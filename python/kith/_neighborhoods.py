@@ -91,9 +91,7 @@ class Normals(NamedTuple):
     The arrays are NumPy's, or of a tree over an array on a GPU that GPU's, as those of :class:`Neighbors`.
     """
 
-    normals: NDArray[
-        np.float64
-    ]  #: ``[rows, dim]``, of length 1, any where neighbours coincide; NaN with fewer than dim
+    normals: NDArray[np.float64]  #: ``[rows, dim]``, of length 1, any if neighbours coincide; NaN: fewer than dim
     curvature: NDArray[np.float64]  #: ``[rows]``, least variance over the sum of all: 0 (a plane) to 1/dim
 
 
