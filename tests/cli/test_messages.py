@@ -295,5 +295,5 @@ def test_the_example_of_a_scan(kith, folder):
 )
 def test_a_seed_is_not_negative(kith, folder, arguments):
     np.save("a.npy", POINTS)
-    assert "--seed: -1; use 0 or more" in kith(*arguments, "--seed", "-1", code=2).err
+    assert "--seed: -1; use 0 or more" in kith(*arguments, "--seed", "-1", code=1).err
     assert os.listdir(".") == ["a.npy"]
