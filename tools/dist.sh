@@ -22,6 +22,7 @@ git archive --prefix="kith-$version/" -o "$dist/kith-$version.tar.gz" HEAD
 options=(--config-settings "build-dir=$build-wheel")
 for define in ${DIST_CMAKE:-}; do options+=(--config-settings "cmake.define.$define"); done
 if command -v ccache >/dev/null; then
+  export CCACHE_SLOPPINESS=pch_defines,time_macros # as in the Makefile: for KITH_PRECOMPILED_HEADERS
   for language in CXX CUDA; do
     options+=(--config-settings "cmake.define.CMAKE_${language}_COMPILER_LAUNCHER=ccache")
   done
