@@ -137,6 +137,8 @@ void Sweep<T>::forget_tiles(Waiting& query, std::int64_t visited) const {
   });
 }
 
+template void Sweep<float>::forget_tiles(Waiting&, std::int64_t) const;
+template void Sweep<double>::forget_tiles(Waiting&, std::int64_t) const;
 template void Sweep<float>::visit_resident(std::vector<Waiting>&);
 template void Sweep<double>::visit_resident(std::vector<Waiting>&);
 template void Sweep<float>::visit(const Resident&, std::span<Waiting*>);
