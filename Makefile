@@ -152,6 +152,11 @@ wheels: ## wheels for glibc 2.31 and newer, each tried where nothing else of Kit
 	PYTHON=$(PYTHON) tools/wheels.sh $(BUILD) $(JOBS)
 	KITH_WHEELS=$(abspath $(BUILD))/wheels $(PYTHON) -m pytest -q -s -rs -p no:cacheprovider $(PYTEST_FLAGS) tests/wheels
 
+.PHONY: test-wheels-debian11
+test-wheels-debian11: ## tries them in a root of Debian 11, which it makes: needs root, debootstrap
+	@KITH_VENV=$(abspath $(BUILD))/venv tools/setup.sh wheels-debian11
+	PYTHON=$(PYTHON) tools/wheels/debian11.sh $(BUILD) $(JOBS)
+
 .PHONY: install clean help
 install: all ## install into PREFIX (default /usr/local)
 	cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))

@@ -33,6 +33,7 @@ struct Options {
   IndexOptions index;
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
+  std::string partition = "auto";
 };
 
 // What only a reader of whole files knows: a format that the file does not tell, a member of an HDF5 file.
@@ -112,28 +113,27 @@ void run(const Common& common, Options& options) {
   const IndexChoice choice =
       resolve_index(options.index, rows_a_shard, static_cast<std::int64_t>(all.row_elements), 0, 10, metric,
                     make_execution(common));
-  const Sharded shards = build(
-      common, options, sources,
-      {make_parameters(choice.index, metric, options.index, parse_filter(options.filter)), options.shards});
+  const Sharded shards =
+      build(common, options, sources,
+            {make_parameters(choice.index, metric, options.index, parse_filter(options.filter)),
+             options.shards, parse_partition(options.partition)});
   const bool chosen = options.index.index == "auto";
   if (chosen) note_choice(common, {choice.index, 0, choice.reason});
   if (common.json) {
-    nlohmann::json object = {{"file", options.output},
-                             {"index", shards.index_type().name},
-                             {"shards", shards.shards()},
-                             {"rows", shards.rows()},
-                             {"dim", shards.dim()},
-                             {"dtype", name(shards.dtype())},
-                             {"metric", name(shards.metric())},
+    nlohmann::json object = {{"file", options.output},        {"index", shards.index_type().name},
+                             {"shards", shards.shards()},     {"partition", name(shards.partition())},
+                             {"rows", shards.rows()},         {"dim", shards.dim()},
+                             {"dtype", name(shards.dtype())}, {"metric", name(shards.metric())},
                              {"bytes", shards.bytes()}};
     if (chosen) object["reason"] = choice.reason;
     print_json(object);
     return;
   }
   note(common,
-       fmt::format("wrote {}: {} of {}, {} x {} {}, {}, {}", options.output, plural(shards.shards(), "shard"),
-                   shards.index_type().name, plural(shards.rows(), "row"), shards.dim(), name(shards.dtype()),
-                   name(shards.metric()), format_bytes(static_cast<double>(shards.bytes()))));
+       fmt::format("wrote {}: {} of {} by {}, {} x {} {}, {}, {}", options.output,
+                   plural(shards.shards(), "shard"), shards.index_type().name, name(shards.partition()),
+                   plural(shards.rows(), "row"), shards.dim(), name(shards.dtype()), name(shards.metric()),
+                   format_bytes(static_cast<double>(shards.bytes()))));
 }
 
 }  // namespace
@@ -151,11 +151,19 @@ void add_shard(CLI::App& app, Common& common) {
                   ->type_name("FILE")
                   ->required());
   add_index_output_option(command, common, options->output, "The folder of shards");
-  command
-      .add_option("-n,--shards", options->shards,
-                  "How many: their rows follow each other and are equally many, but for one")
+  command.add_option("-n,--shards", options->shards, "How many, of about equally many rows each")
       ->type_name("N")
       ->required()
+      ->group("Index");
+  common
+      .choice(command.add_option("--partition", options->partition, "How rows are divided among shards")
+                  ->type_name("PARTITION"),
+              {{"auto", "space for trees, else rows"},
+               {"rows", "those of a shard follow each other"},
+               {"space",
+                "those of a shard lie in one part of space, so that a query needs few shards; up to 16 "
+                "dimensions; sqeuclidean, euclidean, manhattan"}})
+      ->capture_default_str()
       ->group("Index");
   options->index.index = "brute_force";
   add_any_index_options(command, common, options->index);
@@ -168,7 +176,7 @@ void add_shard(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   common.about(command).details = {
       "One shard after the other is read, built and saved, so that no more than the rows of one are in "
-      "memory; "
+      "memory, or of as many as half of --memory-limit holds where rows are divided by space; "
       "only HDF5 and compressed PCD files, and a file whose format is named, are held whole. The folder "
       "appears "
       "whole or not at all, and replaces an older one of shards; what is killed goes on where it was when "

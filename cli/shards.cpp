@@ -69,6 +69,7 @@ nlohmann::ordered_json describe_shards(const std::string& path) {
       {"index", shards.index_type().name},
       {"metric", name(shards.metric())},
       {"shards", shards.shards()},
+      {"partition", name(shards.partition())},
       {"rows a shard", least == most ? format_count(least)
                                      : fmt::format("{} to {}", format_count(least), format_count(most))},
       {"largest shard", format_bytes(static_cast<double>(shards.largest_shard_bytes()))}};

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: Debian packages, and Python packages into a virtual environment of the build.
-#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, docs, lint, fuzz, arm, wheels, bench, bench-tiles, bench-build, gpu-bundle, cache
+#   tools/setup.sh GROUP...    groups: build, test-cpp, test, test-ray, browser, demo, docs, lint, fuzz, arm, wheels, wheels-debian11, bench, bench-tiles, bench-build, gpu-bundle, cache
 # Quick and without network when everything is there. KITH_VENV names the virtual environment
 # (default build/venv). KITH_SETUP=off skips all of it, for machines that provide the tools another way.
 set -euo pipefail
@@ -43,6 +43,7 @@ for group in "$@"; do
     wheels)
       packages+=(binutils g++-aarch64-linux-gnu qemu-user python3 python3-venv)
       requirements+=(python/requirements-wheels.txt) ;;
+    wheels-debian11) packages+=(debootstrap) ;;
     bench)
       packages+=(libbenchmark-dev python3 python3-venv gmt-gshhg-full wordnet-base plasma-workspace-wallpapers gnome-backgrounds
         python3-opencv libcgal-demo libnanoflann-dev)

@@ -16,8 +16,7 @@ jobs=${2:-$(nproc)}
 python=$(realpath -s "${PYTHON:-$build/venv/bin/python}")
 machines=${KITH_WHEELS_FOR:-x86_64 aarch64}
 work=$build/wheels
-mirror=${KITH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-key=/usr/share/keyrings/debian-archive-keyring.gpg
+. tools/wheels/apt.sh
 toolchain=$PWD/cmake/older-glibc.cmake
 if [[ $(dpkg --print-architecture) != amd64 ]]; then
   echo "tools/wheels.sh: this machine's architecture is $(dpkg --print-architecture); wheels are made on amd64 alone" >&2
@@ -33,19 +32,6 @@ architecture() {
       echo "tools/wheels.sh: KITH_WHEELS_FOR has '$1'; it may have x86_64 and aarch64" >&2
       exit 1 ;;
   esac
-}
-
-# apt with lists and a cache of its own; nothing is installed.
-own_apt() {
-  local own=$work/apt
-  mkdir -p "$own"/{lists,archives}/partial
-  if [[ ! -f $own/sources.list ]]; then
-    for suite in bullseye bookworm trixie; do echo "deb [signed-by=$key] $mirror $suite main"; done >"$own/sources.list"
-    echo "deb-src [signed-by=$key] $mirror bookworm main" >>"$own/sources.list"
-  fi
-  apt-get -q -o APT::Architecture=amd64 -o APT::Architectures::=amd64 -o APT::Architectures::=arm64 \
-    -o APT::Sandbox::User=root -o Dir::State::Lists="$own/lists" -o Dir::State::Status=/dev/null -o Dir::Cache="$own" \
-    -o Dir::Etc::SourceList="$own/sources.list" -o Dir::Etc::SourceParts=- "$@"
 }
 
 # Unpacks packages of a processor, NAME/SUITE each, into a folder. Symbolic links to / point into it afterwards.

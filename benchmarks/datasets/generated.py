@@ -49,27 +49,42 @@ def decay_for(ratio, dim):
     return tau
 
 
-def gaussian_mixture(rows, dim, ratio, seed, gaussians=2000):
-    """A mixture of gaussians like embeddings, float32 [rows, dim].
+class GaussianMixture:
+    """A mixture of gaussians like embeddings.
 
     In a latent basis the variances of the coordinates fall as exp(-i / tau), with tau such that their participation
     ratio is `ratio`, and their sum is dim. Centres come from the same spectrum at 0.6 of its standard deviation; each
     gaussian has a scale of 0.7 to 1.3 and a log-normal weight (sigma 0.5). One random rotation turns everything.
-    Rows and queries are cut from one draw.
     """
+
+    def __init__(self, random, dim, ratio, gaussians=2000):
+        variances = np.exp(-np.arange(dim) / decay_for(ratio, dim))
+        self.spread = np.sqrt(variances * dim / variances.sum()).astype(np.float32)
+        self.basis, _ = np.linalg.qr(random.standard_normal((dim, dim), np.float32))
+        self.centres = random.standard_normal((gaussians, dim), np.float32) * (self.spread * np.float32(0.6))
+        self.scale = random.uniform(0.7, 1.3, gaussians).astype(np.float32)
+        weight = np.exp(0.5 * random.standard_normal(gaussians))
+        self.weight = weight / weight.sum()
+
+    def members(self, random, rows):
+        """Which gaussian each row is of."""
+        return random.choice(len(self.centres), rows, p=self.weight)
+
+    def block(self, random, members):
+        """A row of each of some gaussians, float32 [len(members), dim]."""
+        noise = random.standard_normal((len(members), len(self.spread)), np.float32) * self.spread
+        return (self.centres[members] + self.scale[members, None] * noise) @ self.basis
+
+
+def gaussian_mixture(rows, dim, ratio, seed, gaussians=2000):
+    """Rows of such a mixture, float32 [rows, dim]. Rows and queries are cut from one draw."""
     random = np.random.default_rng(seed)
-    variances = np.exp(-np.arange(dim) / decay_for(ratio, dim))
-    spread = np.sqrt(variances * dim / variances.sum()).astype(np.float32)
-    basis, _ = np.linalg.qr(random.standard_normal((dim, dim), np.float32))
-    centres = random.standard_normal((gaussians, dim), np.float32) * (spread * np.float32(0.6))
-    scale = random.uniform(0.7, 1.3, gaussians).astype(np.float32)
-    weight = np.exp(0.5 * random.standard_normal(gaussians))
-    member = random.choice(gaussians, rows, p=weight / weight.sum())
+    mixture = GaussianMixture(random, dim, ratio, gaussians)
+    members = mixture.members(random, rows)
     out = np.empty((rows, dim), np.float32)
     for first in range(0, rows, 16384):  # a block at a time keeps the scratch memory small
-        own = member[first : first + 16384]
-        noise = random.standard_normal((len(own), dim), np.float32) * spread
-        out[first : first + len(own)] = (centres[own] + scale[own, None] * noise) @ basis
+        own = members[first : first + 16384]
+        out[first : first + len(own)] = mixture.block(random, own)
     return out
 
 

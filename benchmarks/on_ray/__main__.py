@@ -1,8 +1,8 @@
 """python -m benchmarks.on_ray [--cloud N] [--rows N] [--queries Q] [--kills]: a cluster of four nodes on this machine.
 
 All-kNN of a cloud of three dimensions by tiles, and brute force over rows of 128, on a cluster and without one: the answers must be
-the same bytes (SHA-256 of the arrays), or nothing is written. With --kills a node is killed in the middle, and the driver, which is
-started again. Then what a task costs beside its work: blocks of one query, by an actor of the cluster and by the same object in this
+the same bytes (SHA-256 of the arrays), or nothing is written. With --kills a node is killed at five moments of one call, each time
+another, and the driver, which is started again. Then what a task costs beside its work: blocks of one query, by an actor of the cluster and by the same object in this
 process. Four nodes on one machine share its cores: seconds say what the cluster costs, not what it gains. Results go to
 benchmarks/results/on_ray.json. Needs the package and Ray (PYTHONPATH=build/python, make test-ray's environment).
 """
@@ -85,20 +85,23 @@ def run(name, alone, on_cluster):
     return result
 
 
+MOMENTS = (0.05, 0.25, 0.45, 0.65, 0.85)
+
+
 def killed(cluster, file, output, expected):
-    """A node dies while tiles are searched, then the driver; the rest is done by another."""
-    node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+    """Nodes die while tiles are searched, then the driver; the rest is done by others."""
+    victims = [cluster.add_node(num_cpus=1, object_store_memory=80 << 20)]
     dead = []
 
     def progress(done, total):
-        if not dead and len(seen) >= 2:
-            dead.append(done)
-            cluster.remove_node(node, allow_graceful=False)
-        seen.append(done)
+        if len(dead) < len(MOMENTS) and done >= MOMENTS[len(dead)] * total:
+            dead.append(round(done / total, 3))
+            cluster.remove_node(victims.pop(), allow_graceful=False)
+            if len(dead) < len(MOMENTS):
+                victims.append(cluster.add_node(num_cpus=1, object_store_memory=80 << 20))
 
-    seen = []
     took, answer = seconds(lambda: kith.ray.all_knn(file, K, output=output, shards=16, progress=progress))
-    assert dead and digest(answer) == expected, "a node died: other bytes"
+    assert len(dead) == len(MOMENTS) and digest(answer) == expected, "nodes died: other bytes"
     command = [sys.executable, "-c", DRIVER, cluster.address, file, output + "-2", "5"]
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -106,7 +109,8 @@ def killed(cluster, file, output, expected):
     assert digest(answer) == expected, "the driver died: other bytes"
     result = {
         "what": "killed",
-        "seconds_with_a_node_dead": round(took, 1),
+        "nodes_killed_at": dead,
+        "seconds_with_nodes_dying": round(took, 1),
         "resumed_tasks": answer.statistics.resumed,
         "tasks_after": answer.statistics.tasks,
         "seconds_after": round(again, 1),

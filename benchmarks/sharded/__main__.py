@@ -1,6 +1,6 @@
-"""python -m benchmarks.sharded [-n ROWS] [--shards S] [--index TYPE ...]: shards against one index of the same rows.
+"""python -m benchmarks.sharded [-n ROWS] [--shards S] [--index TYPE ...] [--partition P]: shards against one index of the same rows.
 
-Random rows, shuffled by nature: every shard covers all of the space, which is the worst case for trees. Both are built, saved and
+Random rows, shuffled by nature: shards of rows that follow each other cover all of the space, which is the worst case for trees. Both are built, saved and
 opened; then searches of one and the other alternate, and medians of their processor time, which other work on the machine
 hardly changes, and the ratio are printed and written to benchmarks/results/sharded.json, with the wall time. Exact answers must be the same bits. Needs the package (PYTHONPATH=build/python).
 """
@@ -58,7 +58,13 @@ def measure(index, rows, queries, options, folder):
         base = base[np.argsort(base[:, 0], kind="stable")]
     build_shards, many = seconds(
         lambda: kith.Sharded.build(
-            base, folder / index, options.shards, index=index, threads=options.threads, **built_with
+            base,
+            folder / index,
+            options.shards,
+            index=index,
+            partition=options.partition,
+            threads=options.threads,
+            **built_with,
         )
     )
     classes = {"brute_force": kith.BruteForce, "kd_tree": kith.KdTree, "octree": kith.Octree, "vamana": kith.Vamana}
@@ -82,6 +88,7 @@ def measure(index, rows, queries, options, folder):
         "index": index,
         "rows": rows,
         "dim": dim,
+        "partition": many.partition,
         "queries": queries,
         "wall_seconds": wall,
         "cpu_seconds": cpu,
@@ -99,6 +106,7 @@ def main():
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--index", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--partition", choices=["auto", "rows", "space"], default="auto")
     parser.add_argument("--sorted", action="store_true", help="rows along their first axis: shards are slabs of space")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=7)

@@ -24,12 +24,27 @@ namespace sharded {
 class Folder;
 }
 
+/// How rows are divided among shards.
+enum class Partition : std::uint8_t {
+  automatic,  ///< space for trees, else rows
+  /// Rows that follow each other, equally many but for one.
+  rows,
+  /// Rows that lie in one part of space, about equally many: a query then needs few shards. In up to 16
+  /// dimensions, by sqeuclidean, euclidean and manhattan.
+  space,
+};
+
+/// "auto", "rows", "space".
+std::string_view name(Partition partition) noexcept;
+/// @throws InvalidArgument
+Partition parse_partition(std::string_view text);
+
 struct ShardedParameters {
   /// The type of every shard, and what it is built with.
   IndexParameters index = {};
-  /// How many shards, 1 to 65536 and no more than rows. Their rows follow each other and differ by one at the
-  /// most.
+  /// How many shards, 1 to 65536 and no more than rows.
   std::int64_t shards = 0;
+  Partition partition = Partition::automatic;
 };
 
 /// Rows in several saved indexes of one type: a folder with a manifest. What is searched need not fit in
@@ -41,7 +56,7 @@ struct ShardedParameters {
 /// its shard, and once found is never displaced (docs/shards.md).
 ///
 /// In up to 16 dimensions, by sqeuclidean, euclidean and manhattan, a query asks only those shards whose box
-/// of rows its list does not rule out.
+/// of rows its list, or its radius, does not rule out: few where the partition is by space.
 ///
 /// Shards are opened when they are first asked, memory-mapped, and stay open while there is room: for
 /// the limit on memory of the call that opened them (without one, half of the machine's memory; on GPUs half
@@ -55,15 +70,16 @@ class Sharded {
   static constexpr std::string_view summary = "a folder of saved indexes that are searched as one";
 
   /// Divides the rows of files among shards; several files are one dataset, whose row numbers run through
-  /// them in the order given. Files are read in blocks, a shard's rows at a time; only HDF5 and compressed
-  /// PCD files are held whole. The folder appears whole or not at all; an older one of shards is replaced. A
-  /// process that is killed leaves a folder "<folder>.kith-work", from which the same call goes on; another
-  /// call refuses it by name.
+  /// them in the order given. Files are read in blocks, a shard's rows at a time; by space, as many shards'
+  /// rows as half of the memory limit holds (without one a quarter of the machine's memory), once for those.
+  /// Only HDF5 and compressed PCD files are held whole. The folder appears whole or not at all; an older one
+  /// of shards is replaced. A process that is killed leaves a folder "<folder>.kith-work", from which the
+  /// same call goes on; another call refuses it by name.
   /// @throws InvalidArgument, IoError, OutOfMemory, DeviceError, Cancelled
   static Sharded build(const std::filesystem::path& folder, std::span<const std::filesystem::path> files,
                        const ShardedParameters& parameters, const Execution& execution = {});
 
-  /// The same of rows in host memory, which are not copied.
+  /// The same of rows in host memory, which are not copied but by space.
   static Sharded build(const std::filesystem::path& folder, const DatasetView& rows,
                        const ShardedParameters& parameters, const Execution& execution = {});
 
@@ -109,7 +125,13 @@ class Sharded {
   std::vector<std::int64_t> count_within(const DatasetView& queries, double radius,
                                          const Execution& execution = {}) const;
 
-  /// One shard as an index of its own, whose rows are numbered from 0. It counts among the open ones.
+  /// Which rows of all those of a shard are, ascending.
+  /// @throws InvalidArgument for a shard that there is not; IoError where its file is not what the manifest
+  /// says; OutOfMemory
+  std::vector<std::int64_t> row_numbers(std::int64_t number, const Execution& execution = {}) const;
+
+  /// One shard as an index of its own, whose rows are numbered from 0 (see row_numbers()). It counts among
+  /// the open ones.
   /// @throws InvalidArgument for a shard that there is not; IoError where the file is not what the manifest
   /// says
   AnyIndex shard(std::int64_t number, const Execution& execution = {}) const;
@@ -127,6 +149,8 @@ class Sharded {
   Dtype dtype() const noexcept;
   Metric metric() const noexcept;
   std::int64_t shards() const noexcept;
+  /// How its rows are divided: `space` where one shard or more has the rows of a part of it.
+  Partition partition() const noexcept;
   /// Rows of each shard, in their order.
   std::vector<std::int64_t> shard_rows() const;
   /// Shards that are open now.

@@ -31,8 +31,8 @@ namespace nb = nanobind;
 namespace kith::python {
 namespace {
 
-/// type, metric, shards, and what the type alone is built with: name and value.
-using Asked = std::tuple<std::string, std::string, std::int64_t, nb::dict>;
+/// type, metric, shards, partition, and what the type alone is built with: name and value.
+using Asked = std::tuple<std::string, std::string, std::int64_t, std::string, nb::dict>;
 
 // visit(name, set) for each parameter of a type but the metric; set(value) takes what Python gave.
 template <class Parameters, class Visit>
@@ -59,8 +59,9 @@ void for_each_parameter(Parameters& its, const Visit& visit) {
 }
 
 ShardedParameters parameters_of(const Asked& asked) {
-  const auto& [type, metric, shards, options] = asked;
-  ShardedParameters parameters{Indexes::parameters(type, parse_metric(metric)), shards};
+  const auto& [type, metric, shards, partition, options] = asked;
+  ShardedParameters parameters{Indexes::parameters(type, parse_metric(metric)), shards,
+                               parse_partition(partition)};
   std::visit(
       [&, &type = type, &options = options](auto& its) {
         std::vector<std::string> known;
@@ -118,6 +119,15 @@ AnyIndex shard(const Sharded& shards, std::int64_t number, const CallLimits& lim
   run(make_execution(limits), report, false,
       [&](const Execution& execution) { index = shards.shard(number, execution); });
   return *std::move(index);  // NOLINT(bugprone-unchecked-optional-access): run() has opened it, or thrown
+}
+
+nb::object row_numbers(const Sharded& shards, std::int64_t number, const CallLimits& limits,
+                       const nb::object& report) {
+  std::vector<std::int64_t> rows;
+  run(make_execution(limits), report, false,
+      [&](const Execution& execution) { rows = shards.row_numbers(number, execution); });
+  const std::size_t size = rows.size();
+  return own(std::move(rows), {size});
 }
 
 nb::tuple search(const Sharded& shards, const Rows& queries, std::int64_t k, std::optional<double> radius,
@@ -179,6 +189,7 @@ void bind_sharded(nb::module_& module) {
       .def_prop_ro("open_shards", &Sharded::open_shards)
       .def_prop_ro("memory_bytes", &Sharded::memory_bytes)
       .def_prop_ro("bytes", &Sharded::bytes)
+      .def_prop_ro("partition", [](const Sharded& self) { return std::string(name(self.partition())); })
       .def_prop_ro("folder", [](const Sharded& self) { return self.folder(); })
       .def("shard_rows", &Sharded::shard_rows)
       .def("close", &Sharded::close, nb::call_guard<nb::gil_scoped_release>());
@@ -190,6 +201,8 @@ void bind_sharded(nb::module_& module) {
              nb::arg("report").none(), "Folders of shards as one.");
   module.def("one_shard", &shard, nb::arg("shards"), nb::arg("number"), nb::arg("limits"),
              nb::arg("report").none(), "A shard as an index of its own.");
+  module.def("row_numbers", &row_numbers, nb::arg("shards"), nb::arg("number"), nb::arg("limits"),
+             nb::arg("report").none(), "Which rows of all those of a shard are.");
   module.def(
       "open_shards", [](const std::filesystem::path& folder) { return Sharded::open(folder); },
       nb::arg("folder"), "A folder that was built.");

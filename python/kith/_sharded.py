@@ -70,6 +70,7 @@ class Sharded:
         *,
         index: str = "brute_force",
         metric: str = "sqeuclidean",
+        partition: str = "auto",
         threads: int = 0,
         memory_limit: int = 0,
         progress: Progress = False,
@@ -86,9 +87,12 @@ class Sharded:
             path: the folder, which appears whole or not at all. An older folder of shards is replaced, another one
                 refused. A process that is killed leaves ``path + ".kith-work"``, from which the same call goes on
                 (with files).
-            shards: how many, 1 to 65,536 and at most ``n``. Their rows follow each other and are equally many, but
-                for one.
+            shards: how many, 1 to 65,536 and at most ``n``.
             index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``.
+            partition: how rows are divided. ``"rows"``: those of a shard follow each other, equally many but for one.
+                ``"space"``: they lie in one part of space, about equally many, so that a query needs few shards; in
+                up to 16 dimensions, by sqeuclidean, euclidean and manhattan. ``"auto"``: by space for trees. Of files,
+                as many shards' rows as half of ``memory_limit`` holds are then read at once.
             metric, threads, memory_limit, device_memory_limit, progress, device: as for :func:`kith.knn`; ``device``
                 None is the CPU, and shards are searched where they were built unless a search says otherwise.
             **parameters: what the type takes besides: ``filter`` and ``directions``, ``leaf_size``, or those of
@@ -104,6 +108,7 @@ class Sharded:
             name_of(index, "index", _INDEXES),
             name_of(metric, "metric", METRICS),
             _integer(shards, "shards"),
+            name_of(partition, "partition", "'auto', 'rows' or 'space'"),
             {name: _parameter(name, value) for name, value in parameters.items()},
         )
         place = "cpu" if device is None else device
@@ -284,7 +289,8 @@ class Sharded:
         device: str | None = None,
         device_memory_limit: int = 0,
     ) -> Index:
-        """One shard as an index of its own, whose rows are numbered from 0; it counts among the open ones.
+        """One shard as an index of its own, whose rows are numbered from 0 (:meth:`row_numbers` tells which they are of
+        all); it counts among the open ones.
 
         Args:
             number: 0 to ``shards - 1``.
@@ -300,6 +306,19 @@ class Sharded:
         limits = _execution(threads, memory_limit, device_memory_limit, place)
         index = _kith.one_shard(self._shards, _integer(number, "number"), limits, None)
         return CLASSES.get(index.type, Index)._wrap(index, place)
+
+    def row_numbers(self, number: int) -> NDArray[np.int64]:
+        """Which rows of all those of a shard are, ascending: int64 ``[shard_rows[number]]``.
+
+        Args:
+            number: 0 to ``shards - 1``.
+
+        Raises:
+            InvalidArgument: a shard that there is not.
+            IoError: its file of row numbers is missing or damaged.
+        """
+        limits = _execution(0, 0, 0, "cpu")
+        return np.asarray(_kith.row_numbers(self._shards, _integer(number, "number"), limits, None))
 
     def verify(self, *, progress: Progress = False) -> None:
         """Reads every shard and checks it against its checksums and the manifest.
@@ -354,6 +373,11 @@ class Sharded:
     def shards(self) -> int:
         """How many there are."""
         return int(self._shards.shards)
+
+    @property
+    def partition(self) -> str:
+        """``"space"`` where a shard has the rows of a part of space, else ``"rows"``."""
+        return str(self._shards.partition)
 
     @property
     def shard_rows(self) -> list[int]:

@@ -154,17 +154,22 @@ auto run_search(const BruteForce::State& state, const DatasetView& queries, std:
 }
 
 // @param bounds as SearchOptions has them
-Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
-                       const Execution& execution, std::span<const double> bounds = {}) {
+Neighbors search_backend(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+                         std::span<const double> bounds, const Execution& execution) {
   const DatasetView& data = state.dataset.view();
   const Metric metric = state.parameters.metric;
-  check_output_memory(data, queries, k, execution);
+  const brute_force::Backend& backend = *state.backend;
+  if (!bounds.empty() && backend.search_bounded != nullptr) {
+    return backend.search_bounded(*state.prepared, data, metric, queries, k, bounds, execution);
+  }
+  return backend.search(*state.prepared, data, metric, queries, k, execution);
+}
+
+Neighbors search_state(const BruteForce::State& state, const DatasetView& queries, std::int64_t k,
+                       const Execution& execution, std::span<const double> bounds = {}) {
+  check_output_memory(state.dataset.view(), queries, k, execution);
   return run_search(state, queries, k, -1, execution, [&](const Execution& ordered) {
-    const brute_force::Backend& backend = *state.backend;
-    if (!bounds.empty() && backend.search_bounded != nullptr) {
-      return backend.search_bounded(*state.prepared, data, metric, queries, k, bounds, ordered);
-    }
-    return backend.search(*state.prepared, data, metric, queries, k, ordered);
+    return search_backend(state, queries, k, bounds, ordered);
   });
 }
 
@@ -179,27 +184,28 @@ void check_bounds(const DatasetView& queries, const SearchOptions& options) {
 }
 
 SearchStatistics search_state_into(const BruteForce::State& state, const DatasetView& queries,
-                                   const NeighborsView& out, const Execution& execution) {
+                                   const NeighborsView& out, const Execution& execution,
+                                   std::span<const double> bounds = {}) {
   const DatasetView& data = state.dataset.view();
   const Metric metric = state.parameters.metric;
   const int answer = cuda::place_of(out.space, out.device);
-  return run_search(
-      state, queries, out.k, answer, execution, [&](const Execution& ordered) -> SearchStatistics {
-        const brute_force::Backend& backend = *state.backend;
-        if (backend.search_into != nullptr) {
-          return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
-        }
-        check_output_space(out, backend);
-        check_output_memory(data, queries, out.k, ordered);
-        const Neighbors found = backend.search(*state.prepared, data, metric, queries, out.k, ordered);
-        std::copy(found.indices.begin(), found.indices.end(), out.indices);
-        std::visit(
-            [&]<class T>(const std::vector<T>& list) {
-              std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
-            },
-            found.distances);
-        return found.statistics;
-      });
+  return run_search(state, queries, out.k, answer, execution,
+                    [&](const Execution& ordered) -> SearchStatistics {
+                      const brute_force::Backend& backend = *state.backend;
+                      if (backend.search_into != nullptr) {
+                        return backend.search_into(*state.prepared, data, metric, queries, out, ordered);
+                      }
+                      check_output_space(out, backend);
+                      check_output_memory(data, queries, out.k, ordered);
+                      const Neighbors found = search_backend(state, queries, out.k, bounds, ordered);
+                      std::copy(found.indices.begin(), found.indices.end(), out.indices);
+                      std::visit(
+                          [&]<class T>(const std::vector<T>& list) {
+                            std::copy(list.begin(), list.end(), static_cast<T*>(out.distances));
+                          },
+                          found.distances);
+                      return found.statistics;
+                    });
 }
 
 // As measured on one core (AMD EPYC, int8 filter, 16 to 768 values). A GPU has compared all rows before the
@@ -281,8 +287,9 @@ SearchStatistics BruteForce::search_into(const DatasetView& queries, const Neigh
                                          const Execution& execution, const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, out.k);
   check_output(queries.rows, out);
+  check_bounds(queries, options);
   if (!some_allowed(state_->dataset.view(), options)) {
-    return search_state_into(*state_, queries, out, execution);
+    return search_state_into(*state_, queries, out, execution, options.bounds);
   }
   check_output_space(out, *state_->backend);
   const Neighbors found = search(queries, out.k, execution, options);

@@ -11,6 +11,11 @@ void check_k(std::int64_t k) {
   if (k < 1) throw InvalidArgument(fmt::format("k is {}; at least 1 neighbour must be asked for", k));
 }
 
+void check_radius(double radius) {
+  if (radius >= 0) return;
+  throw InvalidArgument(fmt::format("a radius of {}; use 0 or more, in units of the metric", radius));
+}
+
 void check_queries_fit(const DatasetView& queries, std::int64_t dim, Dtype dtype, std::string_view what) {
   if (queries.dim != dim) {
     throw InvalidArgument(fmt::format("queries have dimension {}, the {} has {}; they must be the same",

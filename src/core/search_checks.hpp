@@ -18,6 +18,9 @@ namespace kith {
 /// @throws InvalidArgument
 void check_k(std::int64_t k);
 
+/// @throws InvalidArgument
+void check_radius(double radius);
+
 /// Queries of the dimension and the element type of what is searched; `what` names it: "dataset", "octree".
 /// @throws InvalidArgument
 void check_queries_fit(const DatasetView& queries, std::int64_t dim, Dtype dtype, std::string_view what);

@@ -19,12 +19,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-void check_radius(double radius) {
-  if (!(radius >= 0)) {
-    throw InvalidArgument(fmt::format("a radius of {}; use 0 or more, in units of the metric", radius));
-  }
-}
-
 // What calls with a radius of their own would ignore.
 void check_no_radius(const TileSearchOptions& options, const char* whose) {
   if (options.radius != infinity) {

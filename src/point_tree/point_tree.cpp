@@ -21,12 +21,6 @@ using point_tree::Tree;
 
 namespace {
 
-void check_radius(double radius) {
-  if (!(radius >= 0)) {
-    throw InvalidArgument(fmt::format("a radius of {}; use 0 or more, in units of the metric", radius));
-  }
-}
-
 // Memory of a GPU is for a search on that GPU; `what` lies there: "queries lie".
 void check_space(MemorySpace space, int device, const char* what, const Execution& execution) {
   if (space == MemorySpace::host) return;

@@ -2,7 +2,9 @@
 #include "sharded/build.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <variant>
@@ -11,12 +13,16 @@
 #include <nlohmann/json.hpp>
 
 #include "core/int128.hpp"
+#include "core/memory_budget.hpp"
+#include "core/parallel.hpp"
 #include "core/plural.hpp"
 #include "core/positioned_file.hpp"
 #include "kith/error.hpp"
 #include "point_tiles/work_folder.hpp"
+#include "sharded/cells.hpp"
 #include "sharded/folder.hpp"
 #include "sharded/manifest.hpp"
+#include "sharded/row_numbers.hpp"
 #include "sharded/visits.hpp"
 
 namespace kith::sharded {
@@ -33,6 +39,25 @@ void check_shards(std::int64_t shards, std::int64_t rows) {
   if (shards >= 1 && shards <= most) return;
   throw InvalidArgument(
       fmt::format("{} of {}; use 1 to {}", plural(shards, "shard"), plural(rows, "row"), most));
+}
+
+Metric metric_of(const IndexParameters& parameters) {
+  return std::visit([](const auto& its) { return its.metric; }, parameters);
+}
+
+// `automatic` is decided.
+Partition partition_of(const RowSource& rows, const ShardedParameters& parameters) {
+  const Metric metric = metric_of(parameters.index);
+  const bool can = boxes_tell(rows.dim, metric);
+  if (parameters.partition == Partition::space && !can) {
+    throw InvalidArgument(fmt::format(
+        "partition by space: rows of {} by {} lie in no boxes that would tell a query which shards it needs; "
+        "use the partition rows, or {} dimensions at the most and sqeuclidean, euclidean or manhattan",
+        plural(rows.dim, "dimension"), name(metric), most_box_dimensions));
+  }
+  if (parameters.partition != Partition::automatic) return parameters.partition;
+  const bool tree = Indexes::type_of(parameters.index).takes(SearchOption::radius);
+  return can && tree && parameters.shards > 1 ? Partition::space : Partition::rows;
 }
 
 // All parameters that a shard depends on.
@@ -56,9 +81,15 @@ nlohmann::json to_json(const IndexParameters& parameters) {
   return object;
 }
 
+// The rows of a shard.
+struct RowsOfShard {
+  Dataset rows;
+  std::vector<std::int64_t> numbers{};  // which they are of all, by space
+};
+
 class Build {
  public:
-  Build(const RowSource& rows, const ShardedParameters& parameters, WorkFolder& work,
+  Build(const RowSource& rows, const ShardedParameters& parameters, Partition partition, WorkFolder& work,
         const Execution& execution)
       : rows_(rows),
         parameters_(parameters),
@@ -68,16 +99,21 @@ class Build {
     const IndexType& type = Indexes::type_of(parameters.index);
     manifest_.index = type.name;
     manifest_.dtype = rows.dtype;
-    manifest_.metric = std::visit([](const auto& its) { return its.metric; }, parameters.index);
+    manifest_.metric = metric_of(parameters.index);
     manifest_.dim = rows.dim;
     manifest_.rows = rows.rows;
     std::error_code ignored;
     fs::create_directory(folder_, ignored);  // or it is there from a run before
+    if (partition == Partition::space) divide();
   }
 
   void run() {
     take_up();
-    while (std::ssize(manifest_.shards) < parameters_.shards) add_shard();
+    if (cells_) {
+      while (next() < parameters_.shards) add_group();
+    } else {
+      while (next() < parameters_.shards) add_shard();
+    }
     if (execution_.progress) execution_.progress({"build", rows_.rows, rows_.rows});
     OutputFile file = OutputFile::lasting(work_.file(fmt::format("{}/{}", folder_name, io::manifest_name)));
     const std::string text = to_text(manifest_);
@@ -88,6 +124,8 @@ class Build {
   }
 
  private:
+  std::int64_t next() const { return std::ssize(manifest_.shards); }
+
   // The first row of a shard: their sizes differ by one at the most.
   std::int64_t base_of(std::int64_t shard) const {
     return static_cast<std::int64_t>(static_cast<int128>(rows_.rows) * shard / parameters_.shards);
@@ -95,29 +133,63 @@ class Build {
 
   // But for what is known once it is built.
   Shard shard_of(std::int64_t number) const {
-    Shard shard{.file = shard_file(number), .base = base_of(number)};
-    shard.rows = base_of(number + 1) - shard.base;
+    Shard shard{.file = shard_file(number)};
+    if (cells_) {
+      shard.rows = sizes_[static_cast<std::size_t>(number)];
+    } else {
+      shard.base = base_of(number);
+      shard.rows = base_of(number + 1) - shard.base;
+    }
     return shard;
+  }
+
+  // Cells, and how many rows each has. Where one has none (rows that are not finite fall anywhere) rows are
+  // divided as they follow each other.
+  void divide() {
+    Execution execution = execution_;
+    take_off_limit(Cells::bytes(rows_.rows, rows_.dim), "a sample of the rows takes", execution);
+    cells_.emplace(rows_, parameters_.shards, execution);
+    sizes_.assign(static_cast<std::size_t>(parameters_.shards), 0);
+    ProgressCounter progress(execution_, "partition", rows_.rows);
+    for_each_block(rows_, execution_, [&](const DatasetView& block, std::int64_t first) {
+      for (const std::int32_t cell : cells_->of(block, first, execution_)) {
+        ++sizes_[static_cast<std::size_t>(cell)];
+      }
+      progress.advance(block.rows);
+    });
+    progress.finish();
+    if (std::ranges::find(sizes_, 0) != sizes_.end()) cells_.reset();
   }
 
   // What a run before has done; what it was at when it was killed goes.
   void take_up() {
     std::set<std::string> files;
+    const auto take = [&](const std::string& name, std::uint64_t bytes, std::uint64_t hash,
+                          const auto& hash_of) {
+      const std::string file = fmt::format("{}/{}", folder_name, name);
+      work_.check_file(file, bytes);
+      if (hash_of(folder_ / name) != hash) {
+        throw DamagedWork(work_.path(), file, "it does not match its checksum in the journal");
+      }
+      files.insert(name);
+    };
     for (const nlohmann::json& record : work_.records()) {
       if (!record.contains("shard")) continue;
-      const auto number = std::ssize(manifest_.shards);
-      Shard shard = shard_of(number);
+      Shard shard = shard_of(next());
       shard.bytes = record.at("bytes").get<std::uint64_t>();
       shard.hash = io::parse_hash(record.at("xxh3").get<std::string>());
       shard.nan_rows = record.at("nan_rows").get<std::int64_t>();
       shard.lower = record.at("lower").get<std::vector<double>>();
       shard.upper = record.at("upper").get<std::vector<double>>();
-      const std::string file = fmt::format("{}/{}", folder_name, shard.file);
-      work_.check_file(file, shard.bytes);
-      if (header_hash(folder_ / shard.file) != shard.hash) {
-        throw DamagedWork(work_.path(), file, "it does not match its checksum in the journal");
+      take(shard.file, shard.bytes, shard.hash, [](const fs::path& path) { return header_hash(path); });
+      if (cells_) {
+        const nlohmann::json& numbers = record.at("row_numbers");
+        shard.numbers = {numbers_file(next()), numbers.at("bytes").get<std::uint64_t>(),
+                         io::parse_hash(numbers.at("xxh3").get<std::string>())};
+        take(shard.numbers.file, shard.numbers.bytes, shard.numbers.hash,
+             [&](const fs::path& path) { return numbers_hash(path, execution_.cancelled); });
       }
-      files.insert(shard.file);
+      done_ += shard.rows;
       manifest_.shards.push_back(shard);
     }
     std::error_code ignored;
@@ -126,39 +198,106 @@ class Build {
     }
   }
 
+  // Rows that follow each other.
   void add_shard() {
-    const auto number = std::ssize(manifest_.shards);
-    Shard shard = shard_of(number);
-    Execution execution = part_of(execution_, "build", shard.base, shard.rows, rows_.rows);
-    if (!rows_.in_memory) take_off_limit(shard.rows, execution);
+    Shard shard = shard_of(next());
+    Execution execution = execution_;
+    if (!rows_.in_memory) take_off_limit(bytes_of(shard.rows), rows_of_a_shard(shard.rows), execution);
+    add(std::move(shard), {rows_.take(shard.base, shard.rows)}, execution);
+  }
+
+  // The next shards whose rows have room at once are read in one go, and built one after the other.
+  void add_group() {
+    const std::int64_t first = next();
+    const std::uint64_t limit = execution_.memory_limit;
+    const std::uint64_t room = limit > 0 ? limit / 2 : static_cast<std::uint64_t>(machine_memory()) / 4;
+    std::int64_t last = first;
+    std::uint64_t held = 0;
+    do {
+      held += bytes_of(sizes_[static_cast<std::size_t>(last)]);
+      ++last;
+    } while (last < parameters_.shards && held + bytes_of(sizes_[static_cast<std::size_t>(last)]) <= room);
+    Execution execution = execution_;
+    take_off_limit(held, rows_of_a_shard(sizes_[static_cast<std::size_t>(first)]), execution);
+    std::vector<RowsOfShard> group = gather(first, last);
+    for (RowsOfShard& rows : group) {
+      add(shard_of(next()), std::exchange(rows, {}), execution);
+      if (execution.memory_limit > 0) execution.memory_limit += bytes_of(manifest_.shards.back().rows);
+    }
+  }
+
+  std::vector<RowsOfShard> gather(std::int64_t first, std::int64_t last) const {
+    std::vector<RowsOfShard> group;
+    for (std::int64_t cell = first; cell < last; ++cell) {
+      const std::int64_t rows = sizes_[static_cast<std::size_t>(cell)];
+      group.push_back({Dataset::allocate(rows_.dtype, rows, rows_.dim)});
+      group.back().numbers.reserve(static_cast<std::size_t>(rows));
+    }
+    const std::size_t row_bytes = static_cast<std::size_t>(rows_.dim) * size_of(rows_.dtype);
+    for_each_block(rows_, execution_, [&](const DatasetView& block, std::int64_t row) {
+      const std::vector<std::int32_t> cells = cells_->of(block, row, execution_);
+      for (std::int64_t i = 0; i < block.rows; ++i) {
+        const std::int64_t cell = cells[static_cast<std::size_t>(i)];
+        if (cell < first || cell >= last) continue;
+        RowsOfShard& its = group[static_cast<std::size_t>(cell - first)];
+        if (std::cmp_equal(its.numbers.size(), its.rows.rows())) throw_changed();
+        std::memcpy(static_cast<std::byte*>(its.rows.mutable_data()) + its.numbers.size() * row_bytes,
+                    block.row(i), row_bytes);
+        its.numbers.push_back(row + i);
+      }
+    });
+    for (const RowsOfShard& its : group) {
+      if (!std::cmp_equal(its.numbers.size(), its.rows.rows())) throw_changed();
+    }
+    return group;
+  }
+
+  [[noreturn]] static void throw_changed() {
+    throw IoError("the rows have changed since they were read first; leave the files as they are meanwhile");
+  }
+
+  void add(Shard shard, RowsOfShard its, const Execution& limits) {
+    const Execution execution = part_of(limits, "build", done_, shard.rows, rows_.rows);
     const fs::path path = folder_ / shard.file;
     {
-      const Dataset rows = rows_.take(shard.base, shard.rows);
-      survey(rows, manifest_.metric, shard);
-      AnyIndex::build(rows, parameters_.index, execution).save(path, execution);
+      const RowsOfShard held = std::move(its);
+      survey(held.rows, manifest_.metric, shard);
+      AnyIndex::build(held.rows, parameters_.index, execution).save(path, execution);
+      if (cells_) shard.numbers = write_numbers(folder_, next(), held.numbers);
     }
     shard.bytes = fs::file_size(path);
     shard.hash = header_hash(path);
-    work_.note({{"shard", number},
-                {"bytes", shard.bytes},
-                {"xxh3", io::hash_text(shard.hash)},
-                {"nan_rows", shard.nan_rows},
-                {"lower", shard.lower},
-                {"upper", shard.upper}});
-    manifest_.shards.push_back(shard);
+    nlohmann::json record = {{"shard", next()},
+                             {"bytes", shard.bytes},
+                             {"xxh3", io::hash_text(shard.hash)},
+                             {"nan_rows", shard.nan_rows},
+                             {"lower", shard.lower},
+                             {"upper", shard.upper}};
+    if (cells_) {
+      record["row_numbers"] = {{"bytes", shard.numbers.bytes}, {"xxh3", io::hash_text(shard.numbers.hash)}};
+    }
+    work_.note(record);
+    done_ += shard.rows;
+    manifest_.shards.push_back(std::move(shard));
   }
 
-  // The rows of a shard are held while it is built.
-  void take_off_limit(std::int64_t rows, Execution& execution) const {
+  std::uint64_t bytes_of(std::int64_t rows) const {
+    const std::size_t row_bytes = static_cast<std::size_t>(rows_.dim) * size_of(rows_.dtype);
+    return static_cast<std::uint64_t>(rows) * (row_bytes + (cells_ ? sizeof(std::int64_t) : 0));
+  }
+
+  static std::string rows_of_a_shard(std::int64_t rows) {
+    return fmt::format("the {} of a shard take", plural(rows, "row"));
+  }
+
+  // What is held while a shard is built. @param what takes it: the beginning of a sentence
+  void take_off_limit(std::uint64_t bytes, const std::string& what, Execution& execution) const {
     if (execution.memory_limit == 0) return;
-    const int128 bytes = static_cast<int128>(rows) * rows_.dim * static_cast<int128>(size_of(rows_.dtype));
-    if (bytes >= static_cast<int128>(execution.memory_limit)) {
-      throw OutOfMemory(fmt::format(
-          "the {} of a shard take {} bytes, the limit is {}; raise it, or make more "
-          "shards than {}",
-          plural(rows, "row"), static_cast<double>(bytes), execution.memory_limit, parameters_.shards));
+    if (bytes >= execution.memory_limit) {
+      throw OutOfMemory(fmt::format("{} {} bytes, the limit is {}; raise it, or make more shards than {}",
+                                    what, bytes, execution.memory_limit, parameters_.shards));
     }
-    execution.memory_limit -= static_cast<std::uint64_t>(bytes);
+    execution.memory_limit -= bytes;
   }
 
   const RowSource& rows_;
@@ -167,6 +306,9 @@ class Build {
   const Execution& execution_;
   fs::path folder_;
   Manifest manifest_;
+  std::optional<Cells> cells_;       // of a partition by space
+  std::vector<std::int64_t> sizes_;  // rows of each cell
+  std::int64_t done_ = 0;            // rows of the shards that are built
 };
 
 }  // namespace
@@ -198,14 +340,15 @@ void build(const RowSource& rows, const nlohmann::json& sources, bool resumable,
            const ShardedParameters& parameters, const Execution& execution) {
   check_place(folder);
   check_shards(parameters.shards, rows.rows);
-  check_metric(Indexes::type_of(parameters.index),
-               std::visit([](const auto& its) { return its.metric; }, parameters.index));
+  check_metric(Indexes::type_of(parameters.index), metric_of(parameters.index));
+  const Partition partition = partition_of(rows, parameters);
   const nlohmann::json task = {{"call", "shard"},
                                {"sources", sources},
                                {"rows", rows.rows},
                                {"dim", rows.dim},
                                {"dtype", name(rows.dtype)},
                                {"shards", parameters.shards},
+                               {"partition", name(partition)},
                                {"index", to_json(parameters.index)}};
   WorkFolder work(folder, task, resumable);
   point_tiles::resumably(work, [&] {
@@ -213,7 +356,7 @@ void build(const RowSource& rows, const nlohmann::json& sources, bool resumable,
     const WorkFolder::Moves moves = {{folder_name, place}};
     nlohmann::json nothing;
     if (work.was_finished(moves, nothing)) return;
-    Build(rows, parameters, work, execution).run();
+    Build(rows, parameters, partition, work, execution).run();
     work.finish(moves);
   });
 }

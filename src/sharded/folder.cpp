@@ -46,8 +46,14 @@ std::uint64_t hash_of(const IndexFile& file) {
 struct Folder::Slot {
   std::timed_mutex opening;  // one call opens it, others wait
   std::optional<AnyIndex> index{};
-  std::vector<Device> devices{};  // that it was opened for
-  std::optional<Held> held{};     // known once it has been open
+  std::optional<RowNumbers> numbers{};  // where there is an index
+  std::vector<Device> devices{};        // that it was opened for
+  std::optional<Held> held{};           // known once it has been open
+
+  void let_go() {
+    index.reset();
+    numbers.reset();
+  }
 };
 
 std::uint64_t header_hash(const fs::path& path) {
@@ -78,25 +84,30 @@ Folder::Folder(fs::path path) : path_(std::move(path)) {
                     file.string(), manifest_.index));
   }
   for (std::int64_t i = 0; i < shards(); ++i) {
-    const fs::path its = file_of(i);
-    // A link may lead anywhere; Kith writes none.
-    const fs::file_type kind = fs::symlink_status(its, ignored).type();
-    if (kind == fs::file_type::not_found) {
-      throw IoError(
-          fmt::format("'{}' is missing, which the manifest names; build the shards again", its.string()));
-    }
-    if (kind != fs::file_type::regular) {
-      throw IoError(
-          fmt::format("'{}' is no file but a link or another thing; put the shard's file there, or "
-                      "build the shards again",
-                      its.string()));
-    }
-    if (const std::uint64_t size = fs::file_size(its); size != shard(i).bytes) {
-      throw IoError(fmt::format("'{}' is {}: it has {} bytes, the manifest says {}; build the shards again",
-                                its.string(), size < shard(i).bytes ? "truncated" : "corrupt", size,
-                                shard(i).bytes));
-    }
+    check_file(shard(i).file, shard(i).bytes);
+    if (shard(i).numbers.bytes > 0) check_file(shard(i).numbers.file, shard(i).numbers.bytes);
     slots_.push_back(std::make_unique<Slot>());
+  }
+}
+
+void Folder::check_file(const std::string& name, std::uint64_t bytes) const {
+  const fs::path its = path_ / name;
+  std::error_code ignored;
+  // A link may lead anywhere; Kith writes none.
+  const fs::file_type kind = fs::symlink_status(its, ignored).type();
+  if (kind == fs::file_type::not_found) {
+    throw IoError(
+        fmt::format("'{}' is missing, which the manifest names; build the shards again", its.string()));
+  }
+  if (kind != fs::file_type::regular) {
+    throw IoError(
+        fmt::format("'{}' is no file but a link or another thing; put the shard's file there, or "
+                    "build the shards again",
+                    its.string()));
+  }
+  if (const std::uint64_t size = fs::file_size(its); size != bytes) {
+    throw IoError(fmt::format("'{}' is {}: it has {} bytes, the manifest says {}; build the shards again",
+                              its.string(), size < bytes ? "truncated" : "corrupt", size, bytes));
   }
 }
 
@@ -104,11 +115,13 @@ Folder::~Folder() = default;
 
 void Folder::check_shard(std::int64_t number, bool sections, const std::function<bool()>& cancelled) const {
   const IndexFile file = IndexFile::open(file_of(number), sections, cancelled);
-  if (file.file()->size() == shard(number).bytes && hash_of(file) == shard(number).hash) return;
-  throw IoError(
-      fmt::format("'{}' is not the shard that the manifest names: its checksum is another; build the "
-                  "shards again",
-                  file_of(number).string()));
+  if (file.file()->size() != shard(number).bytes || hash_of(file) != shard(number).hash) {
+    throw IoError(
+        fmt::format("'{}' is not the shard that the manifest names: its checksum is another; build the "
+                    "shards again",
+                    file_of(number).string()));
+  }
+  if (sections) (void)RowNumbers::open(path_, shard(number), cancelled);
 }
 
 AnyIndex Folder::load(std::int64_t number, const Execution& execution) const {
@@ -149,7 +162,7 @@ bool Folder::Room::holds(const Held& open, const Held& more) const {
 
 // A tree is its file; a GPU holds what was made there.
 Folder::Held Folder::held_by(std::int64_t number, const AnyIndex& index, const Execution& execution) const {
-  Held held{.file = shard(number).bytes};
+  Held held{.file = shard(number).files_bytes()};
   if (on_gpu(execution)) {
     held.device = index.memory_bytes();
   } else if (index.point_tree() == nullptr) {
@@ -173,7 +186,8 @@ Folder::Held Folder::open_but(std::int64_t number) const {
 // Of a shard that was never open: its file, and as much again.
 Folder::Held Folder::expected(std::int64_t number) const {
   const std::uint64_t bytes = shard(number).bytes;
-  return slot(number).held.value_or(Held{.file = bytes, .made = bytes, .device = bytes});
+  return slot(number).held.value_or(
+      Held{.file = shard(number).files_bytes(), .made = bytes, .device = bytes});
 }
 
 Folder::Held Folder::largest_closed_but(std::int64_t number) const {
@@ -191,11 +205,11 @@ Folder::Held Folder::largest_closed_but(std::int64_t number) const {
 // The last ones first: searches come by in order, and find the first ones open when they begin again.
 void Folder::close_beyond(const Room& room, std::int64_t number) const {
   for (std::int64_t i = shards() - 1; i >= 0 && !room.holds(open_but(number), expected(number)); --i) {
-    if (i != number) slot(i).index.reset();
+    if (i != number) slot(i).let_go();
   }
 }
 
-AnyIndex Folder::open_shard(std::int64_t number, const Execution& execution, Execution& left) const {
+Folder::Opened Folder::open_shard(std::int64_t number, const Execution& execution) const {
   Slot& its = slot(number);
   StopRequest stop(execution);
   std::unique_lock opening(its.opening, std::defer_lock);
@@ -204,11 +218,15 @@ AnyIndex Folder::open_shard(std::int64_t number, const Execution& execution, Exe
   const Room room(execution);
   const std::size_t gpus = std::max<std::size_t>(execution.devices.size(), 1);
   std::optional<AnyIndex> index;
+  std::optional<RowNumbers> numbers;
   Held others;
   {
     const std::scoped_lock lock(mutex_);
-    if (its.index && its.devices == execution.devices) index = its.index;
-    if (!index) its.index.reset();  // what lies on other devices
+    if (its.index && its.devices == execution.devices) {
+      index = its.index;
+      numbers = its.numbers;
+    }
+    if (!index) its.let_go();  // what lies on other devices
     close_beyond(room, number);
     others = open_but(number);
   }
@@ -216,6 +234,7 @@ AnyIndex Folder::open_shard(std::int64_t number, const Execution& execution, Exe
     Execution rest = execution;
     rest.memory_limit = taken_off(execution.memory_limit, others.made);
     rest.device_memory_limit = taken_off(execution.device_memory_limit, others.device / gpus);
+    numbers = RowNumbers::open(path_, shard(number), execution.cancelled);
     index = load(number, rest);
     const std::scoped_lock lock(mutex_);
     const Held own = held_by(number, *index, execution);
@@ -227,19 +246,28 @@ AnyIndex Folder::open_shard(std::int64_t number, const Execution& execution, Exe
     // One that stays leaves room for the largest of those to come.
     if (room.holds(all, largest_closed_but(number))) {
       its.index = index;
+      its.numbers = numbers;
       its.devices = execution.devices;
     }
   }
   const Held own = held_by(number, *index, execution);
-  left = execution;
+  Execution left = execution;
   left.memory_limit = taken_off(execution.memory_limit, others.made + own.made);
   left.device_memory_limit = taken_off(execution.device_memory_limit, (others.device + own.device) / gpus);
-  return *std::move(index);
+  return {*std::move(index), *std::move(numbers), std::move(left)};
+}
+
+RowNumbers Folder::numbers(std::int64_t number) const {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (slot(number).numbers) return *slot(number).numbers;
+  }
+  return RowNumbers::open(path_, shard(number));
 }
 
 void Folder::close() const {
   const std::scoped_lock lock(mutex_);
-  for (const auto& its : slots_) its->index.reset();
+  for (const auto& its : slots_) its->let_go();
 }
 
 std::int64_t Folder::open_shards() const {

@@ -11,6 +11,7 @@
 #include "kith/any_index.hpp"
 #include "kith/execution.hpp"
 #include "sharded/manifest.hpp"
+#include "sharded/row_numbers.hpp"
 
 namespace kith::sharded {
 
@@ -31,12 +32,19 @@ class Folder {
   const IndexType& type() const noexcept { return *type_; }
   std::int64_t shards() const noexcept { return static_cast<std::int64_t>(manifest_.shards.size()); }
 
+  struct Opened {
+    AnyIndex index;
+    RowNumbers numbers;
+    Execution left;  ///< with what is left of the limits for the search
+  };
   /// The shard, opened if it is not, and kept open where there is room under the limits of `execution`.
-  /// @param left becomes `execution` with what is left of its limits for the search
   /// @throws IoError for a file that is not what the manifest says; what AnyIndex::load throws
-  AnyIndex open_shard(std::int64_t number, const Execution& execution, Execution& left) const;
+  Opened open_shard(std::int64_t number, const Execution& execution) const;
 
-  /// Checks a shard's file against the manifest; `sections`: every byte of it. @throws IoError, Cancelled
+  /// Which rows of all those of a shard are, whether it is open or not. @throws IoError
+  RowNumbers numbers(std::int64_t number) const;
+
+  /// Checks a shard's files against the manifest; `sections`: every byte of them. @throws IoError, Cancelled
   void check_shard(std::int64_t number, bool sections, const std::function<bool()>& cancelled) const;
 
   void close() const;
@@ -62,6 +70,7 @@ class Folder {
   const Shard& shard(std::int64_t number) const { return manifest_.shards[static_cast<std::size_t>(number)]; }
   Slot& slot(std::int64_t number) const { return *slots_[static_cast<std::size_t>(number)]; }
   std::filesystem::path file_of(std::int64_t number) const { return path_ / shard(number).file; }
+  void check_file(const std::string& name, std::uint64_t bytes) const;
   AnyIndex load(std::int64_t number, const Execution& execution) const;
   Held held_by(std::int64_t number, const AnyIndex& index, const Execution& execution) const;
   // Under the lock:

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -75,10 +76,14 @@ void join(const fs::path& folder, std::span<const fs::path> parts, const Executi
       if (std::ssize(all.shards) == most_shards) {
         throw InvalidArgument(fmt::format("more than {} shards; join fewer", most_shards));
       }
-      const fs::path from = part->path() / shard.file;
-      shard.file = shard_file(std::ssize(all.shards));
+      const auto number = std::ssize(all.shards);
+      const auto take_as = [&](std::string& file, std::string name) {
+        take(part->path() / file, made / name);
+        file = std::move(name);
+      };
+      take_as(shard.file, shard_file(number));
+      if (shard.numbers.bytes > 0) take_as(shard.numbers.file, numbers_file(number));
       shard.base += all.rows;
-      take(from, made / shard.file);
       all.shards.push_back(std::move(shard));
     }
     all.rows += part->manifest().rows;

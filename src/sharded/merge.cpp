@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/large_vector.hpp"
 #include "core/parallel.hpp"
 #include "core/search_checks.hpp"
 
@@ -15,17 +16,19 @@ namespace kith::sharded {
 namespace {
 
 constexpr std::int64_t queries_a_task = 256;
+constexpr std::int64_t prefetched = 4;  // queries ahead
+const RowNumbers of_all(0);
 
 // Ascending pairs of a list; `rows` may end with -1, from where on it is padding.
 template <class R>
 struct List {
   std::span<const std::int64_t> rows;
   const R* distances;
-  std::int64_t base = 0;
+  const RowNumbers& numbers;
   std::size_t at = 0;
 
   bool ended() const { return at == rows.size() || rows[at] < 0; }
-  std::int64_t row() const { return rows[at] + base; }
+  std::int64_t row() const { return numbers(rows[at]); }
   R distance() const { return distances[at]; }
   bool before(const List& other) const {
     return std::pair(distance(), row()) < std::pair(other.distance(), other.row());
@@ -43,7 +46,7 @@ void walk(List<R>& a, List<R>& b, const Take& take) {
 }
 
 template <class R>
-void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base,
+void merge_of(Neighbors& found, const Neighbors& more, const RowNumbers& numbers,
               const std::optional<std::vector<std::int64_t>>& queries, const Execution& execution) {
   auto& distances = std::get<std::vector<R>>(found.distances);
   const auto& its = std::get<std::vector<R>>(more.distances);
@@ -53,11 +56,19 @@ void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base,
     const std::int64_t last = std::min(first + queries_a_task, more.queries);
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t place = (queries ? (*queries)[static_cast<std::size_t>(q)] : q) * found.k;
+      if (q + prefetched < last) numbers.prefetch(more.indices_of(q + prefetched));
       std::int64_t* rows = found.indices.data() + place;
       R* to = distances.data() + place;
-      List<R> old{{rows, k}, to};
-      List<R> now{more.indices_of(q), its.data() + q * more.k, base};
+      List<R> old{{rows, k}, to, of_all};
+      List<R> now{more.indices_of(q), its.data() + q * more.k, numbers};
       if (now.ended()) continue;
+      if (old.ended()) {
+        for (std::size_t i = 0; !now.ended(); ++i, ++now.at) {
+          to[i] = now.distance();
+          rows[i] = now.row();
+        }
+        continue;
+      }
       std::size_t size = 0;
       walk(old, now, [&](R distance, std::int64_t row) {
         if (size == k) return false;
@@ -75,7 +86,7 @@ void merge_of(Neighbors& found, const Neighbors& more, std::int64_t base,
 }
 
 template <class R>
-void merge_of(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t base, bool sorted,
+void merge_of(RadiusNeighbors& found, const RadiusNeighbors& more, const RowNumbers& numbers, bool sorted,
               std::int64_t most, const Execution& execution) {
   const auto& before = std::get<std::vector<R>>(found.distances);
   const auto& its = std::get<std::vector<R>>(more.distances);
@@ -92,8 +103,8 @@ void merge_of(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t 
     const std::int64_t last = std::min(first + queries_a_task, found.queries);
     for (std::int64_t q = first; q < last; ++q) {
       const auto at = static_cast<std::size_t>(q);
-      List<R> old{found.indices_of(q), before.data() + found.offsets[at]};
-      List<R> now{more.indices_of(q), its.data() + more.offsets[at], base};
+      List<R> old{found.indices_of(q), before.data() + found.offsets[at], of_all};
+      List<R> now{more.indices_of(q), its.data() + more.offsets[at], numbers};
       auto place = static_cast<std::size_t>(offsets[at]);
       const auto end = static_cast<std::size_t>(offsets[at + 1]);
       const auto take = [&](R distance, std::int64_t row) {
@@ -121,44 +132,66 @@ void merge_of(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t 
 
 }  // namespace
 
-Neighbors no_neighbors(std::int64_t queries, std::int64_t k, Dtype distances) {
-  const auto places = static_cast<std::size_t>(queries) * static_cast<std::size_t>(k);
-  return or_out_of_memory(
-      [&] { return fmt::format("{} queries with k = {}", queries, k); },
-      [&] {
-        Neighbors found;
-        found.queries = queries;
-        found.k = k;
-        found.indices.assign(places, -1);
-        if (distances == Dtype::f64) {
-          found.distances.emplace<std::vector<double>>(places, std::numeric_limits<double>::infinity());
-        } else {
-          found.distances.emplace<std::vector<float>>(places, std::numeric_limits<float>::infinity());
-        }
-        return found;
-      });
+Neighbors no_neighbors(std::int64_t queries, std::int64_t k, Dtype distances, const Execution& execution) {
+  return or_out_of_memory([&] { return fmt::format("{} queries with k = {}", queries, k); },
+                          [&] {
+                            Neighbors found;
+                            found.queries = queries;
+                            found.k = k;
+                            found.indices = large_vector<std::int64_t>(queries * k, execution, -1);
+                            const auto fill = [&]<class R>(R) {
+                              found.distances =
+                                  large_vector<R>(queries * k, execution, std::numeric_limits<R>::infinity());
+                            };
+                            if (distances == Dtype::f64) {
+                              fill(double{});
+                            } else {
+                              fill(float{});
+                            }
+                            return found;
+                          });
 }
 
-void merge(Neighbors& found, const Neighbors& more, std::int64_t base,
+void merge(Neighbors& found, const Neighbors& more, const RowNumbers& numbers,
            const std::optional<std::vector<std::int64_t>>& queries, const Execution& execution) {
   if (found.distance_dtype() == Dtype::f64) {
-    merge_of<double>(found, more, base, queries, execution);
+    merge_of<double>(found, more, numbers, queries, execution);
   } else {
-    merge_of<float>(found, more, base, queries, execution);
+    merge_of<float>(found, more, numbers, queries, execution);
   }
 }
 
-void merge(RadiusNeighbors& found, const RadiusNeighbors& more, std::int64_t base, bool sorted,
+void merge(RadiusNeighbors& found, const RadiusNeighbors& more, const RowNumbers& numbers, bool sorted,
            std::int64_t most, const Execution& execution) {
   or_out_of_memory([] { return std::string("the rows within the radius"); },
                    [&] {
                      if (found.distance_dtype() == Dtype::f64) {
-                       merge_of<double>(found, more, base, sorted, most, execution);
+                       merge_of<double>(found, more, numbers, sorted, most, execution);
                      } else {
-                       merge_of<float>(found, more, base, sorted, most, execution);
+                       merge_of<float>(found, more, numbers, sorted, most, execution);
                      }
                      return 0;
                    });
+}
+
+RadiusNeighbors no_rows(std::int64_t queries, Dtype distances) {
+  RadiusNeighbors found;
+  found.queries = queries;
+  found.offsets.assign(static_cast<std::size_t>(queries) + 1, 0);
+  if (distances == Dtype::f64) found.distances.emplace<std::vector<double>>();
+  return found;
+}
+
+void spread(RadiusNeighbors& some, const std::vector<std::int64_t>& which, std::int64_t queries) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(queries) + 1);
+  std::size_t at = 0;
+  for (std::int64_t q = 0; q < queries; ++q) {
+    offsets[static_cast<std::size_t>(q)] = some.offsets[at];
+    if (at < which.size() && which[at] == q) ++at;
+  }
+  offsets.back() = some.offsets[at];
+  some.queries = queries;
+  some.offsets = std::move(offsets);
 }
 
 }  // namespace kith::sharded

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +24,7 @@ namespace {
 
 using sharded::Folder;
 using sharded::Manifest;
+using sharded::RowNumbers;
 using sharded::Shard;
 
 class Clock {
@@ -63,6 +63,17 @@ RowSet rows_of_shard(const RowSet& all, const Shard& shard) {
   return its;
 }
 
+RowSet rows_of_shard(const RowSet& all, const Folder& folder, std::int64_t number) {
+  const Shard& shard = folder.manifest().shards[static_cast<std::size_t>(number)];
+  if (shard.numbers.bytes == 0) return rows_of_shard(all, shard);
+  const RowNumbers numbers = folder.numbers(number);
+  RowSet its(shard.rows);
+  for (std::int64_t i = 0; i < shard.rows; ++i) {
+    if (all.contains(numbers(i))) its.insert(i);
+  }
+  return its;
+}
+
 void join(std::string& all, const std::string& its) {
   if (all != its) all = "mixed";
 }
@@ -97,6 +108,22 @@ std::vector<double> kth_distances(const Neighbors& found,
   return distances;
 }
 
+// Room for an answer where one has been, or anew where that was too small.
+NeighborsView room_for(Neighbors& answer, std::int64_t queries, std::int64_t k, const Execution& execution) {
+  if (std::ssize(answer.indices) < queries * k) {
+    const Dtype distances = answer.distance_dtype();
+    answer = {};
+    answer = sharded::no_neighbors(queries, k, distances, execution);
+  }
+  answer.queries = queries;
+  answer.k = k;
+  return std::visit(
+      [&](auto& distances) {
+        return NeighborsView{answer.indices.data(), distances.data(), queries, k};
+      },
+      answer.distances);
+}
+
 std::int64_t nan_rows(const Manifest& manifest) {
   std::int64_t sum = 0;
   for (const Shard& shard : manifest.shards) sum += shard.nan_rows;
@@ -109,7 +136,8 @@ void check_queries(const Manifest& manifest, const DatasetView& queries) {
 }
 
 // Before anything is opened. What takes a radius is a tree.
-void check_radius_search(const Folder& folder, const DatasetView& queries) {
+void check_radius_search(const Folder& folder, const DatasetView& queries, double radius) {
+  check_radius(radius);
   check_queries(folder.manifest(), queries);
   if (folder.type().takes(SearchOption::radius)) return;
   throw InvalidArgument(
@@ -118,17 +146,18 @@ void check_radius_search(const Folder& folder, const DatasetView& queries) {
                   folder.type().name));
 }
 
-// visit(round, its number, shard, how to search it) for one shard after the other, in each of some rounds.
+// visit(round, its number, how to search it) for one shard after the other, in each of some rounds.
 template <class Visit>
 void for_each_shard(const Folder& folder, int rounds, const Execution& execution, const Visit& visit) {
   const Manifest& manifest = folder.manifest();
   StopRequest stop(execution);
+  std::int64_t done = 0;
   for (int round = 0; round < rounds; ++round) {
     for (std::int64_t i = 0; i < folder.shards(); ++i) {
       stop.check();
       const Shard& shard = manifest.shards[static_cast<std::size_t>(i)];
-      const std::int64_t done = round * (manifest.rows / rounds) + shard.base / rounds;
-      visit(round, i, shard, sharded::part_of(execution, "search", done, shard.rows / rounds, manifest.rows));
+      visit(round, i, sharded::part_of(execution, "search", done, shard.rows / rounds, manifest.rows));
+      done += shard.rows / rounds;
     }
   }
   if (execution.progress) execution.progress({"search", manifest.rows, manifest.rows});
@@ -158,10 +187,11 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) * cell,
            "the answer");
   take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
-  Neighbors found = sharded::no_neighbors(queries.rows, k, distances);
+  Neighbors found = sharded::no_neighbors(queries.rows, k, distances, rest);
+  Neighbors more = sharded::no_neighbors(0, 1, distances, rest);  // of one shard after the other
   std::set<std::int64_t> asked;
   // The lists so far bound what a shard has to find: else its own begin with whatever rows come first.
-  const bool bounded = folder_->type().guarantee == Guarantee::exact && folder_->shards() > 1;
+  const bool bounded = folder_->type().name == BruteForce::index_type.name && folder_->shards() > 1;
   if (bounded) {
     take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(double),
              "what is known of the queries");
@@ -170,31 +200,35 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
                        const SearchOptions& its, const Execution& how) {
     const Shard& shard = manifest.shards[static_cast<std::size_t>(number)];
-    Execution left;
-    const AnyIndex index = folder_->open_shard(number, how, left);
+    const Folder::Opened opened = folder_->open_shard(number, how);
     const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
     const Dataset some = which ? pick_rows(queries, *which) : Dataset();
     const std::vector<double> bounds =
         bounded && !asked.empty() ? kth_distances(found, which) : std::vector<double>();
     SearchOptions options_here = its;
     options_here.bounds = bounds;
-    const Neighbors more = index.search(which ? some.view() : queries, most, left, options_here);
-    sharded::merge(found, more, shard.base, which, how);
+    const DatasetView these = which ? some.view() : queries;
+    Execution left = opened.left;
+    take_off(left.memory_limit,
+             static_cast<std::uint64_t>(these.rows) * static_cast<std::uint64_t>(most) * cell,
+             "the answer of a shard");
+    more.statistics =
+        opened.index.search_into(these, room_for(more, these.rows, most, left), left, options_here);
+    sharded::merge(found, more, opened.numbers, which, how);
     add_shard(found.statistics, more.statistics, !asked.insert(number).second);
   };
-  const sharded::Visits visits(manifest, queries, options.radius, rest);
-  for_each_shard(*folder_, visits.rounds(), rest,
-                 [&](int round, std::int64_t number, const Shard& shard, const Execution& how) {
-                   SearchOptions its = options;
-                   std::optional<RowSet> allowed;
-                   if (options.allowed != nullptr) {
-                     allowed.emplace(rows_of_shard(*options.allowed, shard));
-                     if (allowed->count() == 0) return;
-                     its.allowed = &*allowed;
-                   }
-                   const auto which = visits.of(round, number, found, how);
-                   if (!which || !which->empty()) ask(number, which, its, how);
-                 });
+  sharded::Visits visits(manifest, queries, options.radius, rest);
+  for_each_shard(*folder_, visits.rounds(), rest, [&](int round, std::int64_t number, const Execution& how) {
+    SearchOptions its = options;
+    std::optional<RowSet> allowed;
+    if (options.allowed != nullptr) {
+      allowed.emplace(rows_of_shard(*options.allowed, *folder_, number));
+      if (allowed->count() == 0) return;
+      its.allowed = &*allowed;
+    }
+    const auto which = visits.of(round, number, found, how);
+    if (!which || !which->empty()) ask(number, which, its, how);
+  });
   if (found.statistics.index.empty()) {
     // None was needed: the last one says what a search for nothing is.
     const RowSet none(manifest.shards.back().rows);
@@ -220,27 +254,36 @@ SearchStatistics Sharded::search_into(const DatasetView& queries, const Neighbor
 RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius,
                                        const RadiusOptions& options, const Execution& execution) const {
   const Clock clock;
-  check_radius_search(*folder_, queries);
-  RadiusNeighbors found;
+  check_radius_search(*folder_, queries, radius);
+  const Manifest& manifest = folder_->manifest();
+  RadiusNeighbors found = sharded::no_rows(queries.rows, distance_dtype(manifest.dtype));
   SearchStatistics sum;
-  for_each_shard(*folder_, 1, execution,
-                 [&](int /*round*/, std::int64_t number, const Shard& shard, const Execution& given) {
-                   Execution how = given;
-                   if (number > 0) take_off(how.memory_limit, bytes_of(found), "the answer so far");
-                   Execution left;
-                   const AnyIndex index = folder_->open_shard(number, how, left);
-                   RadiusNeighbors more = index.point_tree()->radius_search(queries, radius, options, left);
-                   add_shard(sum, more.statistics, false);
-                   if (number == 0) {  // whose row numbers are those of all
-                     found = std::move(more);
-                     return;
-                   }
-                   // Both lists and what comes of them stand side by side.
-                   take_off(how.memory_limit, bytes_of(found) + 2 * bytes_of(more), "the answer");
-                   sharded::merge(found, more, shard.base, options.sorted || options.max_neighbors > 0,
-                                  options.max_neighbors, how);
-                 });
-  sum.nan_rows = nan_rows(folder_->manifest());
+  const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
+                       const Execution& given) {
+    Execution how = given;
+    take_off(how.memory_limit, bytes_of(found), "the answer so far");
+    const Folder::Opened opened = folder_->open_shard(number, how);
+    const Dataset some = which ? pick_rows(queries, *which) : Dataset();
+    RadiusNeighbors more =
+        opened.index.point_tree()->radius_search(which ? some.view() : queries, radius, options, opened.left);
+    add_shard(sum, more.statistics, false);
+    if (which) sharded::spread(more, *which, queries.rows);
+    // Both lists and what comes of them stand side by side.
+    take_off(how.memory_limit, bytes_of(found) + 2 * bytes_of(more), "the answer");
+    sharded::merge(found, more, opened.numbers, options.sorted || options.max_neighbors > 0,
+                   options.max_neighbors, how);
+  };
+  Execution rest = execution;
+  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
+  const sharded::Visits visits(manifest, queries, radius, rest);
+  for_each_shard(*folder_, 1, rest, [&](int /*round*/, std::int64_t number, const Execution& how) {
+    const auto which = visits.within(number, how);
+    if (!which || !which->empty()) ask(number, which, how);
+  });
+  // None was needed: the last one says what a search for nothing is.
+  if (sum.index.empty()) ask(folder_->shards() - 1, {}, rest);
+  sum.nan_rows = nan_rows(manifest);
+  if (visits.rounds() > 1) sum.nan_queries = visits.nan_queries();
   sum.seconds = clock.seconds();
   found.statistics = std::move(sum);
   return found;
@@ -248,16 +291,20 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
 
 std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, double radius,
                                                 const Execution& execution) const {
-  check_radius_search(*folder_, queries);
+  check_radius_search(*folder_, queries, radius);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows));
-  for_each_shard(*folder_, 1, execution,
-                 [&](int /*round*/, std::int64_t number, const Shard& /*shard*/, const Execution& how) {
-                   Execution left;
-                   const AnyIndex index = folder_->open_shard(number, how, left);
-                   const std::vector<std::int64_t> more =
-                       index.point_tree()->count_within(queries, radius, left);
-                   std::ranges::transform(counts, more, counts.begin(), std::plus<>());
-                 });
+  const sharded::Visits visits(folder_->manifest(), queries, radius, execution);
+  for_each_shard(*folder_, 1, execution, [&](int /*round*/, std::int64_t number, const Execution& how) {
+    const auto which = visits.within(number, how);
+    if (which && which->empty()) return;
+    const Folder::Opened opened = folder_->open_shard(number, how);
+    const Dataset some = which ? pick_rows(queries, *which) : Dataset();
+    const std::vector<std::int64_t> more =
+        opened.index.point_tree()->count_within(which ? some.view() : queries, radius, opened.left);
+    for (std::size_t i = 0; i < more.size(); ++i) {
+      counts[which ? static_cast<std::size_t>((*which)[i]) : i] += more[i];
+    }
+  });
   return counts;
 }
 

@@ -10,12 +10,31 @@
 #include <nlohmann/json.hpp>
 
 #include "core/parallel.hpp"
+#include "core/search_checks.hpp"
 #include "io/point_stream.hpp"
 #include "kith/error.hpp"
 #include "sharded/build.hpp"
 #include "sharded/folder.hpp"
+#include "sharded/row_numbers.hpp"
 
 namespace kith {
+
+std::string_view name(Partition partition) noexcept {
+  switch (partition) {
+    case Partition::automatic: return "auto";
+    case Partition::rows: return "rows";
+    case Partition::space: return "space";
+  }
+  return "?";
+}
+
+Partition parse_partition(std::string_view text) {
+  for (const Partition partition : {Partition::automatic, Partition::rows, Partition::space}) {
+    if (text == name(partition)) return partition;
+  }
+  throw InvalidArgument(fmt::format("partition '{}' is not one Kith knows; use auto, rows or space", text));
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,6 +67,11 @@ Dataset read_rows(io::PointStream& stream, std::int64_t first, std::int64_t coun
     stream.read(to + static_cast<std::size_t>(at) * row_bytes, std::min(block, count - at));
   }
   return rows;
+}
+
+void check_number(std::int64_t number, std::int64_t shards) {
+  if (number >= 0 && number < shards) return;
+  throw InvalidArgument(fmt::format("shard {} of {}; use 0 to {}", number, shards, shards - 1));
 }
 
 }  // namespace
@@ -108,11 +132,22 @@ bool Sharded::is_at(const fs::path& path) {
 }
 
 AnyIndex Sharded::shard(std::int64_t number, const Execution& execution) const {
-  if (number < 0 || number >= shards()) {
-    throw InvalidArgument(fmt::format("shard {} of {}; use 0 to {}", number, shards(), shards() - 1));
-  }
-  Execution left;
-  return folder_->open_shard(number, execution, left);
+  check_number(number, shards());
+  return folder_->open_shard(number, execution).index;
+}
+
+std::vector<std::int64_t> Sharded::row_numbers(std::int64_t number, const Execution& execution) const {
+  check_number(number, shards());
+  const sharded::Shard& shard = folder_->manifest().shards[static_cast<std::size_t>(number)];
+  const auto numbers = sharded::RowNumbers::open(folder_->path(), shard, execution.cancelled);
+  return or_out_of_memory([&] { return fmt::format("the numbers of {} rows", shard.rows); },
+                          [&] {
+                            std::vector<std::int64_t> rows(static_cast<std::size_t>(shard.rows));
+                            for (std::int64_t i = 0; i < shard.rows; ++i) {
+                              rows[static_cast<std::size_t>(i)] = numbers(i);
+                            }
+                            return rows;
+                          });
 }
 
 void Sharded::verify(const Execution& execution) const {
@@ -146,6 +181,11 @@ Metric Sharded::metric() const noexcept {
 std::int64_t Sharded::shards() const noexcept {
   return folder_->shards();
 }
+Partition Sharded::partition() const noexcept {
+  const bool any = std::ranges::any_of(folder_->manifest().shards,
+                                       [](const sharded::Shard& shard) { return shard.numbers.bytes > 0; });
+  return any ? Partition::space : Partition::rows;
+}
 std::vector<std::int64_t> Sharded::shard_rows() const {
   std::vector<std::int64_t> rows;
   for (const sharded::Shard& shard : folder_->manifest().shards) rows.push_back(shard.rows);
@@ -159,12 +199,13 @@ std::uint64_t Sharded::memory_bytes() const {
 }
 std::uint64_t Sharded::bytes() const noexcept {
   std::uint64_t sum = 0;
-  for (const sharded::Shard& shard : folder_->manifest().shards) sum += shard.bytes;
+  for (const sharded::Shard& shard : folder_->manifest().shards) sum += shard.files_bytes();
   return sum;
 }
 std::uint64_t Sharded::largest_shard_bytes() const noexcept {
   std::uint64_t largest = 0;
-  for (const sharded::Shard& shard : folder_->manifest().shards) largest = std::max(largest, shard.bytes);
+  for (const sharded::Shard& shard : folder_->manifest().shards)
+    largest = std::max(largest, shard.files_bytes());
   return largest;
 }
 const fs::path& Sharded::folder() const noexcept {

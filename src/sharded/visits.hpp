@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -14,6 +15,12 @@
 #include "sharded/manifest.hpp"
 
 namespace kith::sharded {
+
+/// Beyond, boxes of rows overlap anyway.
+inline constexpr std::int64_t most_box_dimensions = 16;
+
+/// Whether the boxes of shards may tell which of them a query needs.
+bool boxes_tell(std::int64_t dim, Metric metric);
 
 /// Counts a shard's rows with a NaN, and finds the box of its finite rows where boxes may tell: in few
 /// dimensions, by a metric that they bound.
@@ -33,24 +40,42 @@ class Visits {
   /// Bytes of host memory that a search takes for them.
   static std::uint64_t bytes(const Manifest& manifest, const DatasetView& queries);
 
-  /// The queries to ask a shard in a round, ascending; nothing: all of them.
+  /// The queries to ask a shard in a round, ascending; nothing: all of them. Rounds are gone through in
+  /// order.
   /// @param found by the shards before
   std::optional<std::vector<std::int64_t>> of(int round, std::int64_t shard, const Neighbors& found,
-                                              const Execution& execution) const;
+                                              const Execution& execution);
+
+  /// The queries whose radius reaches a shard's box, ascending; nothing: all of them.
+  std::optional<std::vector<std::int64_t>> within(std::int64_t shard, const Execution& execution) const;
 
  private:
   static constexpr std::int32_t nobodys = -1;
 
-  template <class R>
-  R distance(std::int64_t query, const Shard& shard) const;
-  bool has_nan(std::int64_t query) const;
-  template <class R>
-  bool asks(int round, std::int64_t shard, std::int64_t query, R kth) const;
+  using Point = std::array<double, most_box_dimensions>;
+
+  const double* box(std::size_t shard) const { return boxes_.data() + shard * 2 * dim_; }
+  Point point(std::size_t query) const;
+  void find_gaps(const Point& point, double* gaps) const;
+  double gap(std::size_t shard, const Point& point) const;
+  bool is_surely_beyond(double gap, double limit) const;
+  bool is_beyond(std::size_t shard, const Point& point, double limit) const;
+  void find_homes(const Execution& execution);
+  /// The queries that asks(query) is true of.
+  template <class Asks>
+  std::vector<std::int64_t> those(const std::vector<std::int64_t>* among, const Execution& execution,
+                                  const Asks& asks) const;
 
   const Manifest& manifest_;
   const DatasetView queries_;
-  std::optional<double> radius_;
+  const std::size_t dim_;
+  const double radius_;
+  std::vector<double> boxes_;       ///< of each shard: lower, upper; infinite where it has none
+  std::vector<double> columns_;     ///< the same, of each dimension: of all shards lower, then upper
   std::vector<std::int32_t> home_;  ///< of each query; empty: boxes do not tell
+  std::vector<double> next_;        ///< of each query: the gap to the nearest of the other shards
+  std::vector<std::int64_t> by_home_, first_;      ///< queries in the order of their homes; where each begins
+  std::optional<std::vector<std::int64_t>> open_;  ///< queries that need more than their home
 };
 
 }  // namespace kith::sharded

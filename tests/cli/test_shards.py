@@ -89,7 +89,7 @@ def test_info_and_verify(kith, points):
     ).json
     assert (built["index"], built["shards"], built["rows"], built["dim"]) == ("kd_tree", 7, 400, 3)
     assert (built["dtype"], built["metric"]) == ("f32", "euclidean")
-    assert built["bytes"] == sum(path.stat().st_size for path in Path("s").glob("*.kith"))
+    assert built["bytes"] == sum(path.stat().st_size for path in Path("s").glob("shard-*"))
     told = kith("info", "s", "--json").json["files"][0]
     assert (told["format"], told["rows"], told["dim"], told["dtype"]) == ("sharded", 400, 3, "f32")
     assert told["details"]["index"] == "kd_tree" and told["details"]["shards"] == 7
@@ -101,6 +101,30 @@ def test_info_and_verify(kith, points):
     assert kith("verify", "s", "--json").json["sound"][0]["content"] == "sharded, 400 rows in 7 shards"
     auto = kith("shard", "points.npy", "-n", 2, "-o", "auto", "--index", "auto", "--json").json
     assert auto["index"] in ("kd_tree", "brute_force") and auto["reason"]
+
+
+@pytest.mark.covers("shard", "--partition")
+@pytest.mark.parametrize("index", ["kd_tree", "brute_force"])
+def test_partition(kith, points, index):
+    kith("build", "points.npy", "-o", "one.kith", "--index", index)
+    kith("search", "one.kith", "points.npy", "-k", 9, "-o", "one")
+    for asked, got in [("auto", "space" if index == "kd_tree" else "rows"), ("rows", "rows"), ("space", "space")]:
+        command = ("shard", "points.npy", "-n", 4, "-o", "s", "--index", index)
+        assert kith(*command, "--partition", asked, "--json").json["partition"] == got
+        assert f"4 shards of {index} by {got}, 400 rows" in kith(*command, "--partition", asked).err
+        assert kith("info", "s", "--json").json["files"][0]["details"]["partition"] == got
+        assert len(files_of(Path("s"))) == (9 if got == "space" else 5)
+        kith("search", "s", "points.npy", "-k", 9, "-o", "r")
+        assert read("r") == read("one")
+    numbers = [np.fromfile(f"s/shard-{i}.rows", "<u4") for i in range(4)]
+    assert sorted(np.concatenate(numbers)) == list(range(400))
+    Path("s/shard-2.rows").write_bytes(numbers[2][::-1].tobytes())
+    for call in (["verify", "s"], ["search", "s", "points.npy"]):
+        assert "'s/shard-2.rows' is corrupt" in kith(*call, code=2).err
+    np.save("wide.npy", np.zeros((20, 17), np.float32))
+    call = ("shard", "wide.npy", "-n", 2, "-o", "no", "--partition")
+    assert "16 dimensions at the most" in kith(*call, "space", code=1).err
+    assert "place" in kith(*call, "place", code=1).err and not Path("no").exists()
 
 
 def test_damage_is_named(kith, points):
@@ -201,7 +225,10 @@ def test_inputs(kith, data):
 
 @pytest.mark.covers("shard", "--quiet", "--device", "--threads", "--memory-limit", "--shards", "--output")
 def test_execution_options_and_refusals(kith, data):
-    assert "wrote s: 3 shards of brute_force, 300 rows x 9 f32" in kith("shard", "base.npy", "-n", 3, "-o", "s").err
+    assert (
+        "wrote s: 3 shards of brute_force by rows, 300 rows x 9 f32"
+        in kith("shard", "base.npy", "-n", 3, "-o", "s").err
+    )
     assert kith("shard", "base.npy", "-n", 3, "-o", "s", "-q", "--threads", 2, "--device", "cpu").err == ""
     call = ("shard", "base.npy", "-o", "no")
     assert "more shards than 3" in kith(*call, "-n", 3, "--memory-limit", "3000", code=3).err

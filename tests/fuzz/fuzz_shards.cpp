@@ -21,6 +21,11 @@ void require(bool good, const char* what) {
   std::abort();
 }
 
+bool is_in_folder(const std::string& file) {
+  return !file.empty() && file.front() != '.' && file.find('/') == std::string::npos &&
+         file.find('\0') == std::string::npos;
+}
+
 void try_text(const std::string& text) {
   sharded::Manifest manifest;
   try {
@@ -32,11 +37,13 @@ void try_text(const std::string& text) {
           "there are rows of some dimension");
   std::int64_t base = 0;
   for (const sharded::Shard& shard : manifest.shards) {
-    require(shard.base == base && shard.rows >= 0, "shards follow each other");
+    require(shard.rows >= 0 && shard.rows <= shard.span, "a shard's rows are among those of its group");
+    require(shard.numbers.bytes > 0 ? shard.base <= base && base < shard.base + shard.span
+                                    : shard.base == base && shard.span == shard.rows,
+            "shards follow each other, alone or in groups");
     base += shard.rows;
-    require(!shard.file.empty() && shard.file.front() != '.' && shard.file.find('/') == std::string::npos &&
-                shard.file.find('\0') == std::string::npos,
-            "a file is in the folder");
+    require(is_in_folder(shard.file), "a file is in the folder");
+    require(shard.numbers.bytes == 0 || is_in_folder(shard.numbers.file), "row numbers are in the folder");
   }
   require(base == manifest.rows, "shards are all rows");
   std::string again;
@@ -54,6 +61,6 @@ void try_text(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try_text(text);
-  try_text(io::manifest_text(sharded::manifest_kind, 1, text));
+  for (const int version : {1, 2}) try_text(io::manifest_text(sharded::manifest_kind, version, text));
   return 0;
 }

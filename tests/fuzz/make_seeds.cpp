@@ -39,12 +39,19 @@ int main(int argc, char** argv) try {
                    {.file = "shard-1.kith", .base = 2, .rows = 3, .bytes = 8192, .hash = 8}};
   shards.shards[1].lower = {0, 0.5, -1};
   shards.shards[1].upper = {1, 0.5, 4e9};
-  const std::string text = kith::sharded::to_text(shards);
-  constexpr std::string_view mark = "\"content\":";
-  const std::size_t content = text.find(mark) + mark.size();
   std::filesystem::create_directories(folder / "shards");
-  std::ofstream(folder / "shards" / "two.json", std::ios::binary)
-      << text.substr(content, text.size() - content - 2);
+  const auto save_content = [&](const char* name) {
+    const std::string text = kith::sharded::to_text(shards);
+    constexpr std::string_view mark = "\"content\":";
+    const std::size_t content = text.find(mark) + mark.size();
+    std::ofstream(folder / "shards" / name, std::ios::binary)
+        << text.substr(content, text.size() - content - 2);
+  };
+  save_content("two.json");
+  shards.shards[0].numbers = {.file = "shard-0.rows", .bytes = 8, .hash = 9};
+  shards.shards[1].numbers = {.file = "shard-1.rows", .bytes = 12, .hash = 10};
+  shards.shards[1].base = 0;
+  save_content("by-space.json");
   std::filesystem::remove_all(scratch);
   return 0;
 } catch (const std::exception& error) {

@@ -134,7 +134,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path):
 
 
 def test_a_shards_manifest_that_leads_elsewhere_is_refused(rows, tmp_path):
-    kith.Sharded.build(rows, tmp_path / "s", 2, index="kd_tree")
+    kith.Sharded.build(rows, tmp_path / "s", 2, index="kd_tree", partition="rows")
     text = (tmp_path / "s" / "manifest.json").read_text()
     for name in ["../s/shard-1.kith", "/etc/passwd", "..", "shard-1.kith/../shard-1.kith"]:
         (tmp_path / "s" / "manifest.json").write_text(text.replace("shard-1.kith", name))
@@ -250,6 +250,24 @@ def test_a_holder_answers_for_a_part(rows, tmp_path):
     whole = kith.all_knn(rows, 4, metric="sqeuclidean")
     assert near.tobytes() == whole.distances[100:700].tobytes() and np.array_equal(numbers, whole.indices[100:700])
     assert sorted(os.listdir(tmp_path)) == ["m", "r.kith-ray-work", "x.npy"]
+
+
+def test_holders_of_shards_divided_by_space_number_rows_as_all_do(rows, tmp_path):
+    shards = kith.Sharded.build(rows, tmp_path / "s", 3, index="kd_tree")
+    assert shards.partition == "space"
+    np.save(tmp_path / "x.npy", rows)
+    with _work.Work(tmp_path / "r") as work:
+        question = _tasks.Question(_rows.rows_of(tmp_path / "x.npy", "queries", work), 4, "sqeuclidean")
+    files, first = [], 0
+    for number, count in enumerate(shards.shard_rows):
+        part = _tasks.Part(first, first + count, folder=str(tmp_path / "s"), number=number)
+        files.append(str(tmp_path / f"{number}.unit"))
+        _tasks.Holder(part, _tasks.Machine()).answer(question, 0, 900, files[-1], False)
+        first += count
+    _tasks.merge(question, 0, 900, files, str(tmp_path / "m"))
+    near, numbers = _units.read_unit(str(tmp_path / "m"))[0]
+    whole = kith.knn(rows, rows, 4)
+    assert near.tobytes() == whole.distances.tobytes() and np.array_equal(numbers, whole.indices)
 
 
 # Requests

@@ -28,7 +28,7 @@ def test_build_from_files_and_arrays(rows, tmp_path):
     np.save(tmp_path / "c.npy", rows)
     tree = kith.KdTree(rows)
     for source in [rows, [tmp_path / "a.npy", str(tmp_path / "b.npy")], tmp_path / "c.npy"]:
-        shards = kith.Sharded.build(source, tmp_path / "s", 6, index="kd_tree", threads=1)
+        shards = kith.Sharded.build(source, tmp_path / "s", 6, index="kd_tree", partition="rows", threads=1)
         assert (shards.rows, shards.dim, shards.dtype, shards.metric) == (700, 3, "float32", "sqeuclidean")
         assert (shards.shards, shards.type) == (6, "kd_tree")
         assert shards.shard_rows == [116, 117, 117, 116, 117, 117] and shards.folder == tmp_path / "s"
@@ -176,11 +176,35 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_by_space(rows, tmp_path):
+    np.save(tmp_path / "a.npy", rows)
+    tree = kith.KdTree(rows)
+    for source in [rows, tmp_path / "a.npy"]:
+        shards = kith.Sharded.build(source, tmp_path / "s", 6, index="kd_tree")
+        assert (shards.partition, sum(shards.shard_rows)) == ("space", 700)
+        assert shards.bytes == sum(path.stat().st_size for path in (tmp_path / "s").glob("shard-*"))
+        numbers = [shards.row_numbers(i) for i in range(6)]
+        assert sorted(np.concatenate(numbers)) == list(range(700)) and numbers[2].dtype == np.int64
+        assert same(shards.search(rows[:40], 200), tree.search(rows[:40], 200))
+        near, expected = shards.radius_search(rows[:40], 0.4), tree.radius_search(rows[:40], 0.4)
+        assert np.array_equal(near.indices, expected.indices) and np.array_equal(near.offsets, expected.offsets)
+        assert np.array_equal(shards.count_within(rows[:40], 0.4), tree.count_within(rows[:40], 0.4))
+        one = shards.shard(2).search(rows[:5], 3)
+        assert same(one, kith.knn(rows[numbers[2]], rows[:5], 3))
+    assert kith.Sharded.build(rows, tmp_path / "s", 6, index="kd_tree", partition="rows").partition == "rows"
+    with pytest.raises(kith.InvalidArgument, match="use the partition rows"):
+        kith.Sharded.build(rows, tmp_path / "no", 6, metric="cosine", partition="space")
+    with pytest.raises(kith.InvalidArgument, match="auto, rows or space"):
+        kith.Sharded.build(rows, tmp_path / "no", 6, partition="place")
+    with pytest.raises(TypeError):
+        kith.Sharded.build(rows, tmp_path / "no", 6, partition=3)
+
+
 def test_shards_that_were_built_apart(rows, tmp_path):
-    whole = kith.Sharded.build(rows, tmp_path / "whole", 4, index="kd_tree", leaf_size=9)
+    whole = kith.Sharded.build(rows, tmp_path / "whole", 4, index="kd_tree", partition="rows", leaf_size=9)
     parts = [tmp_path / "a", str(tmp_path / "b")]
-    kith.Sharded.build(rows[:350], parts[0], 2, index="kd_tree", leaf_size=9)
-    kith.Sharded.build(rows[350:], parts[1], 2, index="kd_tree", leaf_size=9)
+    kith.Sharded.build(rows[:350], parts[0], 2, index="kd_tree", partition="rows", leaf_size=9)
+    kith.Sharded.build(rows[350:], parts[1], 2, index="kd_tree", partition="rows", leaf_size=9)
     joined = kith.Sharded.join(tmp_path / "joined", parts)
     for name in os.listdir(tmp_path / "whole"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "joined" / name).read_bytes()
@@ -194,7 +218,8 @@ def test_shards_that_were_built_apart(rows, tmp_path):
 
 
 def test_one_shard_alone(rows, tmp_path):
-    shards = kith.Sharded.build(rows, tmp_path / "s", 5, index="octree")
+    shards = kith.Sharded.build(rows, tmp_path / "s", 5, index="octree", partition="rows")
+    assert np.array_equal(shards.row_numbers(2), np.arange(280, 420))
     third = shards.shard(2, threads=1)
     assert isinstance(third, kith.Octree) and third.rows == 140 and shards.open_shards == 1
     assert same(third.search(rows[:9], 4), kith.knn(rows[280:420], rows[:9], 4))

@@ -331,7 +331,8 @@ def build(
     progress: Progress = False,
     **parameters: Any,
 ) -> Sharded:
-    """Divides rows among shards that the machines of a Ray cluster build side by side: the bytes of :meth:`kith.Sharded.build`.
+    """Divides rows among shards that the machines of a Ray cluster build side by side: the bytes of :meth:`kith.Sharded.build`
+    with ``partition="rows"``.
 
     Args:
         base: rows as for :func:`knn`.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._errors import InvalidArgument
 from .._sharded import Sharded
 from ._requests import Ask, BadRequest, Limits, ask_of, json_body, npy_body, npz_body, parameters_of
-from ._tasks import Machine, merge_lists
+from ._tasks import Machine, merge_lists, one_shard, rows_of_all
 
 __all__ = ["Router", "Served", "ShardReplica"]
 
@@ -63,13 +63,13 @@ class ShardReplica:
             stay_on_loopback()
         shards = Sharded.open(folder, device=machine.device)
         self._machine = machine
-        self._index = shards.shard(number, **machine.device_limits())
+        self._index, self._numbers = one_shard(shards, number, machine)
         self._base = sum(shards.shard_rows[:number])
         self._pool = ThreadPoolExecutor(1)
 
     def _search(self, queries: NDArray[Any], k: int, options: dict[str, Any]) -> tuple[Any, ...]:
         found = self._index.search(queries, k, **options, **self._machine.limits()).numpy()
-        rows = np.where(found.indices < 0, found.indices, found.indices + self._base)
+        rows = rows_of_all(found.indices, self._base, self._numbers)
         return found.distances, rows, found.statistics.certified, found.statistics.recall
 
     async def search(self, queries: NDArray[Any], k: int, options: dict[str, Any]) -> tuple[Any, ...]:

@@ -34,6 +34,8 @@ __all__ = [
     "merge",
     "merge_lists",
     "of_tiles",
+    "one_shard",
+    "rows_of_all",
     "search_tiles",
 ]
 
@@ -88,12 +90,25 @@ class Part:
     metric: str = "sqeuclidean"
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def open(self, machine: Machine) -> Index:
+    def open(self, machine: Machine) -> tuple[Index, NDArray[np.int64] | None]:
+        """The index, and which rows of all its rows are; None where they follow each other from ``first`` on."""
         if self.rows is None:
-            return Sharded.open(self.folder, device=machine.device).shard(self.number, **machine.device_limits())
+            return one_shard(Sharded.open(self.folder, device=machine.device), self.number, machine)
         rows = self.rows.read(self.first, self.last)
         made: Index = _CLASSES[self.index](rows, self.metric, **self.parameters, **machine.device_limits())
-        return made
+        return made, None
+
+
+def one_shard(shards: Sharded, number: int, machine: Machine) -> tuple[Index, NDArray[np.int64] | None]:
+    """A shard, and which rows of all its rows are; None where they follow those of the shards before."""
+    index = shards.shard(number, **machine.device_limits())
+    return index, shards.row_numbers(number) if shards.partition == "space" else None
+
+
+def rows_of_all(indices: NDArray[np.int64], first: int, numbers: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Rows of a part as rows of all; -1 stays."""
+    found = indices + first if numbers is None else numbers[indices]
+    return np.where(indices < 0, indices, found)
 
 
 def merge_lists(
@@ -124,16 +139,17 @@ class Holder:
     def __init__(self, part: Part, machine: Machine) -> None:
         self._part, self._machine = part, machine
         self._index: Index | None = None
+        self._numbers: NDArray[np.int64] | None = None
 
     def answer(self, question: Question, first: int, last: int, path: str, alone: bool) -> int:
         """Answers queries ``first`` to ``last - 1`` into a file. ``alone``: there are no other parts to merge with."""
         if unit_notes(path) is None:
             if self._index is None:
                 # Not by __init__, whose errors Ray tells as the loss of an actor.
-                self._index = self._part.open(self._machine)
+                self._index, self._numbers = self._part.open(self._machine)
             queries = question.rows.read(first, last)
             found = self._index.search(queries, question.wide, **question.options, **self._machine.limits()).numpy()
-            indices = np.where(found.indices < 0, found.indices, found.indices + self._part.first)
+            indices = rows_of_all(found.indices, self._part.first, self._numbers)
             notes = {"certified": found.statistics.certified, "recall": found.statistics.recall}
             answer = Neighbors(found.distances, indices)
             _save(path, question.arrange(answer, np.arange(first, last)) if alone else answer, notes)

@@ -1,5 +1,7 @@
 // Folders of shards: from files and arrays, killed meanwhile, refused.
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "kith/io.hpp"
 #include "kith/sharded.hpp"
@@ -28,19 +30,81 @@ class ShardedBuild : public test::ResumeTest {
 };
 
 TEST_F(ShardedBuild, TheSameFilesFromAnArrayAndFromFiles) {
-  const Sharded whole = Sharded::build(folder / "array", cloud, {KdTreeParameters{}, 7});
+  const Sharded whole = Sharded::build(folder / "array", cloud, {KdTreeParameters{}, 7, Partition::rows});
   EXPECT_EQ(whole.shards(), 7);
   EXPECT_EQ(whole.rows(), 1000);
   EXPECT_EQ(whole.shard_rows(), (std::vector<std::int64_t>{142, 143, 143, 143, 143, 143, 143}));
   EXPECT_EQ(whole.index_type().name, "kd_tree");
+  EXPECT_EQ(whole.partition(), Partition::rows);
   // Files whose borders are not those of shards, one of them mapped and one in its own layout.
   write_dataset(folder / "a.npy", cloud.slice(0, 333));
   write_dataset(folder / "b.fvecs", cloud.slice(333, 1));
   write_dataset(folder / "c.fbin", cloud.slice(334, 666));
   const std::vector<fs::path> files = {folder / "a.npy", folder / "b.fvecs", folder / "c.fbin"};
-  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7});
+  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7, Partition::rows});
   EXPECT_EQ(contents(folder / "array"), contents(folder / "files"));
   Sharded::open(folder / "files").verify();
+  // By space, in memory at once or one shard's rows at a time.
+  const Sharded divided = Sharded::build(folder / "array", cloud, {KdTreeParameters{}, 7});
+  EXPECT_EQ(divided.partition(), Partition::space);
+  EXPECT_EQ(divided.rows(), 1000);
+  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7}, test::with_threads(1, 100'000));
+  EXPECT_EQ(contents(folder / "array"), contents(folder / "files"));
+  EXPECT_EQ(contents(folder / "array").size(), 15U);
+  Sharded::open(folder / "files").verify();
+}
+
+TEST_F(ShardedBuild, BySpaceEveryRowIsInOneShardAndTheyAreAboutEquallyMany) {
+  constexpr std::int64_t rows = 300'000;  // more than are sampled
+  const std::vector<float> values = bell(rows, 2, 5);
+  const Sharded shards = Sharded::build(folder / "s", {values.data(), rows, 2}, {KdTreeParameters{}, 11});
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < shards.shards(); ++i) {
+    const std::vector<std::int64_t> its = shards.row_numbers(i);
+    EXPECT_EQ(std::ssize(its), shards.shard_rows()[static_cast<std::size_t>(i)]);
+    EXPECT_NEAR(static_cast<double>(its.size()), rows / 11.0, rows / 11.0 / 10);
+    EXPECT_TRUE(std::ranges::is_sorted(its));
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  std::ranges::sort(all);
+  ASSERT_EQ(std::ssize(all), rows);
+  for (std::int64_t row = 0; row < rows; ++row) ASSERT_EQ(all[static_cast<std::size_t>(row)], row);
+  EXPECT_THROW((void)shards.row_numbers(11), InvalidArgument);
+}
+
+TEST_F(ShardedBuild, FloodsOfEqualRowsAndRowsThatAreNotFiniteAreDividedToo) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> equal(3'000, 2.5F);
+  const Sharded flood = Sharded::build(folder / "equal", {equal.data(), 1'000, 3}, {KdTreeParameters{}, 8});
+  EXPECT_EQ(flood.partition(), Partition::space);
+  EXPECT_EQ(flood.shard_rows(), std::vector<std::int64_t>(8, 125));
+  const std::vector<float> nothing(3'000, nan);
+  const Sharded none = Sharded::build(folder / "nan", {nothing.data(), 1'000, 3}, {KdTreeParameters{}, 8});
+  EXPECT_EQ(none.shard_rows(), std::vector<std::int64_t>(8, 125));
+  EXPECT_EQ(none.search({equal.data(), 1, 3}, 1).statistics.nan_rows, 1'000);
+  // Cells without a row: divided as they follow each other.
+  std::vector<float> few(30, nan);
+  std::fill_n(few.begin() + 15, 9, 1.0F);
+  const Sharded mixed = Sharded::build(folder / "few", {few.data(), 10, 3}, {KdTreeParameters{}, 9});
+  EXPECT_EQ(mixed.partition(), Partition::rows);
+  EXPECT_EQ(mixed.search({equal.data(), 1, 3}, 4).indices, (std::vector<std::int64_t>{5, 6, 7, -1}));
+}
+
+TEST_F(ShardedBuild, APartitionBySpaceNeedsBoxesThatTell) {
+  const auto refusal = [&](const IndexParameters& index, std::int64_t dim) {
+    const std::vector<float> values = bell(50, dim, 1);
+    return message_of<InvalidArgument>([&] {
+      (void)Sharded::build(folder / "s", {values.data(), 50, dim}, {index, 2, Partition::space});
+    });
+  };
+  EXPECT_TRUE(contains(refusal(BruteForceParameters{}, 17), "16 dimensions at the most"));
+  EXPECT_TRUE(contains(refusal(BruteForceParameters{.metric = Metric::cosine}, 3), "use the partition rows"));
+  EXPECT_TRUE(
+      contains(message_of<InvalidArgument>([] { (void)parse_partition("place"); }), "auto, rows or space"));
+  // Those of brute force follow each other unless told otherwise.
+  EXPECT_EQ(Sharded::build(folder / "s", cloud, {BruteForceParameters{}, 3}).partition(), Partition::rows);
+  EXPECT_EQ(Sharded::build(folder / "s", cloud, {BruteForceParameters{}, 3, Partition::space}).partition(),
+            Partition::space);
 }
 
 TEST_F(ShardedBuild, OneShardsRowsInMemory) {
@@ -116,20 +180,24 @@ TEST_F(ShardedBuild, CancelledLeavesNothing) {
 TEST_F(ShardedBuild, KilledItGoesOn) {
   write_dataset(folder / "base.npy", view);
   const std::vector<fs::path> files = {folder / "base.npy"};
-  disturb(folder / "a", folder / "b", 3, [&](const fs::path& where, const Execution& how) {
-    (void)Sharded::build(where / "s", files, {KdTreeParameters{}, 12}, how);
-  });
-  Sharded::open(folder / "b/s").verify();
+  for (const Partition partition : {Partition::rows, Partition::space}) {
+    const fs::path here = folder / std::string(name(partition));
+    fs::create_directory(here);
+    disturb(here / "a", here / "b", 3, [&](const fs::path& where, const Execution& how) {
+      (void)Sharded::build(where / "s", files, {KdTreeParameters{}, 12, partition}, how);
+    });
+    Sharded::open(here / "b/s").verify();
+  }
 }
 
 TEST_F(ShardedBuild, AnotherCallRefusesWhatWasBegunAndDamageIsNamed) {
   write_dataset(folder / "base.npy", view);
   const std::vector<fs::path> files = {folder / "base.npy"};
   const auto build = [&](std::int64_t shards) {
-    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, shards});
+    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, shards, Partition::rows});
   };
   ASSERT_TRUE(killed_at(4, [&](const Execution& how) {
-    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, 12}, how);
+    (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, 12, Partition::rows}, how);
   }));
   EXPECT_FALSE(fs::exists(folder / "s"));
   EXPECT_TRUE(contains(message_of<IoError>([&] { build(11); }), "shards is 12 there, 11 here"));
@@ -146,10 +214,10 @@ TEST_F(ShardedBuild, AnotherCallRefusesWhatWasBegunAndDamageIsNamed) {
 }
 
 TEST_F(ShardedBuild, JoinedTheyAreTheBytesOfOneBuild) {
-  (void)Sharded::build(folder / "whole", cloud, {KdTreeParameters{}, 4});
-  (void)Sharded::build(folder / "a", cloud.slice(0, 500), {KdTreeParameters{}, 2});
-  (void)Sharded::build(folder / "b", cloud.slice(500, 250), {KdTreeParameters{}, 1});
-  (void)Sharded::build(folder / "c", cloud.slice(750, 250), {KdTreeParameters{}, 1});
+  (void)Sharded::build(folder / "whole", cloud, {KdTreeParameters{}, 4, Partition::rows});
+  (void)Sharded::build(folder / "a", cloud.slice(0, 500), {KdTreeParameters{}, 2, Partition::rows});
+  (void)Sharded::build(folder / "b", cloud.slice(500, 250), {KdTreeParameters{}, 1, Partition::rows});
+  (void)Sharded::build(folder / "c", cloud.slice(750, 250), {KdTreeParameters{}, 1, Partition::rows});
   const std::vector<fs::path> parts = {folder / "a", folder / "b", folder / "c"};
   const auto before = contents(folder / "a");
   const Sharded joined = Sharded::join(folder / "joined", parts);
@@ -164,7 +232,7 @@ TEST_F(ShardedBuild, JoinedTheyAreTheBytesOfOneBuild) {
 }
 
 TEST_F(ShardedBuild, JoinRefusesWhatDoesNotBelongTogether) {
-  (void)Sharded::build(folder / "a", cloud, {KdTreeParameters{}, 2});
+  (void)Sharded::build(folder / "a", cloud, {KdTreeParameters{}, 2, Partition::rows});
   (void)Sharded::build(folder / "b", cloud, {KdTreeParameters{.metric = Metric::euclidean}, 2});
   (void)Sharded::build(folder / "c", cloud, {BruteForceParameters{}, 2});
   const auto join = [&](const char* other) {
@@ -192,13 +260,36 @@ TEST_F(ShardedBuild, JoinRefusesWhatDoesNotBelongTogether) {
 }
 
 TEST_F(ShardedBuild, AShardIsAnIndexOfItsOwn) {
-  const Sharded shards = Sharded::build(folder / "s", cloud, {KdTreeParameters{}, 3});
+  const Sharded shards = Sharded::build(folder / "s", cloud, {KdTreeParameters{}, 3, Partition::rows});
   const AnyIndex second = shards.shard(1);
   EXPECT_EQ(second.rows(), shards.shard_rows()[1]);
   EXPECT_EQ(second.search(cloud.slice(333, 5), 1).indices, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(shards.open_shards(), 1);
   EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)shards.shard(3); }), "use 0 to 2"));
   EXPECT_THROW((void)shards.shard(-1), InvalidArgument);
+  EXPECT_EQ(shards.row_numbers(1).front(), 333);
+  EXPECT_EQ(shards.row_numbers(1).back(), 665);
+}
+
+// Rows of space after rows of space, and others between.
+TEST_F(ShardedBuild, JoinedPartitionsKeepTheirRows) {
+  const auto slice_into = [&](const char* part, std::int64_t first, std::int64_t rows, Partition partition) {
+    (void)Sharded::build(folder / part, cloud.slice(first, rows), {KdTreeParameters{}, 3, partition});
+    return folder / part;
+  };
+  const std::vector<fs::path> parts = {
+      slice_into("a", 0, 400, Partition::space), slice_into("b", 400, 100, Partition::rows),
+      slice_into("c", 500, 200, Partition::space), slice_into("d", 700, 300, Partition::space)};
+  const Sharded joined = Sharded::join(folder / "joined", parts);
+  EXPECT_EQ(joined.partition(), Partition::space);
+  const AnyIndex one = AnyIndex::build(Dataset::copy(cloud), KdTreeParameters{});
+  test::expect_same(joined.search(cloud, 12), one.search(cloud, 12), "joined");
+  test::expect_same(joined.radius_search(cloud, 0.3), one.point_tree()->radius_search(cloud, 0.3), "within");
+  joined.verify();
+  // Once more, and the numbers of rows stay.
+  const std::vector<fs::path> again = {folder / "joined"};
+  (void)Sharded::join(folder / "again", again);
+  EXPECT_EQ(contents(folder / "again"), contents(folder / "joined"));
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // Manifests and shards that are damaged, foreign, newer, exchanged or lead out of the folder.
+#include <cstring>
 #include <filesystem>
 
-#include <xxhash.h>
 #include <nlohmann/json.hpp>
 
 #include "kith/sharded.hpp"
 #include "sharded/manifest.hpp"
+#include "sharded/row_numbers.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "unit/sharded/rows.hpp"
@@ -28,20 +29,20 @@ class ShardedDamage : public testing::Test {
   fs::path place = folder / "s";
   fs::path manifest = place / "manifest.json";
 
-  void SetUp() override { (void)Sharded::build(place, rows, {KdTreeParameters{}, 3}); }
+  void SetUp() override { (void)Sharded::build(place, rows, {KdTreeParameters{}, 3, Partition::rows}); }
 
   std::string refusal() const {
     return message_of<IoError>([&] { (void)Sharded::open(place); });
   }
 
   // A manifest that is whole, of other content.
-  std::string with(const std::function<void(json&)>& change) const {
+  std::string with(const std::function<void(json&)>& change, int version = 1) const {
     const std::string text = read_file(manifest);
     const std::string mark = "\"content\":";
     const std::size_t at = text.find(mark) + mark.size();
     json content = json::parse(text.substr(at, text.size() - at - 2));
     change(content);
-    return io::manifest_text(sharded::manifest_kind, 1, content.dump());
+    return io::manifest_text(sharded::manifest_kind, version, content.dump());
   }
 };
 
@@ -107,9 +108,9 @@ TEST_F(ShardedDamage, ForeignNewerAndMissing) {
   EXPECT_TRUE(contains(refusal(), "is not the manifest of shards"));
   EXPECT_FALSE(Sharded::is_at(place));
   std::string newer = text;
-  newer.replace(newer.find("\"version\":1"), 11, "\"version\":2");
+  newer.replace(newer.find("\"version\":1"), 11, "\"version\":3");
   write_file(manifest, newer);
-  EXPECT_TRUE(contains(refusal(), "has version 2"));
+  EXPECT_TRUE(contains(refusal(), "has version 3"));
   std::string tiles = text;
   tiles.replace(tiles.find("kith shards"), 11, "kith point tiles");
   write_file(manifest, tiles);
@@ -168,9 +169,9 @@ TEST_F(ShardedDamage, ShardsOfOtherRowsAndDamagedOnes) {
   for (const auto& change : std::vector<std::function<void(json&)>>{
            [](json& c) {
              c["dim"] = 4;
-             for (json& shard : c["shards"]) {
-               shard.erase("lower");
-               shard.erase("upper");
+             for (json& its : c["shards"]) {
+               its.erase("lower");
+               its.erase("upper");
              }
            },
            [](json& c) { c["metric"] = "euclidean"; }, [](json& c) { c["index"] = "octree"; },
@@ -189,6 +190,69 @@ TEST_F(ShardedDamage, ShardsOfOtherRowsAndDamagedOnes) {
     EXPECT_TRUE(contains(message_of<IoError>([&] { (void)wrong.search(query, 1); }), "the manifest says"));
     write_file(manifest, sound);
   }
+}
+
+TEST_F(ShardedDamage, RowNumbersThatAreNone) {
+  (void)Sharded::build(place, rows, {KdTreeParameters{}, 3});
+  EXPECT_TRUE(contains(read_file(manifest), "\"version\":2"));
+  const std::vector<std::pair<std::string, std::function<void(json&)>>> changes = {
+      {"no plain name", [](json& c) { c["shards"][1]["row_numbers"]["file"] = "../s/shard-1.rows"; }},
+      {"no plain name", [](json& c) { c["shards"][1]["row_numbers"]["file"] = ""; }},
+      {"two shards have one file", [](json& c) { c["shards"][1]["row_numbers"]["file"] = "shard-0.rows"; }},
+      {"two shards have one file", [](json& c) { c["shards"][1]["row_numbers"]["file"] = "shard-2.kith"; }},
+      {"not as many as its rows", [](json& c) { c["shards"][1]["row_numbers"]["bytes"] = 81; }},
+      {"bytes", [](json& c) { c["shards"][1]["row_numbers"]["bytes"] = 0; }},
+      {"no checksum", [](json& c) { c["shards"][1]["row_numbers"]["xxh3"] = "x"; }},
+      {"not what Kith writes", [](json& c) { c["shards"][1]["row_numbers"] = 7; }},
+      {"not what Kith writes", [](json& c) { c["shards"][1]["row_numbers"].erase("file"); }},
+      {"does not begin where", [](json& c) { c["shards"][1]["base"] = 1; }},
+      {"does not begin where", [](json& c) { c["shards"][1].erase("row_numbers"); }},
+  };
+  for (const auto& [what, change] : changes) {
+    const std::string message =
+        message_of<IoError>([&] { (void)sharded::parse_manifest(with(change, 2), "m.json"); });
+    EXPECT_TRUE(contains(message, what)) << message;
+  }
+  const fs::path file = place / "shard-1.rows";
+  const std::string bytes = read_file(file);
+  ASSERT_EQ(bytes.size(), 80U);
+  const auto search = [&] {
+    return message_of<IoError>([&] { (void)Sharded::open(place).search(rows, 3); });
+  };
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    write_file(file, damaged);
+    ASSERT_TRUE(contains(search(), "'" + file.string() + "' is corrupt: it does not match its checksum"))
+        << i;
+    EXPECT_THROW(Sharded::open(place).verify(), IoError);
+    EXPECT_THROW((void)Sharded::open(place).row_numbers(1), IoError);
+  }
+  write_file(file, bytes.substr(4));
+  EXPECT_TRUE(contains(refusal(), file.string() + "' is truncated"));
+  write_file(file, bytes);
+  fs::remove(place / "shard-2.rows");
+  EXPECT_TRUE(contains(refusal(), "is missing"));
+  fs::create_symlink(file, place / "shard-2.rows");
+  EXPECT_TRUE(contains(refusal(), "no file but a link"));
+}
+
+// Numbers whose checksum is right, of rows that there are not, or out of order.
+TEST_F(ShardedDamage, RowNumbersAreLookedAtOneByOne) {
+  (void)Sharded::build(place, rows, {KdTreeParameters{}, 3});
+  const fs::path file = place / "shard-1.rows";
+  const std::string bytes = read_file(file);
+  const auto refused_with = [&](std::size_t at, std::uint32_t number) {
+    std::string other = bytes;
+    std::memcpy(other.data() + at * sizeof number, &number, sizeof number);
+    write_file(file, other);
+    const std::string hash = io::hash_text(sharded::numbers_hash(file));
+    write_file(manifest, with([&](json& c) { c["shards"][1]["row_numbers"]["xxh3"] = hash; }, 2));
+    return message_of<IoError>([&] { (void)Sharded::open(place).search(rows, 3); });
+  };
+  EXPECT_TRUE(contains(refused_with(19, 60), "there are no such rows"));
+  EXPECT_TRUE(contains(refused_with(19, 0xFFFFFFFF), "there are no such rows"));
+  EXPECT_TRUE(contains(refused_with(0, 59), "do not ascend"));
 }
 
 }  // namespace

@@ -43,8 +43,10 @@ TEST(Sharded, ExactShardsGiveTheBitsOfOneIndex) {
       const conformance::Rows data(problem.data, entry.dtype, i == 1 ? 2 : 0, i);
       const conformance::Rows queries(problem.queries, entry.dtype);
       const AnyIndex one = AnyIndex::build(entry.index, Dataset::copy(data.view()), entry.metric);
-      const Sharded many =
-          Sharded::build(folder / "shards", data.view(), {Indexes::parameters(entry.index, entry.metric), 4});
+      const Partition partition = i > 0 && is_tree_metric(entry.metric) ? Partition::space : Partition::rows;
+      const Sharded many = Sharded::build(folder / "shards", data.view(),
+                                          {Indexes::parameters(entry.index, entry.metric), 4, partition});
+      EXPECT_EQ(many.partition(), partition);
       for (const std::int64_t k : {1, 10, 60, 140}) {
         const std::string where = std::string(entry.index) + " " + std::string(name(entry.dtype)) + " " +
                                   std::string(name(entry.metric)) + " " + kind.name +
@@ -86,7 +88,7 @@ TEST(Sharded, RowsInAnOrderOfSpaceAskFewShards) {
       for (const std::string_view type : {"kd_tree", "brute_force"}) {
         const IndexParameters parameters = Indexes::parameters(type, metric);
         const AnyIndex one = AnyIndex::build(Dataset::copy(data.view()), parameters);
-        const Sharded many = Sharded::build(folder / "s", data.view(), {parameters, 12});
+        const Sharded many = Sharded::build(folder / "s", data.view(), {parameters, 12, Partition::rows});
         for (const std::int64_t k : {1, 7, 110, 1300}) {
           const std::string where = std::string(type) + " " + std::string(name(metric)) + std::to_string(k);
           expect_same(many.search(queries.view(), k), one.search(queries.view(), k), where);
@@ -94,6 +96,11 @@ TEST(Sharded, RowsInAnOrderOfSpaceAskFewShards) {
           for (const double radius : {0.0, 1.0, 2.5}) {
             expect_same(many.search(queries.view(), k, {}, {.radius = radius}),
                         one.search(queries.view(), k, {}, {.radius = radius}), where + " within");
+            const RadiusOptions most{true, k};
+            expect_same(many.radius_search(queries.view(), radius, most),
+                        one.point_tree()->radius_search(queries.view(), radius, most), where + " radius");
+            EXPECT_EQ(many.count_within(queries.view(), radius),
+                      one.point_tree()->count_within(queries.view(), radius));
           }
         }
         // One query in the first shard's middle opens that one alone.
@@ -103,6 +110,31 @@ TEST(Sharded, RowsInAnOrderOfSpaceAskFewShards) {
       }
     }
   }
+}
+
+// Rows in no order, divided by space: likewise, and what is far from all of them asks none.
+TEST(Sharded, BySpaceAQueryAsksFewShards) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(4000, 3, 8);
+  const DatasetView rows(values.data(), 4000, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 16});
+  const AnyIndex one = AnyIndex::build(Dataset::copy(rows), KdTreeParameters{});
+  std::int64_t opened = 0;
+  for (std::int64_t i = 0; i < 100; ++i) {
+    shards.close();
+    expect_same(shards.search(rows.slice(i, 1), 3), one.search(rows.slice(i, 1), 3), std::to_string(i));
+    opened += shards.open_shards();
+    expect_same(shards.radius_search(rows.slice(i, 1), 0.2),
+                one.point_tree()->radius_search(rows.slice(i, 1), 0.2), std::to_string(i));
+  }
+  EXPECT_LT(opened, 400);
+  shards.close();
+  const std::vector<float> away = {1e6F, 0, 0};
+  EXPECT_EQ(shards.count_within({away.data(), 1, 3}, 10.0), std::vector<std::int64_t>{0});
+  EXPECT_EQ(shards.open_shards(), 0);
+  EXPECT_EQ(shards.radius_search({away.data(), 1, 3}, 10.0).indices.size(), 0U);
+  EXPECT_THROW((void)shards.count_within({away.data(), 1, 3}, -1.0), InvalidArgument);
+  EXPECT_THROW((void)shards.radius_search({away.data(), 1, 3}, -1.0), InvalidArgument);
 }
 
 TEST(Sharded, TiesGoToTheLowerRowAcrossShards) {
@@ -131,7 +163,8 @@ TEST(Sharded, AllowedRowsAreCutByShard) {
   for (const std::string_view type : {"brute_force", "kd_tree", "octree"}) {
     const IndexParameters parameters = Indexes::parameters(type, Metric::euclidean);
     const AnyIndex one = AnyIndex::build(Dataset::copy(rows), parameters);
-    const Sharded many = Sharded::build(folder / "s", rows, {parameters, 7});
+    const Sharded many = Sharded::build(folder / "s", rows, {parameters, 7, Partition::rows});
+    const Sharded divided = Sharded::build(folder / "d", rows, {parameters, 7, Partition::space});
     Random random(5);
     for (const std::int64_t one_of : {1, 2, 30, 1000}) {
       RowSet allowed(300);
@@ -139,6 +172,8 @@ TEST(Sharded, AllowedRowsAreCutByShard) {
         if (random.below(one_of) == 0) allowed.insert(row);
       }
       expect_same(many.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}),
+                  one.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}), std::to_string(one_of));
+      expect_same(divided.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}),
                   one.search(rows.slice(0, 20), 9, {}, {.allowed = &allowed}), std::to_string(one_of));
     }
     // Only what is needed is opened.
