@@ -41,7 +41,8 @@ template <class T, class Id>
 bool follow_each_other(const TreeView<T, Id>& tree, const DatasetView& queries) {
   constexpr std::int64_t runs = tuning::sampled_runs;
   constexpr std::int64_t run = tuning::sampled_run;
-  if (tree.nodes < tuning::nodes_to_sort_for || queries.rows < 4 * runs * run) return false;
+  // Of few queries the sample would cost more than their sorting.
+  if (tree.nodes < tuning::nodes_to_sort_for || queries.rows < 16 * runs * run) return false;
   std::vector<T> values(static_cast<std::size_t>(tree.dim));
   std::int64_t moves = 0;
   for (std::int64_t r = 0; r < runs; ++r) {
