@@ -12,6 +12,7 @@ PLACES = {
     "big-ann-benchmarks": [
         ("big_ann/filter/kith", "neurips23/filter/kith"),
         ("big_ann/ood/kith", "neurips23/ood/kith"),
+        ("big_ann/streaming/kith", "neurips23/streaming/kith"),
     ],
     "vectordb-bench": [("vectordb_bench/kith", "vectordb_bench/backend/clients/kith")],
 }

@@ -66,7 +66,13 @@ def search(folder, gpus, options):
 
     cpus, base = options.cpus, str(folder / "base.npy")
 
-    ray.init(num_cpus=max(os.cpu_count(), gpus * cpus), num_gpus=gpus, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        num_cpus=max(os.cpu_count(), gpus * cpus),
+        num_gpus=gpus,
+        object_store_memory=256 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
     reports = []
     try:
         start = time.perf_counter()

@@ -153,6 +153,50 @@ def test_big_ann_benchmarks(tmp_path, track):
         assert [recall for name, recall in recalls.items() if "few" in name] == [1.0]
 
 
+@pytest.mark.parametrize("runbook", ["simple_runbook", "simple_replace_runbook"])
+def test_big_ann_benchmarks_streaming(tmp_path, runbook):
+    import h5py
+    import yaml
+
+    from benchmarks.adapters import install
+
+    folder = checkout("big-ann-benchmarks", tmp_path, "docker", "yaml", "colors", "pandas", "sklearn")
+    install.install("big-ann-benchmarks", folder)
+    (folder / "data").mkdir()
+    made = folder / f"results/neurips23/streaming/{runbook}.yaml/random-xs/10/kith"
+    run_until(
+        lambda: len(list(made.glob("*.hdf5"))) == 2,
+        folder, "run.py", "--neurips23track", "streaming", "--algorithm", "kith", "--dataset", "random-xs", "--nodocker",
+        "--runs", "1", "--runbook_path", f"neurips23/runbooks/{runbook}.yaml",
+    )  # fmt: skip
+    save = "ds = d['random-xs'](); np.savez('all.npz', x=ds.get_data_in_range(0, ds.nb), q=ds.get_queries())"
+    run(folder, "-c", f"import numpy as np; from benchmark.datasets import DATASETS as d; {save}")
+    rows, queries = (np.load(folder / "all.npz")[name] for name in "xq")
+    steps = yaml.safe_load((folder / f"neurips23/runbooks/{runbook}.yaml").read_text())["random-xs"]
+    rows_of, recalls = {}, {path.stem: [] for path in made.glob("*.hdf5")}  # which row each tag has
+    for number in range(1, 1 + sum(isinstance(step, int) for step in steps)):
+        step = steps[number]
+        if step["operation"] == "insert":
+            rows_of.update((tag, tag) for tag in range(step["start"], step["end"]))
+        elif step["operation"] == "delete":
+            for tag in range(step["start"], step["end"]):
+                del rows_of[tag]
+        elif step["operation"] == "replace":
+            numbers = range(step["ids_start"], step["ids_end"])
+            rows_of.update(zip(range(step["tags_start"], step["tags_end"]), numbers, strict=True))
+        else:
+            tags = np.fromiter(rows_of, np.int64)
+            right = tags[kith.knn(rows[list(rows_of.values())], queries, 10).indices]
+            for path in made.glob("*.hdf5"):
+                with h5py.File(path) as file:
+                    found = file[f"neighbors_step{number}"][:]
+                assert set(found.ravel().tolist()) <= set(rows_of)
+                recalls[path.stem].append(share(found, right))
+    narrow, wide = sorted(recalls.values())
+    assert len(wide) == sum(steps[i]["operation"] == "search" for i in steps if isinstance(i, int))
+    assert min(narrow) > 0.8 and min(wide) > 0.99 and narrow < wide
+
+
 @pytest.mark.parametrize("case", ["plain", "exact", "labels"])
 def test_vectordb_bench(tmp_path, case):
     from benchmarks.adapters import install
