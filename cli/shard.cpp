@@ -176,7 +176,7 @@ void add_shard(CLI::App& app, Common& common) {
   add_execution_options(command, common);
   common.about(command).details = {
       "One shard after the other is read, built and saved, so that no more than the rows of one are in "
-      "memory, or of as many as half of --memory-limit holds where rows are divided by space; "
+      "memory, or of as many as a quarter of --memory-limit holds where rows are divided by space; "
       "only HDF5 and compressed PCD files, and a file whose format is named, are held whole. The folder "
       "appears "
       "whole or not at all, and replaces an older one of shards; what is killed goes on where it was when "

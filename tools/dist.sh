@@ -40,6 +40,7 @@ import kith
 
 assert kith.__version__ == sys.argv[1], kith.__version__
 assert kith.__file__.startswith(sys.argv[2]), kith.__file__
+assert kith._kith.__file__.startswith(sys.argv[2]), kith._kith.__file__
 PYTHON
 )
 PYTHONPATH=$dist/site "$python" -m pytest -q -p no:cacheprovider --junit-xml="$dist/test-results/wheel.xml" \

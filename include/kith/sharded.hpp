@@ -30,7 +30,8 @@ enum class Partition : std::uint8_t {
   /// Rows that follow each other, equally many but for one.
   rows,
   /// Rows that lie in one part of space, about equally many: a query then needs few shards. In up to 16
-  /// dimensions, by sqeuclidean, euclidean and manhattan.
+  /// dimensions, by sqeuclidean, euclidean and manhattan. Where too few rows are finite for each shard to
+  /// have one, `automatic` takes `rows` and this is refused.
   space,
 };
 
@@ -71,7 +72,7 @@ class Sharded {
 
   /// Divides the rows of files among shards; several files are one dataset, whose row numbers run through
   /// them in the order given. Files are read in blocks, a shard's rows at a time; by space, as many shards'
-  /// rows as half of the memory limit holds (without one a quarter of the machine's memory), once for those.
+  /// rows as a quarter of the memory limit holds (without one, of the machine's memory), once for those.
   /// Only HDF5 and compressed PCD files are held whole. The folder appears whole or not at all; an older one
   /// of shards is replaced. A process that is killed leaves a folder "<folder>.kith-work", from which the
   /// same call goes on; another call refuses it by name.
@@ -85,7 +86,8 @@ class Sharded {
 
   /// Makes one folder of several, whose rows follow each other in the order given: shards that were built
   /// apart, by several processes or machines. Index files are linked where the file system can, else copied;
-  /// the folder has the bytes that one build of all rows into the same shards gives. It appears whole or not
+  /// a folder of parts by rows has the bytes that one build of all rows into the same shards gives; parts by
+  /// space stay a group of shards each. It appears whole or not
   /// at all; an older one of shards is replaced, and the parts stay.
   /// @throws InvalidArgument for no folder, or shards of different index, metric, dimension or element type;
   /// IoError as open(), and where the folder cannot be written
@@ -125,7 +127,7 @@ class Sharded {
   std::vector<std::int64_t> count_within(const DatasetView& queries, double radius,
                                          const Execution& execution = {}) const;
 
-  /// Which rows of all those of a shard are, ascending.
+  /// The row numbers, among all rows, of a shard's rows; ascending.
   /// @throws InvalidArgument for a shard that there is not; IoError where its file is not what the manifest
   /// says; OutOfMemory
   std::vector<std::int64_t> row_numbers(std::int64_t number, const Execution& execution = {}) const;

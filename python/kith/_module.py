@@ -22,11 +22,20 @@ def _choose() -> None:
     """
     if importlib.util.find_spec("kith_cuda13") is None:
         return
-    other = importlib.import_module("kith_cuda13").__version__
+    try:
+        other = importlib.import_module("kith_cuda13").__version__
+    except (ImportError, AttributeError) as error:
+        warnings.warn(
+            f"there is a kith_cuda13 without a version on Python's path ({error}), which is not used; for GPUs install "
+            "kith-cuda13, else remove the folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return
     if other != __version__:
         warnings.warn(
-            f"kith-cuda13 {other} does not belong to kith {__version__} and is not used; for GPUs install "
-            f"kith-cuda13=={__version__}",
+            f"kith-cuda13 {other} does not belong to kith {__version__} and is not used; for GPUs install the one of "
+            f"version {__version__} from where kith came from",
             RuntimeWarning,
             stacklevel=2,
         )

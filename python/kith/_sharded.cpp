@@ -202,7 +202,7 @@ void bind_sharded(nb::module_& module) {
   module.def("one_shard", &shard, nb::arg("shards"), nb::arg("number"), nb::arg("limits"),
              nb::arg("report").none(), "A shard as an index of its own.");
   module.def("row_numbers", &row_numbers, nb::arg("shards"), nb::arg("number"), nb::arg("limits"),
-             nb::arg("report").none(), "Which rows of all those of a shard are.");
+             nb::arg("report").none(), "Row numbers of a shard's rows among all.");
   module.def(
       "open_shards", [](const std::filesystem::path& folder) { return Sharded::open(folder); },
       nb::arg("folder"), "A folder that was built.");

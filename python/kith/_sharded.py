@@ -92,7 +92,8 @@ class Sharded:
             partition: how rows are divided. ``"rows"``: those of a shard follow each other, equally many but for one.
                 ``"space"``: they lie in one part of space, about equally many, so that a query needs few shards; in
                 up to 16 dimensions, by sqeuclidean, euclidean and manhattan. ``"auto"``: by space for trees. Of files,
-                as many shards' rows as half of ``memory_limit`` holds are then read at once.
+                as many shards' rows as a quarter of ``memory_limit`` holds are then read at once. ``"space"`` is refused
+                where too few rows are finite for each shard to have one.
             metric, threads, memory_limit, device_memory_limit, progress, device: as for :func:`kith.knn`; ``device``
                 None is the CPU, and shards are searched where they were built unless a search says otherwise.
             **parameters: what the type takes besides: ``filter`` and ``directions``, ``leaf_size``, or those of
@@ -128,8 +129,8 @@ class Sharded:
         """Makes one folder of several whose rows follow each other, as of shards that were built apart.
 
         Args:
-            path: the folder, which appears whole or not at all. Its bytes are those of one :meth:`build` of all rows
-                into the same shards. An older folder of shards is replaced, another one refused.
+            path: the folder, which appears whole or not at all. Of parts by rows its bytes are those of one
+                :meth:`build` of all rows into the same shards; parts by space stay a group of shards each. An older folder of shards is replaced, another one refused.
             parts: folders of shards of one index, metric, dimension and element type. They stay; index files are linked
                 where the file system can, else copied.
 
@@ -308,7 +309,7 @@ class Sharded:
         return CLASSES.get(index.type, Index)._wrap(index, place)
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
-        """Which rows of all those of a shard are, ascending: int64 ``[shard_rows[number]]``.
+        """The row numbers, among all rows, of a shard's rows, ascending: int64 ``[shard_rows[number]]``.
 
         Args:
             number: 0 to ``shards - 1``.

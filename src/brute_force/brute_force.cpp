@@ -173,16 +173,6 @@ Neighbors search_state(const BruteForce::State& state, const DatasetView& querie
   });
 }
 
-void check_bounds(const DatasetView& queries, const SearchOptions& options) {
-  if (options.bounds.empty()) return;
-  if (std::ranges::any_of(options.bounds, [](double bound) { return std::isnan(bound); })) {
-    throw InvalidArgument("a bound is NaN; use +inf for queries of which nothing is known");
-  }
-  if (options.bounds.size() == static_cast<std::size_t>(queries.rows)) return;
-  throw InvalidArgument(fmt::format("{} bounds for {}; give one each, or none", options.bounds.size(),
-                                    plural(queries.rows, "query", "queries")));
-}
-
 SearchStatistics search_state_into(const BruteForce::State& state, const DatasetView& queries,
                                    const NeighborsView& out, const Execution& execution,
                                    std::span<const double> bounds = {}) {
@@ -274,7 +264,7 @@ BruteForce BruteForce::build(const Dataset& dataset, const BruteForceParameters&
 Neighbors BruteForce::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
                              const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, k);
-  check_bounds(queries, options);
+  check_bounds(queries.rows, options.bounds);
   if (!some_allowed(state_->dataset.view(), options)) {
     return search_state(*state_, queries, k, execution, options.bounds);
   }
@@ -287,7 +277,7 @@ SearchStatistics BruteForce::search_into(const DatasetView& queries, const Neigh
                                          const Execution& execution, const SearchOptions& options) const {
   check_search(state_->dataset.view(), queries, out.k);
   check_output(queries.rows, out);
-  check_bounds(queries, options);
+  check_bounds(queries.rows, options.bounds);
   if (!some_allowed(state_->dataset.view(), options)) {
     return search_state_into(*state_, queries, out, execution, options.bounds);
   }

@@ -1,9 +1,13 @@
 #include "core/search_checks.hpp"
-#include "core/plural.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "core/plural.hpp"
 
 namespace kith {
 
@@ -14,6 +18,16 @@ void check_k(std::int64_t k) {
 void check_radius(double radius) {
   if (radius >= 0) return;
   throw InvalidArgument(fmt::format("a radius of {}; use 0 or more, in units of the metric", radius));
+}
+
+void check_bounds(std::int64_t queries, std::span<const double> bounds) {
+  if (bounds.empty()) return;
+  if (std::ranges::any_of(bounds, [](double bound) { return std::isnan(bound); })) {
+    throw InvalidArgument("a bound is NaN; use +inf for queries of which nothing is known");
+  }
+  if (std::cmp_equal(bounds.size(), queries)) return;
+  throw InvalidArgument(fmt::format("{} bounds for {}; give one each, or none", bounds.size(),
+                                    plural(queries, "query", "queries")));
 }
 
 void check_queries_fit(const DatasetView& queries, std::int64_t dim, Dtype dtype, std::string_view what) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ void check_k(std::int64_t k);
 
 /// @throws InvalidArgument
 void check_radius(double radius);
+
+/// What is known of queries before a search: nothing, or a bound of each. @throws InvalidArgument
+void check_bounds(std::int64_t queries, std::span<const double> bounds);
 
 /// Queries of the dimension and the element type of what is searched; `what` names it: "dataset", "octree".
 /// @throws InvalidArgument

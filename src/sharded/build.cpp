@@ -50,10 +50,11 @@ Partition partition_of(const RowSource& rows, const ShardedParameters& parameter
   const Metric metric = metric_of(parameters.index);
   const bool can = boxes_tell(rows.dim, metric);
   if (parameters.partition == Partition::space && !can) {
-    throw InvalidArgument(fmt::format(
-        "partition by space: rows of {} by {} lie in no boxes that would tell a query which shards it needs; "
-        "use the partition rows, or {} dimensions at the most and sqeuclidean, euclidean or manhattan",
-        plural(rows.dim, "dimension"), name(metric), most_box_dimensions));
+    throw InvalidArgument(
+        fmt::format("partition by space takes up to {} dimensions and the metrics sqeuclidean, euclidean and "
+                    "manhattan; these "
+                    "rows have {}, the metric is {}: use the partition rows",
+                    most_box_dimensions, plural(rows.dim, "dimension"), name(metric)));
   }
   if (parameters.partition != Partition::automatic) return parameters.partition;
   const bool tree = Indexes::type_of(parameters.index).takes(SearchOption::radius);
@@ -143,11 +144,12 @@ class Build {
     return shard;
   }
 
-  // Cells, and how many rows each has. Where one has none (rows that are not finite fall anywhere) rows are
-  // divided as they follow each other.
+  // Cells, and how many rows each has. Where one would have none, as few rows are finite, they are divided as
+  // they follow each other, unless space is asked for.
   void divide() {
     Execution execution = execution_;
-    take_off_limit(Cells::bytes(rows_.rows, rows_.dim), "a sample of the rows takes", execution);
+    take_off_limit(Cells::bytes(rows_.rows, rows_.dim, parameters_.shards), "a sample of the rows takes",
+                   "use the partition rows", execution);
     cells_.emplace(rows_, parameters_.shards, execution);
     sizes_.assign(static_cast<std::size_t>(parameters_.shards), 0);
     ProgressCounter progress(execution_, "partition", rows_.rows);
@@ -158,7 +160,14 @@ class Build {
       progress.advance(block.rows);
     });
     progress.finish();
-    if (std::ranges::find(sizes_, 0) != sizes_.end()) cells_.reset();
+    if (std::ranges::find(sizes_, 0) == sizes_.end()) return;
+    if (parameters_.partition == Partition::space) {
+      throw InvalidArgument(
+          fmt::format("partition by space: of {} not all would have a row, as too few of {} are finite; make "
+                      "fewer, or use the partition rows",
+                      plural(parameters_.shards, "shard"), plural(rows_.rows, "row")));
+    }
+    cells_.reset();
   }
 
   // What a run before has done; what it was at when it was killed goes.
@@ -202,7 +211,7 @@ class Build {
   void add_shard() {
     Shard shard = shard_of(next());
     Execution execution = execution_;
-    if (!rows_.in_memory) take_off_limit(bytes_of(shard.rows), rows_of_a_shard(shard.rows), execution);
+    if (!rows_.in_memory) take_off_rows(bytes_of(shard.rows), shard.rows, execution);
     add(std::move(shard), {rows_.take(shard.base, shard.rows)}, execution);
   }
 
@@ -210,7 +219,7 @@ class Build {
   void add_group() {
     const std::int64_t first = next();
     const std::uint64_t limit = execution_.memory_limit;
-    const std::uint64_t room = limit > 0 ? limit / 2 : static_cast<std::uint64_t>(machine_memory()) / 4;
+    const std::uint64_t room = (limit > 0 ? limit : static_cast<std::uint64_t>(machine_memory())) / 4;
     std::int64_t last = first;
     std::uint64_t held = 0;
     do {
@@ -218,7 +227,7 @@ class Build {
       ++last;
     } while (last < parameters_.shards && held + bytes_of(sizes_[static_cast<std::size_t>(last)]) <= room);
     Execution execution = execution_;
-    take_off_limit(held, rows_of_a_shard(sizes_[static_cast<std::size_t>(first)]), execution);
+    take_off_rows(held, sizes_[static_cast<std::size_t>(first)], execution);
     std::vector<RowsOfShard> group = gather(first, last);
     for (RowsOfShard& rows : group) {
       add(shard_of(next()), std::exchange(rows, {}), execution);
@@ -276,6 +285,7 @@ class Build {
     if (cells_) {
       record["row_numbers"] = {{"bytes", shard.numbers.bytes}, {"xxh3", io::hash_text(shard.numbers.hash)}};
     }
+    sync_folder(folder_);  // what is noted is on the disk
     work_.note(record);
     done_ += shard.rows;
     manifest_.shards.push_back(std::move(shard));
@@ -286,16 +296,18 @@ class Build {
     return static_cast<std::uint64_t>(rows) * (row_bytes + (cells_ ? sizeof(std::int64_t) : 0));
   }
 
-  static std::string rows_of_a_shard(std::int64_t rows) {
-    return fmt::format("the {} of a shard take", plural(rows, "row"));
+  void take_off_rows(std::uint64_t bytes, std::int64_t rows, Execution& execution) const {
+    take_off_limit(bytes, fmt::format("the {} of a shard take", plural(rows, "row")),
+                   fmt::format("make more shards than {}", parameters_.shards), execution);
   }
 
   // What is held while a shard is built. @param what takes it: the beginning of a sentence
-  void take_off_limit(std::uint64_t bytes, const std::string& what, Execution& execution) const {
+  static void take_off_limit(std::uint64_t bytes, const std::string& what, const std::string& remedy,
+                             Execution& execution) {
     if (execution.memory_limit == 0) return;
     if (bytes >= execution.memory_limit) {
-      throw OutOfMemory(fmt::format("{} {} bytes, the limit is {}; raise it, or make more shards than {}",
-                                    what, bytes, execution.memory_limit, parameters_.shards));
+      throw OutOfMemory(fmt::format("{} {} bytes, the limit is {}; raise it, or {}", what, bytes,
+                                    execution.memory_limit, remedy));
     }
     execution.memory_limit -= bytes;
   }

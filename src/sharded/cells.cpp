@@ -14,10 +14,16 @@
 namespace kith::sharded {
 namespace {
 
-// Of each of 8 cells some 16,000: their shares are right to a percent.
-constexpr std::int64_t sample_rows = std::int64_t{1} << 17U;
-// Files are read in runs, not row by row.
-constexpr std::int64_t sample_run = 128;
+// Of 8 cells some 16,000 rows each are sampled, in 1,024 runs, since files are not read row by row. Rows that
+// follow each other often lie beside each other, too, so many cells take more and shorter runs.
+constexpr std::int64_t least_sample = std::int64_t{1} << 17U;
+constexpr std::int64_t rows_a_cell = 64;
+constexpr std::int64_t least_runs = 1024;
+constexpr std::int64_t runs_a_cell = 16;
+
+std::int64_t sample_of(std::int64_t rows, std::int64_t cells) {
+  return std::min(rows, std::max(least_sample, rows_a_cell * cells));
+}
 constexpr std::int64_t rows_a_task = 1 << 14;
 constexpr std::size_t block_bytes = std::size_t{16} << 20U;
 
@@ -51,9 +57,9 @@ struct Cells::Sample {
   }
 };
 
-std::uint64_t Cells::bytes(std::int64_t rows, std::int64_t dim) {
+std::uint64_t Cells::bytes(std::int64_t rows, std::int64_t dim, std::int64_t cells) {
   // Values, a number and a place in the order of each.
-  return static_cast<std::uint64_t>(std::min(rows, sample_rows)) *
+  return static_cast<std::uint64_t>(sample_of(rows, cells)) *
          (static_cast<std::uint64_t>(dim) * sizeof(double) + 2 * sizeof(std::int64_t));
 }
 
@@ -61,17 +67,18 @@ Cells::Cells(const RowSource& rows, std::int64_t cells, const Execution& executi
     : rows_(rows.rows), dim_(rows.dim), cells_(cells) {
   StopRequest stop(execution);
   Sample sample{.dim = rows.dim};
-  const std::int64_t wanted = std::min(rows.rows, sample_rows);
+  const std::int64_t wanted = sample_of(rows.rows, cells);
   sample.values.reserve(static_cast<std::size_t>(wanted * rows.dim));
   sample.numbers.reserve(static_cast<std::size_t>(wanted));
-  const std::int64_t runs = (wanted + sample_run - 1) / sample_run;
+  const std::int64_t length = std::max<std::int64_t>(1, wanted / std::max(least_runs, runs_a_cell * cells));
+  const std::int64_t runs = (wanted + length - 1) / length;
   for (std::int64_t run = 0; run < runs; ++run) {
     stop.check();
     // Where all rows are wanted, the runs follow each other.
     const std::int64_t first = wanted == rows.rows
-                                   ? run * sample_run
+                                   ? run * length
                                    : static_cast<std::int64_t>(static_cast<int128>(rows.rows) * run / runs);
-    sample.add(rows.take(first, std::min(sample_run, rows.rows - first)).view(), first);
+    sample.add(rows.take(first, std::min(length, rows.rows - first)).view(), first);
   }
   std::vector<std::int64_t> members(sample.numbers.size());
   std::iota(members.begin(), members.end(), 0);
@@ -142,7 +149,12 @@ void for_each_block(const RowSource& rows, const Execution& execution,
                     const std::function<void(const DatasetView&, std::int64_t)>& visit) {
   StopRequest stop(execution);
   const std::size_t row_bytes = static_cast<std::size_t>(rows.dim) * size_of(rows.dtype);
-  const auto block = static_cast<std::int64_t>(std::max<std::size_t>(block_bytes / row_bytes, 1));
+  // A small part of a small limit.
+  const std::size_t bytes = execution.memory_limit > 0
+                                ? std::min<std::size_t>(block_bytes, execution.memory_limit / 16)
+                                : block_bytes;
+  const auto block =
+      static_cast<std::int64_t>(std::max<std::size_t>(bytes / (row_bytes + sizeof(std::int32_t)), 1));
   for (std::int64_t first = 0; first < rows.rows; first += block) {
     stop.check();
     const Dataset some = rows.take(first, std::min(block, rows.rows - first));

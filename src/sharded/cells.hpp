@@ -2,7 +2,7 @@
 //
 // The cells are the leaves of a k-d tree (Bentley, 1975) with as many of them as are wanted: a box of rows is
 // cut across its longest side, where the rows on either side are as many as its cells are, by a sample of
-// rows. Rows at just the cut are told apart by their numbers, so that a flood of equal rows is divided, too.
+// rows. Rows at just the cut are told apart by their numbers, so that equal rows are divided, too.
 // A row with a NaN or an infinity lies nowhere: it goes to the cell that its number falls into.
 #pragma once
 
@@ -25,7 +25,7 @@ class Cells {
   Cells(const RowSource& rows, std::int64_t cells, const Execution& execution);
 
   /// Bytes of host memory that the sample takes.
-  static std::uint64_t bytes(std::int64_t rows, std::int64_t dim);
+  static std::uint64_t bytes(std::int64_t rows, std::int64_t dim, std::int64_t cells);
 
   /// The cell of each row of a block. @param first the number of its first row @throws Cancelled
   std::vector<std::int32_t> of(const DatasetView& block, std::int64_t first,

@@ -21,10 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
-bool on_gpu(const Execution& execution) {
-  return !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
-}
-
 // 0 is no limit, and stays it.
 std::uint64_t taken_off(std::uint64_t limit, std::uint64_t bytes) {
   if (limit == 0) return 0;
@@ -55,6 +51,10 @@ struct Folder::Slot {
     numbers.reset();
   }
 };
+
+bool on_gpu(const Execution& execution) {
+  return !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
+}
 
 std::uint64_t header_hash(const fs::path& path) {
   return hash_of(IndexFile::open(path, false));
@@ -121,7 +121,6 @@ void Folder::check_shard(std::int64_t number, bool sections, const std::function
                     "shards again",
                     file_of(number).string()));
   }
-  if (sections) (void)RowNumbers::open(path_, shard(number), cancelled);
 }
 
 AnyIndex Folder::load(std::int64_t number, const Execution& execution) const {
@@ -255,14 +254,6 @@ Folder::Opened Folder::open_shard(std::int64_t number, const Execution& executio
   left.memory_limit = taken_off(execution.memory_limit, others.made + own.made);
   left.device_memory_limit = taken_off(execution.device_memory_limit, (others.device + own.device) / gpus);
   return {*std::move(index), *std::move(numbers), std::move(left)};
-}
-
-RowNumbers Folder::numbers(std::int64_t number) const {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (slot(number).numbers) return *slot(number).numbers;
-  }
-  return RowNumbers::open(path_, shard(number));
 }
 
 void Folder::close() const {

@@ -15,6 +15,9 @@
 
 namespace kith::sharded {
 
+/// Whether a call's devices are GPUs.
+bool on_gpu(const Execution& execution);
+
 /// The checksum that a manifest has of an index file. @throws IoError
 std::uint64_t header_hash(const std::filesystem::path& path);
 
@@ -41,10 +44,8 @@ class Folder {
   /// @throws IoError for a file that is not what the manifest says; what AnyIndex::load throws
   Opened open_shard(std::int64_t number, const Execution& execution) const;
 
-  /// Which rows of all those of a shard are, whether it is open or not. @throws IoError
-  RowNumbers numbers(std::int64_t number) const;
-
-  /// Checks a shard's files against the manifest; `sections`: every byte of them. @throws IoError, Cancelled
+  /// Checks a shard's index file against the manifest; `sections`: every byte of it. @throws IoError,
+  /// Cancelled
   void check_shard(std::int64_t number, bool sections, const std::function<bool()>& cancelled) const;
 
   void close() const;

@@ -182,6 +182,10 @@ RadiusNeighbors no_rows(std::int64_t queries, Dtype distances) {
   return found;
 }
 
+void renumber(RadiusNeighbors& found, const RowNumbers& numbers) {
+  for (std::int64_t& row : found.indices) row = numbers(row);
+}
+
 void spread(RadiusNeighbors& some, const std::vector<std::int64_t>& which, std::int64_t queries) {
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(queries) + 1);
   std::size_t at = 0;

@@ -30,6 +30,9 @@ void merge(RadiusNeighbors& found, const RadiusNeighbors& more, const RowNumbers
 /// An answer without a row within the radius. @throws OutOfMemory
 RadiusNeighbors no_rows(std::int64_t queries, Dtype distances);
 
+/// The rows of a shard become rows of all.
+void renumber(RadiusNeighbors& found, const RowNumbers& numbers);
+
 /// An answer to some of `queries` queries becomes one to all of them: nothing is found for the others.
 /// @param which ascending
 void spread(RadiusNeighbors& some, const std::vector<std::int64_t>& which, std::int64_t queries);

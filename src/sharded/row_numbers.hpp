@@ -1,4 +1,4 @@
-// Which rows of all the rows of a shard are.
+// The row numbers of a shard's rows among all.
 #pragma once
 
 #include <cstdint>

@@ -50,8 +50,14 @@ void take_off(std::uint64_t& limit, std::uint64_t bytes, std::string_view what) 
 }
 
 // The rows of a set that are in a shard, numbered as the shard does.
-RowSet rows_of_shard(const RowSet& all, const Shard& shard) {
+RowSet rows_of_shard(const RowSet& all, const Shard& shard, const RowNumbers& numbers) {
   RowSet its(shard.rows);
+  if (!numbers.consecutive()) {
+    for (std::int64_t i = 0; i < shard.rows; ++i) {
+      if (all.contains(numbers(i))) its.insert(i);
+    }
+    return its;
+  }
   const auto words = all.words();
   const std::int64_t end = shard.base + shard.rows;
   for (std::int64_t first = shard.base / 64 * 64; first < end; first += 64) {
@@ -63,15 +69,19 @@ RowSet rows_of_shard(const RowSet& all, const Shard& shard) {
   return its;
 }
 
-RowSet rows_of_shard(const RowSet& all, const Folder& folder, std::int64_t number) {
+// Whether a row of a shard may be in a set: of consecutive rows it is known, of others whether any row of
+// their group is.
+bool may_have_one(const RowSet& all, const Folder& folder, std::int64_t number) {
   const Shard& shard = folder.manifest().shards[static_cast<std::size_t>(number)];
-  if (shard.numbers.bytes == 0) return rows_of_shard(all, shard);
-  const RowNumbers numbers = folder.numbers(number);
-  RowSet its(shard.rows);
-  for (std::int64_t i = 0; i < shard.rows; ++i) {
-    if (all.contains(numbers(i))) its.insert(i);
+  const auto words = all.words();
+  const std::int64_t end = shard.base + shard.span;
+  for (std::int64_t row = shard.base; row < end;) {
+    const std::uint64_t word =
+        words[static_cast<std::size_t>(row) / 64] >> (static_cast<std::uint64_t>(row) % 64);
+    if (word != 0) return row + std::countr_zero(word) < end;
+    row = (row / 64 + 1) * 64;
   }
-  return its;
+  return false;
 }
 
 void join(std::string& all, const std::string& its) {
@@ -96,32 +106,19 @@ void add_shard(SearchStatistics& sum, const SearchStatistics& more, bool again) 
   sum.recall = std::min(sum.recall, more.recall);
 }
 
-// Of some queries, or of all; +inf for lists that are not full.
-std::vector<double> kth_distances(const Neighbors& found,
-                                  const std::optional<std::vector<std::int64_t>>& which) {
-  std::vector<double> distances;
+// What is known of some queries, or of all: the caller's bound, and the k-th distance so far, +inf for lists
+// that are not full.
+std::vector<double> bounds_of(const Neighbors& found, std::span<const double> given,
+                              const std::optional<std::vector<std::int64_t>>& which) {
+  std::vector<double> bounds;
   const auto count = which ? static_cast<std::int64_t>(which->size()) : found.queries;
-  distances.reserve(static_cast<std::size_t>(count));
+  bounds.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    distances.push_back(found.distance(which ? (*which)[static_cast<std::size_t>(i)] : i, found.k - 1));
+    const std::int64_t query = which ? (*which)[static_cast<std::size_t>(i)] : i;
+    const double kth = found.distance(query, found.k - 1);
+    bounds.push_back(given.empty() ? kth : std::min(kth, given[static_cast<std::size_t>(query)]));
   }
-  return distances;
-}
-
-// Room for an answer where one has been, or anew where that was too small.
-NeighborsView room_for(Neighbors& answer, std::int64_t queries, std::int64_t k, const Execution& execution) {
-  if (std::ssize(answer.indices) < queries * k) {
-    const Dtype distances = answer.distance_dtype();
-    answer = {};
-    answer = sharded::no_neighbors(queries, k, distances, execution);
-  }
-  answer.queries = queries;
-  answer.k = k;
-  return std::visit(
-      [&](auto& distances) {
-        return NeighborsView{answer.indices.data(), distances.data(), queries, k};
-      },
-      answer.distances);
+  return bounds;
 }
 
 std::int64_t nan_rows(const Manifest& manifest) {
@@ -177,6 +174,7 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   check_k(k);
   check_queries(manifest, queries);
   check_options(folder_->type(), options);
+  check_bounds(queries.rows, options.bounds);
   if (options.allowed != nullptr) check_allowed(*options.allowed, manifest.rows, "folder of shards");
   const Dtype distances = distance_dtype(manifest.dtype);
   const std::size_t cell = sizeof(std::int64_t) + size_of(distances);
@@ -186,56 +184,46 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
   Execution rest = execution;
   take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * static_cast<std::uint64_t>(k) * cell,
            "the answer");
-  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
+  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "choosing shards for the queries");
   Neighbors found = sharded::no_neighbors(queries.rows, k, distances, rest);
-  Neighbors more = sharded::no_neighbors(0, 1, distances, rest);  // of one shard after the other
   std::set<std::int64_t> asked;
   // The lists so far bound what a shard has to find: else its own begin with whatever rows come first.
-  const bool bounded = folder_->type().name == BruteForce::index_type.name && folder_->shards() > 1;
+  const bool bounded = folder_->type().name == BruteForce::index_type.name && !sharded::on_gpu(execution) &&
+                       (folder_->shards() > 1 || !options.bounds.empty());
   if (bounded) {
     take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(double),
-             "what is known of the queries");
+             "choosing rows for the queries");
   }
-  // Of some queries, or of all where `which` says nothing.
+  // Of some queries, or of all where `which` says nothing. `needed`: only if there is a row to find.
   const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
-                       const SearchOptions& its, const Execution& how) {
+                       bool needed, const Execution& how) {
     const Shard& shard = manifest.shards[static_cast<std::size_t>(number)];
-    const Folder::Opened opened = folder_->open_shard(number, how);
+    Folder::Opened opened = folder_->open_shard(number, how);
+    SearchOptions its = options;
+    std::optional<RowSet> allowed;
+    if (options.allowed != nullptr) {
+      take_off(opened.left.memory_limit, static_cast<std::uint64_t>(shard.rows) / 8, "the allowed rows");
+      allowed.emplace(rows_of_shard(*options.allowed, shard, opened.numbers));
+      if (needed && allowed->count() == 0) return;
+      its.allowed = &*allowed;
+    }
     const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
     const Dataset some = which ? pick_rows(queries, *which) : Dataset();
     const std::vector<double> bounds =
-        bounded && !asked.empty() ? kth_distances(found, which) : std::vector<double>();
-    SearchOptions options_here = its;
-    options_here.bounds = bounds;
-    const DatasetView these = which ? some.view() : queries;
-    Execution left = opened.left;
-    take_off(left.memory_limit,
-             static_cast<std::uint64_t>(these.rows) * static_cast<std::uint64_t>(most) * cell,
-             "the answer of a shard");
-    more.statistics =
-        opened.index.search_into(these, room_for(more, these.rows, most, left), left, options_here);
+        bounded ? bounds_of(found, options.bounds, which) : std::vector<double>();
+    its.bounds = bounds;
+    const Neighbors more = opened.index.search(which ? some.view() : queries, most, opened.left, its);
     sharded::merge(found, more, opened.numbers, which, how);
     add_shard(found.statistics, more.statistics, !asked.insert(number).second);
   };
   sharded::Visits visits(manifest, queries, options.radius, rest);
   for_each_shard(*folder_, visits.rounds(), rest, [&](int round, std::int64_t number, const Execution& how) {
-    SearchOptions its = options;
-    std::optional<RowSet> allowed;
-    if (options.allowed != nullptr) {
-      allowed.emplace(rows_of_shard(*options.allowed, *folder_, number));
-      if (allowed->count() == 0) return;
-      its.allowed = &*allowed;
-    }
+    if (options.allowed != nullptr && !may_have_one(*options.allowed, *folder_, number)) return;
     const auto which = visits.of(round, number, found, how);
-    if (!which || !which->empty()) ask(number, which, its, how);
+    if (!which || !which->empty()) ask(number, which, true, how);
   });
-  if (found.statistics.index.empty()) {
-    // None was needed: the last one says what a search for nothing is.
-    const RowSet none(manifest.shards.back().rows);
-    SearchOptions its = options;
-    if (options.allowed != nullptr) its.allowed = &none;
-    ask(folder_->shards() - 1, {}, its, rest);
-  }
+  // None was needed: the last one says what a search for nothing is.
+  if (found.statistics.index.empty()) ask(folder_->shards() - 1, {}, false, rest);
   found.statistics.nan_rows = nan_rows(manifest);
   if (visits.rounds() > 1) found.statistics.nan_queries = visits.nan_queries();
   found.statistics.seconds = clock.seconds();
@@ -268,13 +256,18 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
         opened.index.point_tree()->radius_search(which ? some.view() : queries, radius, options, opened.left);
     add_shard(sum, more.statistics, false);
     if (which) sharded::spread(more, *which, queries.rows);
+    if (found.indices.empty()) {
+      sharded::renumber(more, opened.numbers);
+      found = std::move(more);
+      return;
+    }
     // Both lists and what comes of them stand side by side.
     take_off(how.memory_limit, bytes_of(found) + 2 * bytes_of(more), "the answer");
     sharded::merge(found, more, opened.numbers, options.sorted || options.max_neighbors > 0,
                    options.max_neighbors, how);
   };
   Execution rest = execution;
-  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "what is known of the queries");
+  take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "choosing shards for the queries");
   const sharded::Visits visits(manifest, queries, radius, rest);
   for_each_shard(*folder_, 1, rest, [&](int /*round*/, std::int64_t number, const Execution& how) {
     const auto which = visits.within(number, how);
@@ -292,9 +285,13 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
 std::vector<std::int64_t> Sharded::count_within(const DatasetView& queries, double radius,
                                                 const Execution& execution) const {
   check_radius_search(*folder_, queries, radius);
+  Execution rest = execution;
+  take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(std::int64_t), "the counts");
+  take_off(rest.memory_limit, sharded::Visits::bytes(folder_->manifest(), queries),
+           "choosing shards for the queries");
   std::vector<std::int64_t> counts(static_cast<std::size_t>(queries.rows));
-  const sharded::Visits visits(folder_->manifest(), queries, radius, execution);
-  for_each_shard(*folder_, 1, execution, [&](int /*round*/, std::int64_t number, const Execution& how) {
+  const sharded::Visits visits(folder_->manifest(), queries, radius, rest);
+  for_each_shard(*folder_, 1, rest, [&](int /*round*/, std::int64_t number, const Execution& how) {
     const auto which = visits.within(number, how);
     if (which && which->empty()) return;
     const Folder::Opened opened = folder_->open_shard(number, how);

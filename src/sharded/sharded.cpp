@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/parallel.hpp"
+#include "core/plural.hpp"
 #include "core/search_checks.hpp"
 #include "io/point_stream.hpp"
 #include "kith/error.hpp"
@@ -139,6 +141,8 @@ AnyIndex Sharded::shard(std::int64_t number, const Execution& execution) const {
 std::vector<std::int64_t> Sharded::row_numbers(std::int64_t number, const Execution& execution) const {
   check_number(number, shards());
   const sharded::Shard& shard = folder_->manifest().shards[static_cast<std::size_t>(number)];
+  check_answer_memory(shard.rows, sizeof(std::int64_t), plural(shard.rows, "row"), "their numbers",
+                      execution);
   const auto numbers = sharded::RowNumbers::open(folder_->path(), shard, execution.cancelled);
   return or_out_of_memory([&] { return fmt::format("the numbers of {} rows", shard.rows); },
                           [&] {
@@ -152,9 +156,23 @@ std::vector<std::int64_t> Sharded::row_numbers(std::int64_t number, const Execut
 
 void Sharded::verify(const Execution& execution) const {
   ProgressCounter progress(execution, "verify", rows());
+  std::optional<RowSet> group;  // the rows of shards that share a base
   for (std::int64_t i = 0; i < shards(); ++i) {
     folder_->check_shard(i, true, execution.cancelled);
-    progress.advance(folder_->manifest().shards[static_cast<std::size_t>(i)].rows);
+    const sharded::Shard& shard = folder_->manifest().shards[static_cast<std::size_t>(i)];
+    if (shard.numbers.bytes > 0) {
+      const auto numbers = sharded::RowNumbers::open(folder_->path(), shard, execution.cancelled);
+      if (!group) group.emplace(shard.span);
+      const std::int64_t before = group->count();
+      for (std::int64_t row = 0; row < shard.rows; ++row) group->insert(numbers(row) - shard.base);
+      if (group->count() - before < shard.rows) {
+        throw IoError(
+            fmt::format("'{}' is corrupt: it has rows that another shard has, too; build the shards again",
+                        (folder_->path() / shard.numbers.file).string()));
+      }
+      if (group->count() == shard.span) group.reset();
+    }
+    progress.advance(shard.rows);
   }
   progress.finish();
 }

@@ -26,6 +26,12 @@ void in_parts(std::int64_t queries, const Execution& execution, const Visit& vis
   });
 }
 
+// What a dimension adds to a gap. In this order a NaN, of an infinity less itself, is none.
+double term(double lower, double upper, double value, bool absolute) {
+  const double side = std::max(0.0, std::max(lower - value, value - upper));
+  return absolute ? side : side * side;
+}
+
 }  // namespace
 
 bool boxes_tell(std::int64_t dim, Metric metric) {
@@ -70,17 +76,9 @@ void survey(const DatasetView& rows, Metric metric, Shard& shard) {
 double Visits::gap(std::size_t shard, const Point& point) const {
   const double* lower = box(shard);
   const double* upper = lower + dim_;
+  const bool absolute = manifest_.metric == Metric::manhattan;
   double sum = 0;
-  if (manifest_.metric == Metric::manhattan) {
-    for (std::size_t j = 0; j < dim_; ++j) {
-      sum += std::max(0.0, std::max(lower[j] - point[j], point[j] - upper[j]));
-    }
-    return sum;
-  }
-  for (std::size_t j = 0; j < dim_; ++j) {
-    const double side = std::max(0.0, std::max(lower[j] - point[j], point[j] - upper[j]));
-    sum += side * side;
-  }
+  for (std::size_t j = 0; j < dim_; ++j) sum += term(lower[j], upper[j], point[j], absolute);
   return sum;
 }
 
@@ -93,10 +91,7 @@ void Visits::find_gaps(const Point& point, double* gaps) const {
     const double* lower = columns_.data() + j * 2 * shards;
     const double* upper = lower + shards;
     const double value = point[j];
-    for (std::size_t s = 0; s < shards; ++s) {
-      const double side = std::max(0.0, std::max(lower[s] - value, value - upper[s]));
-      gaps[s] += absolute ? side : side * side;
-    }
+    for (std::size_t s = 0; s < shards; ++s) gaps[s] += term(lower[s], upper[s], value, absolute);
   }
 }
 
@@ -104,7 +99,9 @@ void Visits::find_gaps(const Point& point, double* gaps) const {
 // is rounded to the type of the answers. Both are sums of at most 16 terms that are not negative, so each is
 // within 2^-46 of the true sum, d within 2^-22 once it is rounded, as long as no term that counts falls out
 // of the range of float and double: the gap is from 2^-100 to 2^100. So a gap of which 1 - 2^-20 is above
-// the limit, squared for euclidean, says that d is above it.
+// the limit, squared for euclidean, says that d is above it. That square may overflow, and nothing is above
+// it, or underflow, when it is far below 2^-100 anyway. Of the smallest gap of several boxes it says so of
+// all: where another gap is above 2^100, so is its bound, nearly, and above the limit with it.
 bool Visits::is_surely_beyond(double gap, double limit) const {
   const double square = manifest_.metric == Metric::euclidean ? limit * limit : limit;
   return gap >= 0x1p-100 && gap <= 0x1p100 && gap * (1 - 0x1p-20) > square;

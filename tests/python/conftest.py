@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import kith
+
 from .oracle import DTYPES, METRICS
+
+
+def pytest_report_header():
+    """Which module is tested: one of kith-cuda13, where that is installed, comes before the package's own."""
+    return f"kith's module: {kith._kith.__file__}"
 
 
 @pytest.fixture(params=list(DTYPES))

@@ -252,6 +252,13 @@ def test_a_holder_answers_for_a_part(rows, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["m", "r.kith-ray-work", "x.npy"]
 
 
+def test_machines_build_shards_of_rows_that_follow_each_other(rows, tmp_path):
+    with pytest.raises(kith.InvalidArgument, match="partition: .*leave it out"):
+        kith.ray.build(rows, 2, tmp_path / "s", index="kd_tree", partition="space")
+    assert _tasks.rows_of_all(np.array([[-1, -1]]), 3, np.empty(0, np.int64)).tolist() == [[-1, -1]]
+    assert _tasks.rows_of_all(np.array([[1, -1]]), 3, None).tolist() == [[4, -1]]
+
+
 def test_holders_of_shards_divided_by_space_number_rows_as_all_do(rows, tmp_path):
     shards = kith.Sharded.build(rows, tmp_path / "s", 3, index="kd_tree")
     assert shards.partition == "space"

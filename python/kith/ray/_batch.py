@@ -347,6 +347,8 @@ def build(
     Raises:
         As :meth:`kith.Sharded.build` and :func:`knn`.
     """
+    if "partition" in parameters:
+        raise InvalidArgument("partition: machines build shards of rows that follow each other; leave it out")
     target = os.path.abspath(os.fspath(directory))
     with Call(target, num_cpus, num_gpus, device, (memory_limit, device_memory_limit), retries, progress) as call:
         rows = rows_of(base, "base", call.work)

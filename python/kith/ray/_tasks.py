@@ -107,6 +107,8 @@ def one_shard(shards: Sharded, number: int, machine: Machine) -> tuple[Index, ND
 
 def rows_of_all(indices: NDArray[np.int64], first: int, numbers: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Rows of a part as rows of all; -1 stays."""
+    if numbers is not None and len(numbers) == 0:
+        return indices
     found = indices + first if numbers is None else numbers[indices]
     return np.where(indices < 0, indices, found)
 
@@ -205,7 +207,7 @@ def build_shard(rows: Rows, first: int, last: int, path: str, index: dict[str, A
     """One shard in a folder of its own."""
     if not os.path.exists(path):
         with _folder(path) as temporary:
-            Sharded.build(rows.read(first, last), temporary, 1, **index, **machine.device_limits())
+            Sharded.build(rows.read(first, last), temporary, 1, partition="rows", **index, **machine.device_limits())
     return last - first
 
 

@@ -5,6 +5,7 @@
 
 #include "kith/io.hpp"
 #include "kith/sharded.hpp"
+#include "sharded/cells.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/threads.hpp"
@@ -48,28 +49,46 @@ TEST_F(ShardedBuild, TheSameFilesFromAnArrayAndFromFiles) {
   const Sharded divided = Sharded::build(folder / "array", cloud, {KdTreeParameters{}, 7});
   EXPECT_EQ(divided.partition(), Partition::space);
   EXPECT_EQ(divided.rows(), 1000);
-  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7}, test::with_threads(1, 100'000));
+  (void)Sharded::build(folder / "files", files, {KdTreeParameters{}, 7}, test::with_threads(1, 60'000));
   EXPECT_EQ(contents(folder / "array"), contents(folder / "files"));
   EXPECT_EQ(contents(folder / "array").size(), 15U);
   Sharded::open(folder / "files").verify();
 }
 
 TEST_F(ShardedBuild, BySpaceEveryRowIsInOneShardAndTheyAreAboutEquallyMany) {
-  constexpr std::int64_t rows = 300'000;  // more than are sampled
-  const std::vector<float> values = bell(rows, 2, 5);
-  const Sharded shards = Sharded::build(folder / "s", {values.data(), rows, 2}, {KdTreeParameters{}, 11});
+  constexpr std::int64_t count = 300'000;  // more than are sampled
+  const std::vector<float> points = bell(count, 2, 5);
+  const Sharded shards = Sharded::build(folder / "s", {points.data(), count, 2}, {KdTreeParameters{}, 11});
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < shards.shards(); ++i) {
     const std::vector<std::int64_t> its = shards.row_numbers(i);
     EXPECT_EQ(std::ssize(its), shards.shard_rows()[static_cast<std::size_t>(i)]);
-    EXPECT_NEAR(static_cast<double>(its.size()), rows / 11.0, rows / 11.0 / 10);
+    EXPECT_NEAR(static_cast<double>(its.size()), count / 11.0, count / 11.0 / 10);
     EXPECT_TRUE(std::ranges::is_sorted(its));
     all.insert(all.end(), its.begin(), its.end());
   }
   std::ranges::sort(all);
-  ASSERT_EQ(std::ssize(all), rows);
-  for (std::int64_t row = 0; row < rows; ++row) ASSERT_EQ(all[static_cast<std::size_t>(row)], row);
+  ASSERT_EQ(std::ssize(all), count);
+  for (std::int64_t row = 0; row < count; ++row) ASSERT_EQ(all[static_cast<std::size_t>(row)], row);
   EXPECT_THROW((void)shards.row_numbers(11), InvalidArgument);
+}
+
+// Rows that lie beside each other in long runs, and so many cells that each has few of the sample.
+TEST(ShardedCells, ManyCellsOfRowsInOrderAreAboutEqual) {
+  constexpr std::int64_t rows = 4'000'000;
+  constexpr std::int64_t cells = 16'000;
+  std::vector<float> values(rows);
+  for (std::int64_t i = 0; i < rows; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  const DatasetView view(values.data(), rows, 1);
+  const sharded::RowSource source = {
+      .rows = rows, .dim = 1, .dtype = Dtype::f32, .in_memory = true, .take = [&](auto first, auto count) {
+        return Dataset::adopt(view.slice(first, count), nullptr);
+      }};
+  std::vector<std::int64_t> sizes(cells);
+  for (const std::int32_t cell : sharded::Cells(source, cells, {}).of(view, 0, {})) {
+    ++sizes[static_cast<std::size_t>(cell)];
+  }
+  EXPECT_LE(std::ranges::max(sizes), 2 * rows / cells);
 }
 
 TEST_F(ShardedBuild, FloodsOfEqualRowsAndRowsThatAreNotFiniteAreDividedToo) {
@@ -88,13 +107,18 @@ TEST_F(ShardedBuild, FloodsOfEqualRowsAndRowsThatAreNotFiniteAreDividedToo) {
   const Sharded mixed = Sharded::build(folder / "few", {few.data(), 10, 3}, {KdTreeParameters{}, 9});
   EXPECT_EQ(mixed.partition(), Partition::rows);
   EXPECT_EQ(mixed.search({equal.data(), 1, 3}, 4).indices, (std::vector<std::int64_t>{5, 6, 7, -1}));
+  EXPECT_TRUE(contains(
+      message_of<InvalidArgument>([&] {
+        (void)Sharded::build(folder / "no", {few.data(), 10, 3}, {KdTreeParameters{}, 9, Partition::space});
+      }),
+      "of 9 shards not all would have a row"));
 }
 
 TEST_F(ShardedBuild, APartitionBySpaceNeedsBoxesThatTell) {
   const auto refusal = [&](const IndexParameters& index, std::int64_t dim) {
-    const std::vector<float> values = bell(50, dim, 1);
+    const std::vector<float> points = bell(50, dim, 1);
     return message_of<InvalidArgument>([&] {
-      (void)Sharded::build(folder / "s", {values.data(), 50, dim}, {index, 2, Partition::space});
+      (void)Sharded::build(folder / "s", {points.data(), 50, dim}, {index, 2, Partition::space});
     });
   };
   EXPECT_TRUE(contains(refusal(BruteForceParameters{}, 17), "16 dimensions at the most"));
@@ -273,8 +297,8 @@ TEST_F(ShardedBuild, AShardIsAnIndexOfItsOwn) {
 
 // Rows of space after rows of space, and others between.
 TEST_F(ShardedBuild, JoinedPartitionsKeepTheirRows) {
-  const auto slice_into = [&](const char* part, std::int64_t first, std::int64_t rows, Partition partition) {
-    (void)Sharded::build(folder / part, cloud.slice(first, rows), {KdTreeParameters{}, 3, partition});
+  const auto slice_into = [&](const char* part, std::int64_t first, std::int64_t count, Partition partition) {
+    (void)Sharded::build(folder / part, cloud.slice(first, count), {KdTreeParameters{}, 3, partition});
     return folder / part;
   };
   const std::vector<fs::path> parts = {

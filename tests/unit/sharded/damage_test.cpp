@@ -255,5 +255,17 @@ TEST_F(ShardedDamage, RowNumbersAreLookedAtOneByOne) {
   EXPECT_TRUE(contains(refused_with(0, 59), "do not ascend"));
 }
 
+// Each file is sound, and one has a row of another.
+TEST_F(ShardedDamage, VerifyFindsARowThatTwoShardsHave) {
+  (void)Sharded::build(place, rows, {KdTreeParameters{}, 3});
+  Sharded::open(place).verify();
+  const std::string bytes = read_file(place / "shard-0.rows");
+  write_file(place / "shard-1.rows", bytes);
+  const std::string hash = io::hash_text(sharded::numbers_hash(place / "shard-1.rows"));
+  write_file(manifest, with([&](json& c) { c["shards"][1]["row_numbers"]["xxh3"] = hash; }, 2));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { Sharded::open(place).verify(); }),
+                       "shard-1.rows' is corrupt: it has rows that another shard has"));
+}
+
 }  // namespace
 }  // namespace kith
