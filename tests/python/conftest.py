@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import kith
+import pytest
 
 from .oracle import DTYPES, METRICS
 

@@ -50,7 +50,17 @@ def test_another_version_is_left_alone(beside):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == kith._kith.__file__
     assert "RuntimeWarning: kith-cuda13 99.0.0 does not belong to kith" in done.stderr
-    assert f"install kith-cuda13=={kith.__version__}" in done.stderr
+    assert f"the one of version {kith.__version__}" in done.stderr
+
+
+def test_a_folder_of_that_name_is_left_alone(tmp_path):
+    (tmp_path / "kith_cuda13").mkdir()
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", USE], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == kith._kith.__file__, done.stderr
+    assert "RuntimeWarning: there is a kith_cuda13 without a version" in done.stderr
 
 
 @pytest.mark.parametrize("module, words", [(b"not a module", "too short"), (None, "no module _kith in it")])
