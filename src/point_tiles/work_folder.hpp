@@ -33,6 +33,12 @@ class DamagedWork : public IoError {
   DamagedWork(const std::filesystem::path& folder, const std::string& file, const std::string& why);
 };
 
+/// What the work is done from has changed meanwhile: no run can go on with it, and it goes.
+class StaleWork : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 class WorkFolder {
  public:
   static constexpr const char* journal_name = "journal";
@@ -116,6 +122,8 @@ decltype(auto) resumably(WorkFolder& folder, const Work& work) {
     (void)folder.keep();
     throw DamagedWork(folder.path(), WorkFolder::journal_name,
                       fmt::format("it says what no run notes ({})", error.what()));
+  } catch (const StaleWork&) {
+    throw;
   } catch (const IoError& error) {
     throw IoError(error.what() + folder.keep());
   } catch (const Cancelled&) {

@@ -18,6 +18,7 @@
 #include "core/plural.hpp"
 #include "core/positioned_file.hpp"
 #include "kith/error.hpp"
+#include "point_tiles/running_hash.hpp"
 #include "point_tiles/work_folder.hpp"
 #include "sharded/cells.hpp"
 #include "sharded/folder.hpp"
@@ -115,7 +116,7 @@ class Build {
     } else {
       while (next() < parameters_.shards) add_shard();
     }
-    if (execution_.progress) execution_.progress({"build", rows_.rows, rows_.rows});
+    if (execution_.progress) execution_.progress({"build", rows_.rows + counting_, rows_.rows + counting_});
     OutputFile file = OutputFile::lasting(work_.file(fmt::format("{}/{}", folder_name, io::manifest_name)));
     const std::string text = to_text(manifest_);
     file.truncate(0);
@@ -152,15 +153,18 @@ class Build {
                    "use the partition rows", execution);
     cells_.emplace(rows_, parameters_.shards, execution);
     sizes_.assign(static_cast<std::size_t>(parameters_.shards), 0);
-    ProgressCounter progress(execution_, "partition", rows_.rows);
+    counting_ = rows_.rows / 8;
+    const Execution part = part_of(execution_, "build", 0, counting_, rows_.rows + counting_);
+    point_tiles::RunningHash content;
     for_each_block(rows_, execution_, [&](const DatasetView& block, std::int64_t first) {
       for (const std::int32_t cell : cells_->of(block, first, execution_)) {
         ++sizes_[static_cast<std::size_t>(cell)];
       }
-      progress.advance(block.rows);
+      add_content(block, content);
+      if (part.progress) part.progress({"build", first + block.rows, rows_.rows});
     });
-    progress.finish();
-    if (std::ranges::find(sizes_, 0) == sizes_.end()) return;
+    content_ = content.value();
+    if (rows_.rows == 0 || std::ranges::find(sizes_, 0) == sizes_.end()) return;
     if (parameters_.partition == Partition::space) {
       throw InvalidArgument(
           fmt::format("partition by space: of {} not all would have a row, as too few of {} are finite; make "
@@ -243,7 +247,9 @@ class Build {
       group.back().numbers.reserve(static_cast<std::size_t>(rows));
     }
     const std::size_t row_bytes = static_cast<std::size_t>(rows_.dim) * size_of(rows_.dtype);
+    point_tiles::RunningHash content;
     for_each_block(rows_, execution_, [&](const DatasetView& block, std::int64_t row) {
+      add_content(block, content);
       const std::vector<std::int32_t> cells = cells_->of(block, row, execution_);
       for (std::int64_t i = 0; i < block.rows; ++i) {
         const std::int64_t cell = cells[static_cast<std::size_t>(i)];
@@ -258,15 +264,25 @@ class Build {
     for (const RowsOfShard& its : group) {
       if (!std::cmp_equal(its.numbers.size(), its.rows.rows())) throw_changed();
     }
+    if (content.value() != content_) throw_changed();
     return group;
   }
 
+  // Rows of files are read again for each group, and must be the same: each then is in one shard.
+  void add_content(const DatasetView& block, point_tiles::RunningHash& content) const {
+    if (rows_.in_memory) return;
+    content.add(block.data, static_cast<std::size_t>(block.rows * block.dim) * size_of(block.dtype));
+  }
+
   [[noreturn]] static void throw_changed() {
-    throw IoError("the rows have changed since they were read first; leave the files as they are meanwhile");
+    throw point_tiles::StaleWork(
+        "the rows have changed since they were read first; run it again, and leave the files as they are "
+        "meanwhile");
   }
 
   void add(Shard shard, RowsOfShard its, const Execution& limits) {
-    const Execution execution = part_of(limits, "build", done_, shard.rows, rows_.rows);
+    const Execution execution =
+        part_of(limits, "build", counting_ + done_, shard.rows, rows_.rows + counting_);
     const fs::path path = folder_ / shard.file;
     {
       const RowsOfShard held = std::move(its);
@@ -320,6 +336,8 @@ class Build {
   Manifest manifest_;
   std::optional<Cells> cells_;       // of a partition by space
   std::vector<std::int64_t> sizes_;  // rows of each cell
+  std::uint64_t content_ = 0;        // the checksum of all rows of files
+  std::int64_t counting_ = 0;        // of progress: what counting them is of the whole, in rows
   std::int64_t done_ = 0;            // rows of the shards that are built
 };
 
@@ -327,6 +345,7 @@ class Build {
 
 void check_place(const fs::path& folder) {
   std::error_code ignored;
+  if (folder.empty()) throw InvalidArgument("the folder of shards has no name; name one");
   if (!fs::exists(folder, ignored)) return;
   if (!fs::is_directory(folder, ignored)) {
     throw IoError(fmt::format("cannot write '{}': it is a file, and shards are a folder; name another",
@@ -339,7 +358,7 @@ void check_place(const fs::path& folder) {
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name == io::manifest_name || is_shard_file(name)) continue;
+    if (entry.is_regular_file(ignored) && (name == io::manifest_name || is_shard_file(name))) continue;
     throw IoError(
         fmt::format("cannot write '{}': beside shards it holds '{}', which would be lost; move that away, or "
                     "name another "

@@ -153,8 +153,8 @@ void for_each_block(const RowSource& rows, const Execution& execution,
   const std::size_t bytes = execution.memory_limit > 0
                                 ? std::min<std::size_t>(block_bytes, execution.memory_limit / 16)
                                 : block_bytes;
-  const auto block =
-      static_cast<std::int64_t>(std::max<std::size_t>(bytes / (row_bytes + sizeof(std::int32_t)), 1));
+  const auto block = static_cast<std::int64_t>(
+      std::clamp<std::size_t>(bytes / (row_bytes + sizeof(std::int32_t)), 1, std::size_t{1} << 20U));
   for (std::int64_t first = 0; first < rows.rows; first += block) {
     stop.check();
     const Dataset some = rows.take(first, std::min(block, rows.rows - first));

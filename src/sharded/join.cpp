@@ -73,6 +73,7 @@ void join(const fs::path& folder, std::span<const fs::path> parts, const Executi
       stop.check();
       part->check_shard(i, false, execution.cancelled);
       Shard shard = part->manifest().shards[static_cast<std::size_t>(i)];
+      (void)RowNumbers::open(part->path(), shard, execution.cancelled);
       if (std::ssize(all.shards) == most_shards) {
         throw InvalidArgument(fmt::format("more than {} shards; join fewer", most_shards));
       }

@@ -182,7 +182,14 @@ std::string numbers_file(std::int64_t number) {
 }
 
 bool is_shard_file(std::string_view name) {
-  return name.starts_with(file_start) && (name.ends_with(file_end) || name.ends_with(numbers_end));
+  if (!name.starts_with(file_start)) return false;
+  name.remove_prefix(file_start.size());
+  for (const std::string_view end : {file_end, numbers_end}) {
+    if (name.size() <= end.size() || !name.ends_with(end)) continue;
+    return std::ranges::all_of(name.substr(0, name.size() - end.size()),
+                               [](char c) { return c >= '0' && c <= '9'; });
+  }
+  return false;
 }
 
 }  // namespace kith::sharded

@@ -222,10 +222,11 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     const auto which = visits.of(round, number, found, how);
     if (!which || !which->empty()) ask(number, which, true, how);
   });
+  const bool any = !asked.empty();
   // None was needed: the last one says what a search for nothing is.
-  if (found.statistics.index.empty()) ask(folder_->shards() - 1, {}, false, rest);
+  if (!any) ask(folder_->shards() - 1, {}, false, rest);
   found.statistics.nan_rows = nan_rows(manifest);
-  if (visits.rounds() > 1) found.statistics.nan_queries = visits.nan_queries();
+  if (visits.rounds() > 1 && any) found.statistics.nan_queries = visits.nan_queries();
   found.statistics.seconds = clock.seconds();
   return found;
 }

@@ -1,6 +1,7 @@
 // Folders of shards: from files and arrays, killed meanwhile, refused.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "kith/io.hpp"
@@ -187,10 +188,45 @@ TEST_F(ShardedBuild, RefusesNumbersAndPlaces) {
   write_file(folder / "old/notes.txt", "x");
   EXPECT_TRUE(contains(blocked("old"), "notes.txt"));
   fs::remove(folder / "old/notes.txt");
+  for (const char* name : {"shard-mine.rows", "shard-.kith", "shard-5.kith.rows"}) {
+    write_file(folder / "old" / name, "x");
+    EXPECT_TRUE(contains(blocked("old"), name));
+    fs::remove(folder / "old" / name);
+  }
+  fs::create_directory(folder / "old/shard-7.rows");
+  EXPECT_TRUE(contains(blocked("old"), "shard-7.rows"));
+  fs::remove(folder / "old/shard-7.rows");
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] {
+                         (void)Sharded::build("", cloud, {BruteForceParameters{}, 2});
+                       }),
+                       "has no name"));
   EXPECT_EQ(contents(folder / "old"), before);
   (void)Sharded::build(folder / "old", cloud, {BruteForceParameters{}, 2});
   EXPECT_EQ(Sharded::open(folder / "old").shards(), 2);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "old"), fs::directory_iterator()), 3);
+}
+
+TEST_F(ShardedBuild, RowsThatChangeWhileTheyAreDividedAreNoticed) {
+  write_dataset(folder / "a.npy", cloud);
+  const std::string bytes = read_file(folder / "a.npy");
+  const std::string row(bytes.end() - 16, bytes.end());
+  const std::vector<fs::path> files = {folder / "a.npy"};
+  Execution execution = test::with_threads(1, 60'000);
+  bool changed = false;
+  execution.progress = [&](const Progress& progress) {
+    if (changed || progress.done < progress.total / 2) return;
+    changed = true;
+    // The last row is now the one before, too.
+    std::fstream file(folder / "a.npy", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(bytes.size()) - 32);
+    file.write(row.data(), static_cast<std::streamsize>(row.size()));
+  };
+  EXPECT_TRUE(contains(message_of<IoError>([&] {
+                         (void)Sharded::build(folder / "s", files, {KdTreeParameters{}, 7}, execution);
+                       }),
+                       "the rows have changed since they were read first"));
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(folder.entries(), 1);
 }
 
 TEST_F(ShardedBuild, CancelledLeavesNothing) {
