@@ -10,6 +10,11 @@ if(KITH_HDF5)
   if(NOT HDF5_FOUND)
     message(FATAL_ERROR "HDF5 was not found; install libhdf5-dev, or set KITH_HDF5=OFF to do without such files")
   endif()
+  if(HDF5_USE_STATIC_LIBRARIES)
+    # FindHDF5 forgets what the archive needs. A module without it loads in those interpreters alone that have zlib in them.
+    find_package(ZLIB REQUIRED)
+    target_link_libraries(hdf5::hdf5 INTERFACE ZLIB::ZLIB)
+  endif()
 endif()
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 

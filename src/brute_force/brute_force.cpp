@@ -29,9 +29,16 @@ struct BruteForce::State {
   const brute_force::Backend* backend = nullptr;
   std::vector<Device> devices;  ///< it was built for
   std::shared_ptr<const brute_force::Prepared> prepared;
+  bool filter_chosen = false;  ///< by the backend: the caller named none
 };
 
 namespace {
+
+// Of the backend that devices belong to, in files.
+constexpr std::string_view cpu_name = "cpu";
+std::string_view backend_name(const std::vector<Device>& devices) {
+  return devices.empty() || devices.front().kind == Device::Kind::cpu ? cpu_name : "cuda";
+}
 
 void check_search(const DatasetView& data, const DatasetView& queries, std::int64_t k) {
   validate(queries, "queries");
@@ -102,6 +109,7 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   BruteForce::State state;
   state.dataset = dataset;
   state.parameters = parameters;
+  state.filter_chosen = parameters.filter == Filter::automatic;
   state.backend = &brute_force::backend_for(execution);
   state.devices = execution.devices;
   check_space(dataset.view(), "rows", *state.backend);
@@ -295,6 +303,8 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
   nlohmann::json header = {{"index", index_type.name}, {"rows", data.rows},
                            {"dim", data.dim},          {"dtype", name(data.dtype)},
                            {"metric", name(metric())}, {"filter", name(filter())}};
+  // Another backend has other filters, and other costs: there the choice is made anew.
+  if (state_->filter_chosen) header["filter_chosen_on"] = backend_name(state_->devices);
   if (const auto& directions = state_->parameters.directions) header["directions"] = *directions;
   write_index_file(path, std::move(header), {rows_section(data)}, execution.cancelled);
 }
@@ -302,6 +312,9 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
 BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& execution) {
   const IndexFile file = IndexFile::open(path, true, execution.cancelled);
   const auto& header = file.header();
+  BruteForceParameters parameters;
+  Dataset dataset;
+  bool chosen = false;
   try {
     if (header.at("index") != index_type.name) {
       throw IoError(fmt::format("'{}' holds an index of type {}, not {}", path.string(),
@@ -316,17 +329,28 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
       throw IoError(fmt::format("'{}' is corrupt: {} rows of dimension {} do not fit its {} bytes",
                                 path.string(), rows, dim, bytes.size()));
     }
-    BruteForceParameters parameters{parse_metric(header.at("metric").get<std::string>()),
-                                    parse_filter(header.at("filter").get<std::string>())};
+    dataset = Dataset::adopt(DatasetView(bytes.data(), dtype, rows, dim, dim), file.file());
+    validate(dataset.view(), "dataset");
+    parameters.metric = parse_metric(header.at("metric").get<std::string>());
+    parameters.filter = parse_filter(header.at("filter").get<std::string>());
     if (header.contains("directions")) parameters.directions = header.at("directions").get<bool>();
-    return build(Dataset::adopt(DatasetView(bytes.data(), dtype, rows, dim, dim), file.file()), parameters,
-                 execution);
+    // Files of before do not say who chose it; most did not.
+    const std::string_view here = backend_name(execution.devices);
+    if (header.contains("filter_chosen_on")) {
+      chosen = true;
+      if (header.at("filter_chosen_on").get<std::string>() != here) parameters.filter = Filter::automatic;
+    } else if (here != cpu_name) {
+      parameters.filter = Filter::automatic;
+    }
   } catch (const nlohmann::json::exception& error) {
     throw IoError(fmt::format("'{}' is corrupt: its header lacks what a brute_force index needs ({})",
                               path.string(), error.what()));
   } catch (const InvalidArgument& error) {
     throw IoError(fmt::format("'{}' is corrupt: {}", path.string(), error.what()));
   }
+  State state = make_state(dataset, parameters, 0, execution);
+  state.filter_chosen = state.filter_chosen || chosen;
+  return BruteForce(std::make_shared<const State>(std::move(state)));
 }
 
 std::int64_t BruteForce::rows() const noexcept {

@@ -1,5 +1,7 @@
 """kith build, search, evaluate and info: saved indexes and results."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import oracle
@@ -47,6 +49,10 @@ def test_info_names_the_index(kith, data):
 def test_filter_of_the_index(kith, data):
     kith("build", "base.npy", "-o", "plain.kith", "--filter", "none")
     kith("build", "base.npy", "-o", "half.kith", "--filter", "fp16")
+    kith("build", "base.npy", "-o", "chosen.kith")
+    for name, chosen in [("plain", False), ("half", False), ("chosen", True)]:
+        header = Path(f"{name}.kith").read_bytes()[:4096]
+        assert (b'"filter_chosen_on":"cpu"' in header) == chosen
     for name, filter in [("plain", "none"), ("half", "fp16")]:
         assert kith("search", f"{name}.kith", "queries.npy", "--json").json["statistics"]["filter"] == filter
     text = kith("search", "half.kith", "queries.npy", "-v").err

@@ -123,7 +123,7 @@ def test_partition(kith, points, index):
         assert "'s/shard-2.rows' is corrupt" in kith(*call, code=2).err
     np.save("wide.npy", np.zeros((20, 17), np.float32))
     call = ("shard", "wide.npy", "-n", 2, "-o", "no", "--partition")
-    assert "16 dimensions at the most" in kith(*call, "space", code=1).err
+    assert "takes up to 16 dimensions" in kith(*call, "space", code=1).err
     assert "place" in kith(*call, "place", code=1).err and not Path("no").exists()
 
 

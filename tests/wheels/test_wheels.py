@@ -96,6 +96,12 @@ def test_what_is_in_a_wheel(wheel, tmp_path):
     dynamic = subprocess.run(["readelf", "-dVW", tmp_path / module], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
     assert needed and all(SYSTEM.fullmatch(name) for name in needed)
+    # What no library it names has: nothing but Python's own functions, which the interpreter brings.
+    wanted = subprocess.run(
+        ["nm", "-D", "--undefined-only", tmp_path / module], capture_output=True, text=True, check=True
+    )
+    symbols = [line.split()[-1] for line in wanted.stdout.splitlines() if line.split()[0] == "U"]
+    assert symbols and [name for name in symbols if "@" not in name and not re.match(r"_?Py", name)] == []
     versions = {tuple(map(int, number.split("."))) for number in re.findall(r"GLIBC_(\d+\.\d+)", dynamic)}
     assert versions and max(versions) <= (2, 31)
     assert not re.search(r"GLIBCXX_|CXXABI_", dynamic)

@@ -122,7 +122,7 @@ TEST_F(ShardedBuild, APartitionBySpaceNeedsBoxesThatTell) {
       (void)Sharded::build(folder / "s", {points.data(), 50, dim}, {index, 2, Partition::space});
     });
   };
-  EXPECT_TRUE(contains(refusal(BruteForceParameters{}, 17), "16 dimensions at the most"));
+  EXPECT_TRUE(contains(refusal(BruteForceParameters{}, 17), "takes up to 16 dimensions"));
   EXPECT_TRUE(contains(refusal(BruteForceParameters{.metric = Metric::cosine}, 3), "use the partition rows"));
   EXPECT_TRUE(
       contains(message_of<InvalidArgument>([] { (void)parse_partition("place"); }), "auto, rows or space"));
