@@ -17,7 +17,7 @@ make_root() {
   local source=$work/python-source
   rm -rf "$root" "$source"
   mkdir -p "$source"
-  debootstrap --variant=minbase --include=gcc,libc6-dev,libffi-dev,make,zlib1g-dev bullseye "$root" "$mirror"
+  debootstrap --variant=minbase --include=gcc,libc6-dev,libffi-dev,libssl-dev,make,zlib1g-dev bullseye "$root" "$mirror"
   own_apt update
   (cd "$source" && own_apt source --download-only python3.11)
   mkdir -p "$root/python-source"
@@ -47,20 +47,27 @@ cp -r tests/python "$root/kith/tests/"
 cp pyproject.toml "$root/kith/"
 "$python" -m pip download -q --disable-pip-version-check --only-binary :all: --python-version 3.11 --platform manylinux_2_28_x86_64 \
   --platform manylinux2014_x86_64 --platform manylinux_2_31_x86_64 -d "$root/kith/wheels" \
-  numpy scikit-learn pyarrow pytest
-chroot "$root" sh -ec '
+  numpy scikit-learn pyarrow ml_dtypes pytest
+# Each alone, then both.
+PIP_FIND_LINKS='' chroot "$root" sh -ec '
   cd /kith
   . /etc/os-release
   echo "$PRETTY_NAME, $(ldd --version | head -n 1), $(/opt/python/bin/python3 --version)"
-  rm -rf venv
-  /opt/python/bin/python3 -m venv venv
-  venv/bin/pip install -q --disable-pip-version-check --no-index --find-links wheels $(for wheel in wheels/kith*.whl; do
-    basename "$wheel" | cut -d- -f1; done) scikit-learn pyarrow pytest
-  venv/bin/python first_use.py >first-use.json
-  cat first-use.json
-  venv/bin/python -c "
-import json
-said = json.load(open(\"first-use.json\"))
-assert said[\"exact\"] and said[\"same_after_load\"] and said[\"same_from_hdf5\"] and said[\"file\"].startswith(\"/kith/venv\"), said
-"
-  venv/bin/python -m pytest -q -p no:cacheprovider tests/python/test_docs.py'
+  for packages in kith "kith kith_cuda13"; do
+    case $packages in
+      *_*) ls wheels/kith_cuda13-* >/dev/null 2>&1 || continue ;;
+    esac
+    rm -rf venv
+    /opt/python/bin/python3 -m venv venv
+    venv/bin/pip install -q --disable-pip-version-check --no-index --find-links wheels $packages scikit-learn pyarrow \
+      ml_dtypes pytest
+    venv/bin/python first_use.py >first-use.json
+    cat first-use.json
+    venv/bin/python - ${packages##* } <<PYTHON
+import json, sys
+said = json.load(open("first-use.json"))
+assert said["exact"] and said["same_after_load"] and said["same_from_hdf5"], said
+assert said["module"].startswith("/kith/venv/lib/python3.11/site-packages/" + sys.argv[1] + "/"), said
+PYTHON
+    venv/bin/python -m pytest -q -p no:cacheprovider tests/python/test_docs.py
+  done'
