@@ -216,7 +216,8 @@ class Build {
     Shard shard = shard_of(next());
     Execution execution = execution_;
     if (!rows_.in_memory) take_off_rows(bytes_of(shard.rows), shard.rows, execution);
-    add(std::move(shard), {rows_.take(shard.base, shard.rows)}, execution);
+    RowsOfShard rows{rows_.take(shard.base, shard.rows)};
+    add(std::move(shard), std::move(rows), execution);
   }
 
   // The next shards whose rows have room at once are read in one go, and built one after the other.

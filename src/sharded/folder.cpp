@@ -42,13 +42,13 @@ std::uint64_t hash_of(const IndexFile& file) {
 struct Folder::Slot {
   std::timed_mutex opening;  // one call opens it, others wait
   std::optional<AnyIndex> index{};
-  std::optional<RowNumbers> numbers{};  // where there is an index
-  std::vector<Device> devices{};        // that it was opened for
-  std::optional<Held> held{};           // known once it has been open
+  RowNumbers numbers{0};          // where there is an index
+  std::vector<Device> devices{};  // that it was opened for
+  std::optional<Held> held{};     // known once it has been open
 
   void let_go() {
     index.reset();
-    numbers.reset();
+    numbers = RowNumbers(0);
   }
 };
 
@@ -217,7 +217,7 @@ Folder::Opened Folder::open_shard(std::int64_t number, const Execution& executio
   const Room room(execution);
   const std::size_t gpus = std::max<std::size_t>(execution.devices.size(), 1);
   std::optional<AnyIndex> index;
-  std::optional<RowNumbers> numbers;
+  RowNumbers numbers(0);
   Held others;
   {
     const std::scoped_lock lock(mutex_);
@@ -253,7 +253,7 @@ Folder::Opened Folder::open_shard(std::int64_t number, const Execution& executio
   Execution left = execution;
   left.memory_limit = taken_off(execution.memory_limit, others.made + own.made);
   left.device_memory_limit = taken_off(execution.device_memory_limit, (others.device + own.device) / gpus);
-  return {*std::move(index), *std::move(numbers), std::move(left)};
+  return {*std::move(index), std::move(numbers), std::move(left)};
 }
 
 void Folder::close() const {

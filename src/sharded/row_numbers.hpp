@@ -17,7 +17,7 @@ namespace kith::sharded {
 class RowNumbers {
  public:
   /// Rows that follow each other.
-  explicit RowNumbers(std::int64_t base) : base_(base) {}
+  explicit RowNumbers(std::int64_t base) noexcept : base_(base) {}
 
   /// Those that a shard's file of row numbers has, which stays memory-mapped; without one they follow each
   /// other.
