@@ -38,7 +38,7 @@ struct SearchOptions {
   const RowSet* allowed = nullptr;
   /// What is known of the answer before, from other rows say: of each query a distance that no wanted row
   /// exceeds. Rows that do may be found all the same. Empty: nothing is known. Brute force on the CPU is the
-  /// quicker for it over all rows; other searches, and those among some rows, do not look at it. Owned by the caller.
+  /// quicker for it over all rows, no other search looks at it. Owned by the caller.
   std::span<const double> bounds{};
 };
 
