@@ -155,12 +155,12 @@ def test_big_ann_benchmarks(tmp_path, track):
 
 @pytest.mark.parametrize("runbook", ["simple_runbook", "simple_replace_runbook"])
 def test_big_ann_benchmarks_streaming(tmp_path, runbook):
+    from benchmarks.adapters import install
+
+    folder = checkout("big-ann-benchmarks", tmp_path, "h5py", "docker", "yaml", "colors", "pandas", "sklearn")
     import h5py
     import yaml
 
-    from benchmarks.adapters import install
-
-    folder = checkout("big-ann-benchmarks", tmp_path, "docker", "yaml", "colors", "pandas", "sklearn")
     install.install("big-ann-benchmarks", folder)
     (folder / "data").mkdir()
     made = folder / f"results/neurips23/streaming/{runbook}.yaml/random-xs/10/kith"
