@@ -1,10 +1,11 @@
-"""python -m benchmarks.on_ray [--cloud N] [--rows N] [--queries Q] [--kills]: a cluster of four nodes on this machine.
+"""python -m benchmarks.on_ray [--cloud N] [--rows N] [--queries Q] [--all-rows] [--kills]: a cluster of four nodes on this machine.
 
 All-kNN of a cloud of three dimensions by tiles, and brute force over rows of 128, on a cluster and without one: the answers must be
-the same bytes (SHA-256 of the arrays), or nothing is written. With --kills a node is killed at five moments of one call, each time
-another, and the driver, which is started again. Then what a task costs beside its work: blocks of one query, by an actor of the cluster and by the same object in this
-process. Four nodes on one machine share its cores: seconds say what the cluster costs, not what it gains. Results go to
-benchmarks/results/on_ray.json. Needs the package and Ray (PYTHONPATH=build/python, make test-ray's environment).
+the same bytes (SHA-256 of the arrays), or nothing is written. With --all-rows the rows' all-kNN, too: an hour on two cores. With
+--kills a node is killed at five moments of each all-kNN, each time another, and the driver, which is started again. Then what a task
+costs beside its work: blocks of one query, by an actor of the cluster and by the same object in this process. Four nodes on one
+machine share its cores: seconds say what the cluster costs, not what it gains. Results go to benchmarks/results/on_ray.json. Needs
+the package and Ray (PYTHONPATH=build/python, make test-ray's environment).
 """
 
 import argparse
@@ -37,16 +38,16 @@ from benchmarks.sharded.__main__ import cpu_name, seconds
 ROOT = Path(__file__).resolve().parents[2]
 NODES, K = 4, 8
 
-#: Runs a call and kills itself after some tasks: where, file, output, calls of progress, whether tiles are there.
+#: Runs a call and kills itself after some tasks: where, file, output, calls of progress, how.
 DRIVER = """
-import os, signal, sys, kith.ray, ray
+import json, os, signal, sys, kith.ray, ray
 ray.init(address=sys.argv[1], log_to_driver=False)
 calls = []
 def progress(done, total):
     calls.append(done)
     if len(calls) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
-kith.ray.all_knn(sys.argv[2], 8, output=sys.argv[3], shards=16, progress=progress)
+kith.ray.all_knn(sys.argv[2], 8, output=sys.argv[3], progress=progress, **json.loads(sys.argv[5]))
 """
 
 
@@ -71,6 +72,7 @@ def write_rows(path, rows, dim, seed):
 def run(name, alone, on_cluster):
     """A call without and with the cluster; the same bytes, or no result."""
     took_alone, expected = seconds(alone)
+    print(f"{name}: {took_alone:.1f} s without the cluster", flush=True)
     took, answer = seconds(on_cluster)
     its, right = digest(answer), digest(expected)
     assert its == right, f"{name}: other bytes than on one machine"
@@ -85,34 +87,61 @@ def run(name, alone, on_cluster):
     return result
 
 
+#: Of a call's work.
 MOMENTS = (0.05, 0.25, 0.45, 0.65, 0.85)
 
 
-def killed(cluster, file, output, expected):
-    """Nodes die while tiles are searched, then the driver; the rest is done by others."""
-    victims = [cluster.add_node(num_cpus=1, object_store_memory=80 << 20)]
+class Nodes:
+    """The cluster, of nodes alike."""
+
+    def __init__(self, cluster_type, cpus):
+        self._its = {"num_cpus": cpus, "object_store_memory": 80 << 20}
+        self.cluster = cluster_type(initialize_head=True, head_node_args=self._its)
+        for _ in range(NODES - 1):
+            self.add()
+
+    def add(self):
+        return self.cluster.add_node(**self._its)
+
+
+def killed(nodes, file, output, expected, driver_dies_at, **how):
+    """A fifth node dies at five moments, and another takes its place; then the driver. Nothing is done twice that was finished."""
+    victims = [nodes.add()]
     dead = []
 
     def progress(done, total):
         if len(dead) < len(MOMENTS) and done >= MOMENTS[len(dead)] * total:
             dead.append(round(done / total, 3))
-            cluster.remove_node(victims.pop(), allow_graceful=False)
+            nodes.cluster.remove_node(victims.pop(), allow_graceful=False)
             if len(dead) < len(MOMENTS):
-                victims.append(cluster.add_node(num_cpus=1, object_store_memory=80 << 20))
+                victims.append(nodes.add())
 
-    took, answer = seconds(lambda: kith.ray.all_knn(file, K, output=output, shards=16, progress=progress))
+    took, answer = seconds(lambda: kith.ray.all_knn(file, K, output=output, progress=progress, **how))
     assert len(dead) == len(MOMENTS) and digest(answer) == expected, "nodes died: other bytes"
-    command = [sys.executable, "-c", DRIVER, cluster.address, file, output + "-2", "5"]
+    whole = answer.statistics.tasks
+    command = [
+        sys.executable,
+        "-c",
+        DRIVER,
+        nodes.cluster.address,
+        file,
+        output + "-2",
+        str(driver_dies_at),
+        json.dumps(how),
+    ]
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
-    again, answer = seconds(lambda: kith.ray.all_knn(file, K, output=output + "-2", shards=16))
+    again, answer = seconds(lambda: kith.ray.all_knn(file, K, output=output + "-2", **how))
     assert digest(answer) == expected, "the driver died: other bytes"
+    its = answer.statistics
+    assert its.resumed and its.resumed + its.tasks == whole, "what the dead driver finished was done again"
     result = {
-        "what": "killed",
+        "what": f"killed: all-kNN of {Path(file).stem}",
         "nodes_killed_at": dead,
         "seconds_with_nodes_dying": round(took, 1),
-        "resumed_tasks": answer.statistics.resumed,
-        "tasks_after": answer.statistics.tasks,
+        "tasks": whole,
+        "resumed_tasks": its.resumed,
+        "tasks_after": its.tasks,
         "seconds_after": round(again, 1),
     }
     print(result, flush=True)
@@ -161,7 +190,13 @@ def main():
     parser.add_argument("--cloud", type=int, default=40_000_000)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--queries", type=int, default=2_000)
+    parser.add_argument("--all-rows", action="store_true", help="all-kNN of the rows, too")
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--node-cpus", type=int, default=1)
+    parser.add_argument(
+        "--alone-on", default="cpu", help="which device searches the rows without the cluster, cpu or cuda"
+    )
+    parser.add_argument("--commit", help="that is measured, where there is no checkout")
     parser.add_argument("--folder", type=Path, help="where to work; some 20 GB for 40 million points")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "on_ray.json")
     options = parser.parse_args()
@@ -169,23 +204,33 @@ def main():
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp(prefix="kith-on-ray-", dir=options.folder))
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20})
-    for _ in range(NODES - 1):
-        cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
-    ray.init(address=cluster.address, log_to_driver=False)
+    nodes = Nodes(Cluster, options.node_cpus)
+    ray.init(address=nodes.cluster.address, log_to_driver=False)
     results = []
     try:
         if options.rows:
-            base, asked = str(folder / "base.npy"), str(folder / "queries.npy")
+            base, asked = str(folder / "rows.npy"), str(folder / "queries.npy")
             write_rows(base, options.rows, 128, 1)
             write_rows(asked, options.queries, 128, 2)
+            device, parts = options.alone_on, NODES * options.node_cpus
             results.append(
                 run(
                     f"brute force, {options.rows:,} x 128, {options.queries:,} queries, k = {K}",
-                    lambda: kith.knn(kith.read(base), kith.read(asked), K),
-                    lambda: kith.ray.knn(base, asked, K, output=folder / "r", shards=NODES, block=500),
+                    lambda: kith.knn(kith.read(base), kith.read(asked), K, device=device),
+                    lambda: kith.ray.knn(base, asked, K, output=folder / "r", shards=parts, block=500, device="cpu"),
                 )
             )
+            if options.all_rows:
+                how = {"shards": parts, "device": "cpu"}
+                found = run(
+                    f"all-kNN, {options.rows:,} x 128, k = {K}",
+                    lambda: kith.all_knn(kith.read(base), K, device=device),
+                    lambda: kith.ray.all_knn(base, K, output=folder / "all-rows", **how),
+                )
+                results.append(found)
+                if options.kills:
+                    tasks = found["tasks"]
+                    results.append(killed(nodes, base, str(folder / "killed-rows"), found["sha256"], tasks // 3, **how))
             os.remove(base)
         if options.cloud:
             cloud = str(folder / "cloud.npy")
@@ -195,27 +240,29 @@ def main():
                 tiles = kith.PointTiles.build(folder / "tiles", cloud)
                 return tiles.all_knn(folder / "alone", K, metric="euclidean")
 
+            how = {"shards": 16, "device": "cpu"}
             found = run(
                 f"all-kNN, {options.cloud:,} x 3, k = {K}",
                 alone,
-                lambda: kith.ray.all_knn(cloud, K, output=folder / "all", shards=16),
+                lambda: kith.ray.all_knn(cloud, K, output=folder / "all", **how),
             )
             results.append(found)
             shutil.rmtree(folder / "tiles")
             if options.kills:
-                results.append(killed(cluster, cloud, str(folder / "killed"), found["sha256"]))
+                results.append(killed(nodes, cloud, str(folder / "killed"), found["sha256"], 5, **how))
         results.append(a_task(folder))
     finally:
         ray.shutdown()
-        cluster.shutdown()
+        nodes.cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
     measured = {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
+        "alone_on": options.alone_on,
         "load": [round(load, 1) for load in os.getloadavg()],
         "nodes": NODES,
         "ray": ray.__version__,
-        "commit": commit(),
+        "commit": options.commit or commit(),
         "date": datetime.date.today().isoformat(),
         "command": " ".join(["python -m benchmarks.on_ray", *sys.argv[1:]]),
         "results": results,
