@@ -128,8 +128,10 @@ bool same_space(Metric metric, Dtype dtype, CodeChoice a, CodeChoice b);
 Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Execution& execution,
                   const std::vector<std::int64_t>* ids = nullptr);
 
-/// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes).
-QueryCode encode_query(const CodeSpace& space, const double* values, void* out);
+struct Scratch;  // transform.hpp
+
+/// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes). `scratch`: of this space.
+QueryCode encode_query(const CodeSpace& space, const double* values, void* out, Scratch& scratch);
 
 /// Whether the active instruction set multiplies narrow codes faster than others.
 bool prefers_narrow();

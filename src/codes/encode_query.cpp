@@ -63,10 +63,9 @@ void lane_biases(const CodeSpace& space, const signed char* codes, char* out) {
 
 }  // namespace
 
-QueryCode encode_query(const CodeSpace& space, const double* values, void* out) {
+QueryCode encode_query(const CodeSpace& space, const double* values, void* out, Scratch& s) {
   const std::int64_t dim = space.dim;
   const RowKernels& kernels = row_kernels();
-  Scratch s(space);
   std::copy(values, values + dim, s.y.begin());
   std::memset(out, 0, static_cast<std::size_t>(space.query_stride_bytes()));
   if (space.raw_integers()) return encode_integers(space, kernels, s, values, static_cast<signed char*>(out));

@@ -94,7 +94,7 @@ Tile tile_of(const codes::Codes& codes, std::int64_t t) {
 }
 
 FilterQueries::FilterQueries(const codes::Codes& codes, std::int64_t capacity)
-    : codes_(codes), rows_(capacity * codes.space.query_stride_bytes()) {
+    : codes_(codes), scratch_(codes.space), rows_(capacity * codes.space.query_stride_bytes()) {
   const auto count = static_cast<std::size_t>(capacity);
   queries_.reserve(count);
   for (auto* array : {&threshold_, &h_weight_, &g_weight_, &e_weight_}) array->resize(count);
@@ -111,8 +111,8 @@ TileQueries FilterQueries::view() const {
 
 codes::RowKind FilterQueries::add(const double* values) {
   const std::int64_t slot = size();
-  const codes::QueryCode code =
-      codes::encode_query(codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes());
+  const codes::QueryCode code = codes::encode_query(
+      codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes(), scratch_);
   if (code.kind != codes::RowKind::regular) return code.kind;
   queries_.push_back(code);
   bias_[static_cast<std::size_t>(slot)] = code.bias;

@@ -6,6 +6,7 @@
 
 #include "brute_force/cpu/kernels.hpp"
 #include "codes/codes.hpp"
+#include "codes/transform.hpp"
 
 namespace kith::brute_force {
 
@@ -42,6 +43,7 @@ class FilterQueries {
  private:
   void keep_all(std::int64_t slot);
   const codes::Codes& codes_;
+  codes::Scratch scratch_;
   AlignedBuffer<unsigned char> rows_;
   std::vector<codes::QueryCode> queries_;
   std::vector<float> threshold_, h_weight_, g_weight_, e_weight_;

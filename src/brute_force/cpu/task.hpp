@@ -12,6 +12,7 @@
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
+#include "core/aligned_buffer.hpp"
 #include "core/parallel.hpp"
 #include "distance/canonical.hpp"
 #include "select_k/top_k.hpp"
@@ -80,7 +81,7 @@ class Task {
     slots_ = filter_.size();
     open_ = slots_;
     masks_.resize(static_cast<std::size_t>(slots_));
-    buffers_.resize(static_cast<std::size_t>(slots_ * (wait_ + tile_rows)));
+    buffers_ = AlignedBuffer<std::int64_t>(slots_ * (wait_ + tile_rows));
     waiting_.assign(static_cast<std::size_t>(slots_), 0);
     kept_.assign(static_cast<std::size_t>(slots_), 0);
     closed_.assign(static_cast<std::size_t>(slots_), false);
@@ -290,7 +291,8 @@ class Task {
   std::int64_t slots_ = 0;
   std::int64_t open_ = 0;  // slots that have not left the filter
   std::vector<std::uint64_t> masks_;
-  std::vector<std::int64_t> buffers_, waiting_, kept_;
+  AlignedBuffer<std::int64_t> buffers_;
+  std::vector<std::int64_t> waiting_, kept_;
   std::vector<bool> closed_;
   std::int64_t evaluated_ = 0;
   std::int64_t poll_at_ = 0, poll_after_;

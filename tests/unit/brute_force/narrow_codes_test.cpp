@@ -63,10 +63,12 @@ struct Encoded {
         {});
     const std::int64_t stride = codes.space.query_stride_bytes();
     query_codes.resize(static_cast<std::size_t>(queries * stride));
+    codes::Scratch scratch(codes.space);
     for (std::int64_t q = 0; q < queries; ++q) {
       const float* row = data.data() + (rows + q) * dim;
       const std::vector<double> wide(row, row + dim);
-      const auto code = codes::encode_query(codes.space, wide.data(), query_codes.data() + q * stride);
+      const auto code =
+          codes::encode_query(codes.space, wide.data(), query_codes.data() + q * stride, scratch);
       EXPECT_EQ(code.kind, codes::RowKind::regular);
       bias.push_back(code.bias);
     }
