@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t queries_a_task = 256;
 constexpr std::int64_t prefetched = 4;  // queries ahead
+constexpr std::int64_t values_a_line = 8;
 const RowNumbers of_all(0);
 
 // Ascending pairs of a list; `rows` may end with -1, from where on it is padding.
@@ -30,8 +31,9 @@ struct List {
   bool ended() const { return at == rows.size() || rows[at] < 0; }
   std::int64_t row() const { return numbers(rows[at]); }
   R distance() const { return distances[at]; }
+  // A row's number may not be in the cache, and seldom matters.
   bool before(const List& other) const {
-    return std::pair(distance(), row()) < std::pair(other.distance(), other.row());
+    return distance() != other.distance() ? distance() < other.distance() : row() < other.row();
   }
 };
 
@@ -54,14 +56,24 @@ void merge_of(Neighbors& found, const Neighbors& more, const RowNumbers& numbers
   const auto task = [&](std::int64_t first) {
     std::vector<std::pair<R, std::int64_t>> list(k);
     const std::int64_t last = std::min(first + queries_a_task, more.queries);
+    const auto place_of = [&](std::int64_t q) {
+      return (queries ? (*queries)[static_cast<std::size_t>(q)] : q) * found.k;
+    };
     for (std::int64_t q = first; q < last; ++q) {
-      const std::int64_t place = (queries ? (*queries)[static_cast<std::size_t>(q)] : q) * found.k;
-      if (q + prefetched < last) numbers.prefetch(more.indices_of(q + prefetched));
+      const std::int64_t place = place_of(q);
+      if (q + prefetched < last) {
+        numbers.prefetch(more.indices_of(q + prefetched));
+        const std::int64_t ahead = place_of(q + prefetched);
+        for (std::int64_t i = 0; i < found.k; i += values_a_line) {
+          __builtin_prefetch(found.indices.data() + ahead + i, 1);
+          __builtin_prefetch(distances.data() + ahead + i, 1);
+        }
+      }
       std::int64_t* rows = found.indices.data() + place;
       R* to = distances.data() + place;
       List<R> old{{rows, k}, to, of_all};
       List<R> now{more.indices_of(q), its.data() + q * more.k, numbers};
-      if (now.ended()) continue;
+      if (now.ended() || (rows[k - 1] >= 0 && now.distance() > to[k - 1])) continue;
       if (old.ended()) {
         for (std::size_t i = 0; !now.ended(); ++i, ++now.at) {
           to[i] = now.distance();

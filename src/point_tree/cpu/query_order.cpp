@@ -44,8 +44,9 @@ bool follow_each_other(const TreeView<T, Id>& tree, const DatasetView& queries) 
   // Of few queries the sample would cost more than their sorting.
   if (tree.nodes < tuning::nodes_to_sort_for || queries.rows < 16 * runs * run) return false;
   std::vector<T> values(static_cast<std::size_t>(tree.dim));
+  constexpr std::int64_t most = runs * (run - 1) / 4;
   std::int64_t moves = 0;
-  for (std::int64_t r = 0; r < runs; ++r) {
+  for (std::int64_t r = 0; r < runs && moves <= most; ++r) {
     std::int64_t before = -1;
     for (std::int64_t i = 0; i < run; ++i) {
       read_query(queries, (queries.rows - run) / (runs - 1) * r + i, values.data());
@@ -56,7 +57,7 @@ bool follow_each_other(const TreeView<T, Id>& tree, const DatasetView& queries) 
       before = node;
     }
   }
-  return moves <= runs * (run - 1) / 4;
+  return moves <= most;
 }
 
 // Codes on the Morton curve (Morton 1966) through the tree's box, from as many axes as 30 bits serve
