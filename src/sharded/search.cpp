@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -83,6 +84,12 @@ bool may_have_one(const RowSet& all, const Folder& folder, std::int64_t number) 
   }
   return false;
 }
+
+// What a shard answered, and the rows that its numbers are.
+struct Answer {
+  Neighbors found;
+  RowNumbers numbers;
+};
 
 void join(std::string& all, const std::string& its) {
   if (all != its) all = "mixed";
@@ -194,9 +201,10 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(double),
              "choosing rows for the queries");
   }
+  std::mutex mutex;  // of the statistics
   // Of some queries, or of all where `which` says nothing. `needed`: only if there is a row to find.
   const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
-                       bool needed, const Execution& how) {
+                       bool needed, const Execution& how) -> std::optional<Answer> {
     const Shard& shard = manifest.shards[static_cast<std::size_t>(number)];
     Folder::Opened opened = folder_->open_shard(number, how);
     SearchOptions its = options;
@@ -204,7 +212,7 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     if (options.allowed != nullptr) {
       take_off(opened.left.memory_limit, static_cast<std::uint64_t>(shard.rows) / 8, "the allowed rows");
       allowed.emplace(rows_of_shard(*options.allowed, shard, opened.numbers));
-      if (needed && allowed->count() == 0) return;
+      if (needed && allowed->count() == 0) return std::nullopt;
       its.allowed = &*allowed;
     }
     const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
@@ -212,19 +220,57 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     const std::vector<double> bounds =
         bounded ? bounds_of(found, options.bounds, which) : std::vector<double>();
     its.bounds = bounds;
-    const Neighbors more = opened.index.search(which ? some.view() : queries, most, opened.left, its);
-    sharded::merge(found, more, opened.numbers, which, how);
-    add_shard(found.statistics, more.statistics, !asked.insert(number).second);
+    return Answer{opened.index.search(which ? some.view() : queries, most, opened.left, its), opened.numbers};
+  };
+  const auto take = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
+                        const std::optional<Answer>& more, const Execution& how) {
+    if (!more) return;
+    sharded::merge(found, more->found, more->numbers, which, how);
+    const std::scoped_lock lock(mutex);
+    add_shard(found.statistics, more->found.statistics, !asked.insert(number).second);
   };
   sharded::Visits visits(manifest, queries, options.radius, rest);
-  for_each_shard(*folder_, visits.rounds(), rest, [&](int round, std::int64_t number, const Execution& how) {
-    if (options.allowed != nullptr && !may_have_one(*options.allowed, *folder_, number)) return;
-    const auto which = visits.of(round, number, found, how);
-    if (!which || !which->empty()) ask(number, which, true, how);
-  });
+  const int threads = resolve_threads(execution);
+  // A shard a thread, so that none waits for another. Not under a limit or with allowed rows: what all
+  // threads take together is not reckoned with.
+  if (threads > 1 && execution.memory_limit == 0 && options.allowed == nullptr &&
+      !sharded::on_gpu(execution) && visits.suit_threads(threads)) {
+    ProgressCounter progress(rest, "search", manifest.rows);
+    Execution alone = without_progress(rest);
+    alone.threads = 1;
+    for (int round = 0; round < visits.rounds(); ++round) {
+      std::vector<std::optional<std::vector<std::int64_t>>> lists;
+      for (std::int64_t i = 0; i < folder_->shards(); ++i) lists.push_back(visits.of(round, i, found, rest));
+      std::vector<std::optional<Answer>> answers(lists.size());
+      parallel_for(threads, folder_->shards(), [&](std::int64_t number) {
+        const auto at = static_cast<std::size_t>(number);
+        if (!lists[at] || !lists[at]->empty()) {
+          auto more = ask(number, lists[at], true, alone);
+          if (round == 0) {
+            take(number, lists[at], more, alone);  // no other shard has its queries
+          } else {
+            answers[at] = std::move(more);
+          }
+        }
+        progress.advance(manifest.shards[at].rows / visits.rounds());
+      });
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        take(static_cast<std::int64_t>(i), lists[i], answers[i], rest);
+      }
+    }
+    progress.finish();
+  } else {
+    for_each_shard(*folder_, visits.rounds(), rest,
+                   [&](int round, std::int64_t number, const Execution& how) {
+                     if (options.allowed != nullptr && !may_have_one(*options.allowed, *folder_, number))
+                       return;
+                     const auto which = visits.of(round, number, found, how);
+                     if (!which || !which->empty()) take(number, which, ask(number, which, true, how), how);
+                   });
+  }
   const bool any = !asked.empty();
   // None was needed: the last one says what a search for nothing is.
-  if (!any) ask(folder_->shards() - 1, {}, false, rest);
+  if (!any) take(folder_->shards() - 1, {}, ask(folder_->shards() - 1, {}, false, rest), rest);
   found.statistics.nan_rows = nan_rows(manifest);
   if (visits.rounds() > 1 && any) found.statistics.nan_queries = visits.nan_queries();
   found.statistics.seconds = clock.seconds();

@@ -35,6 +35,8 @@ class Visits {
 
   /// Times that the shards are gone through.
   int rounds() const noexcept { return home_.empty() ? 1 : 2; }
+  /// Whether threads that take a shard each have about as much to do: of two rounds alone.
+  bool suit_threads(int threads) const;
   /// Queries with a NaN, which no shard is asked: of two rounds alone.
   std::int64_t nan_queries() const { return std::ranges::count(home_, nobodys); }
   /// Bytes of host memory that a search takes for them.

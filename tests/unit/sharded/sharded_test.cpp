@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <optional>
 #include <thread>
 
 #include "kith/error.hpp"
@@ -325,6 +326,44 @@ TEST(Sharded, ManyThreadsSearchOneFolder) {
   }
   threads.clear();
   EXPECT_EQ(wrong, 0);
+}
+
+// Threads take a shard each where all have about as much to do, else every shard together: the same answers.
+TEST(Sharded, ShardsSideBySideGiveTheSameBits) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = grid(6000, 3, 9);
+  const DatasetView rows(values.data(), 6000, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 7, Partition::space});
+  const AnyIndex one = AnyIndex::build(Dataset::copy(rows), KdTreeParameters{});
+  std::vector<float> asked = bell(900, 3, 10);
+  for (float& value : asked) value = value * 2 + 2;
+  asked[30] = std::numeric_limits<float>::quiet_NaN();
+  asked[60] = std::numeric_limits<float>::infinity();
+  // All over the place; in one corner, which is one shard's; too few to wake a thread for.
+  std::vector<float> corner(300, 0.25F);
+  for (const DatasetView& queries : {DatasetView(asked.data(), 900, 3), DatasetView(corner.data(), 100, 3),
+                                     DatasetView(asked.data(), 63, 3)}) {
+    for (const std::int64_t k : {1, 40, 1000}) {
+      for (const std::optional<double> radius : {std::optional<double>(), std::optional(1.5)}) {
+        const Neighbors expected = one.search(queries, k, test::with_threads(1), {.radius = radius});
+        for (const int threads : {1, 2, 3, 8}) {
+          std::int64_t last = 0;
+          Execution how = test::with_threads(threads);
+          how.progress = [&](const Progress& at) {
+            EXPECT_GE(at.done, last);
+            last = at.done;
+          };
+          const Neighbors found = shards.search(queries, k, how, {.radius = radius});
+          expect_same(found, expected, std::to_string(threads));
+          EXPECT_EQ(last, 6000);
+          EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries);
+          std::atomic<int> polls = 0;
+          how.cancelled = [&] { return ++polls > 2; };
+          EXPECT_THROW((void)shards.search(queries, k, how, {.radius = radius}), Cancelled);
+        }
+      }
+    }
+  }
 }
 
 TEST(Sharded, StopsWhenAskedAndReportsProgress) {
