@@ -62,7 +62,7 @@ test-ray: ## kith.ray on a cluster of four nodes on this machine, in an environm
 	  $(PYTEST_FLAGS) tests/cluster
 
 # Under ThreadSanitizer only what has threads.
-TSAN_TESTS := conformance property unit_brute_force unit_point_tree unit_any_index unit_core
+TSAN_TESTS := conformance property unit_brute_force unit_point_tree unit_any_index unit_core unit_sharded
 
 .PHONY: asan tsan
 asan tsan: ## the C++ tests under sanitizers, the conformance suite in its reduced form

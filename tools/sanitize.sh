@@ -19,7 +19,7 @@ case $preset in
     export TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp:second_deadlock_stack=1
     # Its shadow memory wants a fixed layout, which kernels that randomise more than 28 bits deny.
     if setarch -R true 2>/dev/null; then prefix=(setarch -R); fi
-    select=(-R 'conformance_(f32|u8)|unit_(brute_force|point_tree|any_index|core)|property') ;;
+    select=(-R 'conformance_(f32|u8)|unit_(brute_force|point_tree|any_index|core|sharded)|property') ;;
   *)
     echo "tools/sanitize.sh: preset '$preset' is unknown; use asan or tsan" >&2
     exit 2 ;;
