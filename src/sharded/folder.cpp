@@ -40,7 +40,7 @@ std::uint64_t hash_of(const IndexFile& file) {
 }  // namespace
 
 struct Folder::Slot {
-  std::timed_mutex opening;  // one call opens it, others wait
+  bool opening = false;  // one call opens it, others wait
   std::optional<AnyIndex> index{};
   RowNumbers numbers{0};          // where there is an index
   std::vector<Device> devices{};  // that it was opened for
@@ -208,12 +208,38 @@ void Folder::close_beyond(const Room& room, std::int64_t number) const {
   }
 }
 
+// One call's turn to open a shard. Those that wait for it can be cancelled.
+class Folder::Turn {
+ public:
+  Turn(const Folder& folder, Slot& slot, const Execution& execution) : folder_(folder), slot_(slot) {
+    StopRequest stop(execution);
+    std::unique_lock lock(folder_.mutex_);
+    while (slot_.opening) {
+      folder_.turn_ended_.wait_for(lock, std::chrono::milliseconds(50));
+      lock.unlock();
+      stop.check();
+      lock.lock();
+    }
+    slot_.opening = true;
+  }
+  ~Turn() {
+    {
+      const std::scoped_lock lock(folder_.mutex_);
+      slot_.opening = false;
+    }
+    folder_.turn_ended_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  const Folder& folder_;
+  Slot& slot_;
+};
+
 Folder::Opened Folder::open_shard(std::int64_t number, const Execution& execution) const {
   Slot& its = slot(number);
-  StopRequest stop(execution);
-  std::unique_lock opening(its.opening, std::defer_lock);
-  while (!opening.try_lock_for(std::chrono::milliseconds(50))) stop.check();
-
+  const Turn turn(*this, its, execution);
   const Room room(execution);
   const std::size_t gpus = std::max<std::size_t>(execution.devices.size(), 1);
   std::optional<AnyIndex> index;

@@ -1,6 +1,7 @@
 // A folder of shards, and which of them are open.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -54,6 +55,7 @@ class Folder {
 
  private:
   struct Slot;
+  class Turn;
   /// Bytes of an open shard, or of several: of their files, made anew in host memory, on GPUs.
   struct Held {
     std::uint64_t file = 0;
@@ -84,6 +86,7 @@ class Folder {
   Manifest manifest_;
   const IndexType* type_ = nullptr;
   mutable std::mutex mutex_;  // of what slots hold; not held while a shard is opened
+  mutable std::condition_variable turn_ended_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
