@@ -130,7 +130,8 @@ Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Executi
 
 struct Scratch;  // transform.hpp
 
-/// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes). `scratch`: of this space.
+/// Encodes one query, given in float64, into `out` (query_stride_bytes() bytes). `scratch`: made for this
+/// space.
 QueryCode encode_query(const CodeSpace& space, const double* values, void* out, Scratch& scratch);
 
 /// Whether the active instruction set multiplies narrow codes faster than others.

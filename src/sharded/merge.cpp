@@ -64,7 +64,7 @@ void merge_of(Neighbors& found, const Neighbors& more, const RowNumbers& numbers
       if (q + prefetched < last) {
         numbers.prefetch(more.indices_of(q + prefetched));
         const std::int64_t ahead = place_of(q + prefetched);
-        for (std::int64_t i = 0; i < found.k; i += values_a_line) {
+        for (std::int64_t i = 0; i < std::min(found.k, 4 * values_a_line); i += values_a_line) {
           __builtin_prefetch(found.indices.data() + ahead + i, 1);
           __builtin_prefetch(distances.data() + ahead + i, 1);
         }

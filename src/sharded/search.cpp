@@ -85,12 +85,6 @@ bool may_have_one(const RowSet& all, const Folder& folder, std::int64_t number) 
   return false;
 }
 
-// What a shard answered, and the rows that its numbers are.
-struct Answer {
-  Neighbors found;
-  RowNumbers numbers;
-};
-
 void join(std::string& all, const std::string& its) {
   if (all != its) all = "mixed";
 }
@@ -172,6 +166,162 @@ std::uint64_t bytes_of(const RadiusNeighbors& found) {
          found.offsets.size() * sizeof(std::int64_t);
 }
 
+// The queries a shard is asked; nothing: all of them.
+using Which = std::optional<std::vector<std::int64_t>>;
+
+// One call of Sharded::search.
+class Search {
+ public:
+  // What is found goes to `found`; `execution` has the limits for the rest.
+  Search(const Folder& folder, const DatasetView& queries, const SearchOptions& options,
+         const Execution& execution, bool bounded, Neighbors& found)
+      : folder_(folder),
+        queries_(queries),
+        options_(options),
+        execution_(execution),
+        bounded_(bounded),
+        found_(found),
+        visits_(folder.manifest(), queries, options.radius, execution) {}
+
+  void run() {
+    if (is_side_by_side()) {
+      side_by_side();
+    } else {
+      for_each_shard(
+          folder_, visits_.rounds(), execution_,
+          [&](int round, std::int64_t number, const Execution& how) { visit(round, number, how); });
+    }
+    const bool any = !asked_.empty();
+    // None was needed: the last one says what a search for nothing is.
+    if (!any) merge(folder_.shards() - 1, {}, ask(folder_.shards() - 1, {}, false, execution_), execution_);
+    found_.statistics.nan_rows = nan_rows(folder_.manifest());
+    if (visits_.rounds() > 1 && any) found_.statistics.nan_queries = visits_.nan_queries();
+  }
+
+ private:
+  struct Answer {
+    Neighbors found;
+    RowNumbers numbers;
+  };
+
+  const Shard& shard(std::int64_t number) const {
+    return folder_.manifest().shards[static_cast<std::size_t>(number)];
+  }
+
+  // `needed`: only if there is a row to find.
+  std::optional<Answer> ask(std::int64_t number, const Which& which, bool needed,
+                            const Execution& how) const {
+    Folder::Opened opened = folder_.open_shard(number, how);
+    SearchOptions its = options_;
+    std::optional<RowSet> allowed;
+    if (options_.allowed != nullptr) {
+      take_off(opened.left.memory_limit, static_cast<std::uint64_t>(shard(number).rows) / 8,
+               "the allowed rows");
+      allowed.emplace(rows_of_shard(*options_.allowed, shard(number), opened.numbers));
+      if (needed && allowed->count() == 0) return std::nullopt;
+      its.allowed = &*allowed;
+    }
+    const std::int64_t most = std::clamp<std::int64_t>(shard(number).rows, 1, found_.k);
+    const Dataset some = which ? pick_rows(queries_, *which) : Dataset();
+    const std::vector<double> bounds =
+        bounded_ ? bounds_of(found_, options_.bounds, which) : std::vector<double>();
+    its.bounds = bounds;
+    return Answer{opened.index.search(which ? some.view() : queries_, most, opened.left, its),
+                  opened.numbers};
+  }
+
+  // Answers to different queries may be merged by several threads.
+  void merge(std::int64_t number, const Which& which, const std::optional<Answer>& answer,
+             const Execution& how) {
+    if (!answer) return;
+    sharded::merge(found_, answer->found, answer->numbers, which, how);
+    const std::scoped_lock lock(mutex_);
+    add_shard(found_.statistics, answer->found.statistics, !asked_.insert(number).second);
+  }
+
+  void visit(int round, std::int64_t number, const Execution& how) {
+    if (options_.allowed != nullptr && !may_have_one(*options_.allowed, folder_, number)) return;
+    const Which which = visits_.of(round, number, found_, how);
+    if (!which || !which->empty()) merge(number, which, ask(number, which, true, how), how);
+  }
+
+  // A shard a thread: waking all threads for each shard's few queries can take as long as answering them.
+  // Trees alone, of which open ones take no memory but their files', and where nothing limits it.
+  bool is_side_by_side() const {
+    return execution_.memory_limit == 0 && options_.allowed == nullptr && !sharded::on_gpu(execution_) &&
+           folder_.type().takes(SearchOption::radius) && visits_.are_balanced(resolve_threads(execution_));
+  }
+
+  void side_by_side() {
+    const Execution how = asked_by_one(execution_);
+    ProgressCounter progress(how, "search", folder_.manifest().rows);
+    // In the first round every query is one shard's.
+    in_parallel(how, 0, progress,
+                [&](std::int64_t number, const Execution& alone) { visit(0, number, alone); });
+    // Of more visits than queries the answers would take more memory than the one so far, and each shard
+    // would rule out fewer rows for the next.
+    std::vector<Which> lists;
+    std::int64_t visits = 0;
+    for (std::int64_t i = 0; i < folder_.shards() && visits <= queries_.rows; ++i) {
+      lists.push_back(visits_.of(1, i, found_, how));
+      visits += lists.back() ? std::ssize(*lists.back()) : queries_.rows;
+    }
+    if (visits > queries_.rows) {
+      lists.clear();
+      for (std::int64_t i = 0; i < folder_.shards(); ++i) {
+        visit(1, i, without_progress(how));
+        progress.advance(share_of(1, i));
+      }
+    } else {
+      std::vector<std::optional<Answer>> answers(lists.size());
+      in_parallel(how, 1, progress, [&](std::int64_t number, const Execution& alone) {
+        const auto at = static_cast<std::size_t>(number);
+        if (!lists[at] || !lists[at]->empty()) answers[at] = ask(number, lists[at], true, alone);
+      });
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        merge(static_cast<std::int64_t>(i), lists[i], answers[i], how);
+      }
+    }
+    progress.finish();
+  }
+
+  // Of a round's visit to a shard, in rows of it.
+  std::int64_t share_of(int round, std::int64_t number) const {
+    const std::int64_t half = shard(number).rows / 2;
+    return round == 0 ? shard(number).rows - half : half;
+  }
+
+  // Calls body(number of a shard, how one thread searches it) for all of them from all threads.
+  template <class Body>
+  void in_parallel(const Execution& how, int round, ProgressCounter& progress, const Body& body) {
+    parallel_for(how, folder_.shards(), [&](std::int64_t number) {
+      const std::int64_t share = share_of(round, number);
+      std::int64_t done = 0;
+      Execution alone = how;
+      alone.threads = 1;
+      if (how.progress) {
+        alone.progress = [&](const Progress& its) {
+          if (its.total <= 0) return;
+          const auto now = static_cast<std::int64_t>(static_cast<int128>(share) * its.done / its.total);
+          if (now > done) progress.advance(now - std::exchange(done, now));
+        };
+      }
+      body(number, alone);
+      progress.advance(share - done);
+    });
+  }
+
+  const Folder& folder_;
+  const DatasetView& queries_;
+  const SearchOptions& options_;
+  const Execution& execution_;
+  bool bounded_;
+  Neighbors& found_;
+  sharded::Visits visits_;
+  std::mutex mutex_;  // of the statistics and of:
+  std::set<std::int64_t> asked_;
+};
+
 }  // namespace
 
 Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Execution& execution,
@@ -193,7 +343,6 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
            "the answer");
   take_off(rest.memory_limit, sharded::Visits::bytes(manifest, queries), "choosing shards for the queries");
   Neighbors found = sharded::no_neighbors(queries.rows, k, distances, rest);
-  std::set<std::int64_t> asked;
   // The lists so far bound what a shard has to find: else its own begin with whatever rows come first.
   const bool bounded = folder_->type().name == BruteForce::index_type.name && !sharded::on_gpu(execution) &&
                        (folder_->shards() > 1 || !options.bounds.empty());
@@ -201,78 +350,7 @@ Neighbors Sharded::search(const DatasetView& queries, std::int64_t k, const Exec
     take_off(rest.memory_limit, static_cast<std::uint64_t>(queries.rows) * sizeof(double),
              "choosing rows for the queries");
   }
-  std::mutex mutex;  // of the statistics
-  // Of some queries, or of all where `which` says nothing. `needed`: only if there is a row to find.
-  const auto ask = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
-                       bool needed, const Execution& how) -> std::optional<Answer> {
-    const Shard& shard = manifest.shards[static_cast<std::size_t>(number)];
-    Folder::Opened opened = folder_->open_shard(number, how);
-    SearchOptions its = options;
-    std::optional<RowSet> allowed;
-    if (options.allowed != nullptr) {
-      take_off(opened.left.memory_limit, static_cast<std::uint64_t>(shard.rows) / 8, "the allowed rows");
-      allowed.emplace(rows_of_shard(*options.allowed, shard, opened.numbers));
-      if (needed && allowed->count() == 0) return std::nullopt;
-      its.allowed = &*allowed;
-    }
-    const std::int64_t most = std::clamp<std::int64_t>(shard.rows, 1, k);
-    const Dataset some = which ? pick_rows(queries, *which) : Dataset();
-    const std::vector<double> bounds =
-        bounded ? bounds_of(found, options.bounds, which) : std::vector<double>();
-    its.bounds = bounds;
-    return Answer{opened.index.search(which ? some.view() : queries, most, opened.left, its), opened.numbers};
-  };
-  const auto take = [&](std::int64_t number, const std::optional<std::vector<std::int64_t>>& which,
-                        const std::optional<Answer>& more, const Execution& how) {
-    if (!more) return;
-    sharded::merge(found, more->found, more->numbers, which, how);
-    const std::scoped_lock lock(mutex);
-    add_shard(found.statistics, more->found.statistics, !asked.insert(number).second);
-  };
-  sharded::Visits visits(manifest, queries, options.radius, rest);
-  const int threads = resolve_threads(execution);
-  // A shard a thread, so that none waits for another. Not under a limit or with allowed rows: what all
-  // threads take together is not reckoned with.
-  if (threads > 1 && execution.memory_limit == 0 && options.allowed == nullptr &&
-      !sharded::on_gpu(execution) && visits.suit_threads(threads)) {
-    ProgressCounter progress(rest, "search", manifest.rows);
-    Execution alone = without_progress(rest);
-    alone.threads = 1;
-    for (int round = 0; round < visits.rounds(); ++round) {
-      std::vector<std::optional<std::vector<std::int64_t>>> lists;
-      for (std::int64_t i = 0; i < folder_->shards(); ++i) lists.push_back(visits.of(round, i, found, rest));
-      std::vector<std::optional<Answer>> answers(lists.size());
-      parallel_for(threads, folder_->shards(), [&](std::int64_t number) {
-        const auto at = static_cast<std::size_t>(number);
-        if (!lists[at] || !lists[at]->empty()) {
-          auto more = ask(number, lists[at], true, alone);
-          if (round == 0) {
-            take(number, lists[at], more, alone);  // no other shard has its queries
-          } else {
-            answers[at] = std::move(more);
-          }
-        }
-        progress.advance(manifest.shards[at].rows / visits.rounds());
-      });
-      for (std::size_t i = 0; i < lists.size(); ++i) {
-        take(static_cast<std::int64_t>(i), lists[i], answers[i], rest);
-      }
-    }
-    progress.finish();
-  } else {
-    for_each_shard(*folder_, visits.rounds(), rest,
-                   [&](int round, std::int64_t number, const Execution& how) {
-                     if (options.allowed != nullptr && !may_have_one(*options.allowed, *folder_, number))
-                       return;
-                     const auto which = visits.of(round, number, found, how);
-                     if (!which || !which->empty()) take(number, which, ask(number, which, true, how), how);
-                   });
-  }
-  const bool any = !asked.empty();
-  // None was needed: the last one says what a search for nothing is.
-  if (!any) take(folder_->shards() - 1, {}, ask(folder_->shards() - 1, {}, false, rest), rest);
-  found.statistics.nan_rows = nan_rows(manifest);
-  if (visits.rounds() > 1 && any) found.statistics.nan_queries = visits.nan_queries();
+  Search(*folder_, queries, options, rest, bounded, found).run();
   found.statistics.seconds = clock.seconds();
   return found;
 }

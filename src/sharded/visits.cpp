@@ -149,13 +149,14 @@ Visits::Visits(const Manifest& manifest, const DatasetView& queries, std::option
   find_homes(execution);
 }
 
-// Fewer queries are answered before another thread is awake.
-bool Visits::suit_threads(int threads) const {
-  constexpr std::int64_t fewest = 64;
-  if (std::ssize(by_home_) < fewest) return false;
+bool Visits::are_balanced(int threads) const {
+  constexpr std::int64_t fewest = 64;  // are answered before another thread is awake
+  const std::int64_t queries = std::ssize(by_home_);
+  const auto shards = std::ssize(manifest_.shards);
+  if (threads < 2 || threads > shards || queries < fewest) return false;
   std::int64_t most = 0;
   for (std::size_t s = 0; s + 1 < first_.size(); ++s) most = std::max(most, first_[s + 1] - first_[s]);
-  return most * threads <= 2 * std::ssize(by_home_);
+  return most * threads <= queries + queries / 4;
 }
 
 Visits::Point Visits::point(std::size_t query) const {

@@ -35,8 +35,8 @@ class Visits {
 
   /// Times that the shards are gone through.
   int rounds() const noexcept { return home_.empty() ? 1 : 2; }
-  /// Whether threads that take a shard each have about as much to do: of two rounds alone.
-  bool suit_threads(int threads) const;
+  /// Whether several threads that take a shard each have about as much to do in the first of two rounds.
+  bool are_balanced(int threads) const;
   /// Queries with a NaN, which no shard is asked: of two rounds alone.
   std::int64_t nan_queries() const { return std::ranges::count(home_, nobodys); }
   /// Bytes of host memory that a search takes for them.
@@ -44,7 +44,7 @@ class Visits {
 
   /// The queries to ask a shard in a round, ascending; nothing: all of them. Rounds are gone through in
   /// order.
-  /// @param found by the shards before
+  /// @param found by the rounds before, or also by shards before in this one
   std::optional<std::vector<std::int64_t>> of(int round, std::int64_t shard, const Neighbors& found,
                                               const Execution& execution);
 

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <thread>
 
 #include "kith/error.hpp"
 #include "kith/support.hpp"
+#include "sharded/folder.hpp"
+#include "sharded/visits.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/threads.hpp"
@@ -328,41 +331,76 @@ TEST(Sharded, ManyThreadsSearchOneFolder) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Threads take a shard each where all have about as much to do, else every shard together: the same answers.
+// Queries that are spread evenly are dealt out to threads by shard, others not.
+TEST(ShardedVisits, AreBalancedWhereThreadsHaveAboutAsMuchToDo) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(800, 3, 5);
+  const DatasetView rows(values.data(), 800, 3);
+  (void)Sharded::build(folder / "s", rows, {KdTreeParameters{}, 8, Partition::space});
+  const sharded::Manifest manifest = sharded::Folder(folder / "s").manifest();
+  const std::vector<float> one_place(600, 0.5F);
+  const sharded::Visits even(manifest, rows, {}, {});
+  const sharded::Visits few(manifest, rows.slice(0, 63), {}, {});
+  const sharded::Visits skewed(manifest, {one_place.data(), 200, 3}, {}, {});
+  for (const int threads : {2, 4, 7}) EXPECT_TRUE(even.are_balanced(threads)) << threads;
+  for (const int threads : {1, 9}) EXPECT_FALSE(even.are_balanced(threads)) << threads;
+  for (const int threads : {2, 8}) {
+    EXPECT_FALSE(few.are_balanced(threads)) << threads;
+    EXPECT_FALSE(skewed.are_balanced(threads)) << threads;
+  }
+}
+
+// A shard a thread, every shard by all threads, and with so many visits of other shards that these are made
+// one after the other: the same answers.
 TEST(Sharded, ShardsSideBySideGiveTheSameBits) {
   const TemporaryFolder folder;
-  const std::vector<float> values = grid(6000, 3, 9);
-  const DatasetView rows(values.data(), 6000, 3);
-  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 7, Partition::space});
-  const AnyIndex one = AnyIndex::build(Dataset::copy(rows), KdTreeParameters{});
   std::vector<float> asked = bell(900, 3, 10);
   for (float& value : asked) value = value * 2 + 2;
   asked[30] = std::numeric_limits<float>::quiet_NaN();
   asked[60] = std::numeric_limits<float>::infinity();
-  // All over the place; in one corner, which is one shard's; too few to wake a thread for.
-  std::vector<float> corner(300, 0.25F);
-  for (const DatasetView& queries : {DatasetView(asked.data(), 900, 3), DatasetView(corner.data(), 100, 3),
-                                     DatasetView(asked.data(), 63, 3)}) {
-    for (const std::int64_t k : {1, 40, 1000}) {
-      for (const std::optional<double> radius : {std::optional<double>(), std::optional(1.5)}) {
-        const Neighbors expected = one.search(queries, k, test::with_threads(1), {.radius = radius});
-        for (const int threads : {1, 2, 3, 8}) {
-          std::int64_t last = 0;
-          Execution how = test::with_threads(threads);
-          how.progress = [&](const Progress& at) {
-            EXPECT_GE(at.done, last);
-            last = at.done;
-          };
-          const Neighbors found = shards.search(queries, k, how, {.radius = radius});
-          expect_same(found, expected, std::to_string(threads));
-          EXPECT_EQ(last, 6000);
-          EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries);
-          std::atomic<int> polls = 0;
-          how.cancelled = [&] { return ++polls > 2; };
-          EXPECT_THROW((void)shards.search(queries, k, how, {.radius = radius}), Cancelled);
+  const std::vector<float> one_place(300, 0.25F);
+  for (const Partition partition : {Partition::space, Partition::rows}) {
+    std::vector<float> values = grid(6000, 3, 9);
+    if (partition == Partition::rows) {  // along an axis, with boxes that overlap
+      for (std::size_t i = 0; i < 6000; ++i) values[i * 3] = static_cast<float>(i) / 1500 + values[i * 3] / 8;
+    }
+    const DatasetView rows(values.data(), 6000, 3);
+    const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 7, partition});
+    const AnyIndex one = AnyIndex::build(Dataset::copy(rows), KdTreeParameters{});
+    for (const DatasetView& queries :
+         {DatasetView(asked.data(), 900, 3), DatasetView(one_place.data(), 100, 3)}) {
+      for (const std::int64_t k : {1, 40, 1000}) {
+        for (const std::optional<double> radius : {std::optional<double>(), std::optional(1.5)}) {
+          const Neighbors expected = one.search(queries, k, test::with_threads(1), {.radius = radius});
+          for (const int threads : {1, 2, 3, 8}) {
+            std::int64_t last = 0;
+            Execution how = test::with_threads(threads);
+            how.progress = [&](const Progress& at) {
+              EXPECT_GE(at.done, last);
+              last = at.done;
+            };
+            const Neighbors found = shards.search(queries, k, how, {.radius = radius});
+            expect_same(found, expected, std::to_string(threads));
+            EXPECT_EQ(last, 6000);
+            EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries);
+            // Asked by one thread at a time.
+            std::atomic<int> inside = 0;
+            int polls = 0;
+            how.cancelled = [&] {
+              EXPECT_EQ(++inside, 1);
+              const bool stop = ++polls > 2;
+              --inside;
+              return stop;
+            };
+            EXPECT_THROW((void)shards.search(queries, k, how, {.radius = radius}), Cancelled);
+          }
         }
       }
     }
+    shards.close();
+    std::filesystem::resize_file(folder / "s" / "shard-5.kith", 100);
+    EXPECT_THROW((void)shards.search({asked.data(), 900, 3}, 5, test::with_threads(2)), IoError);
+    EXPECT_EQ(shards.search({one_place.data(), 1, 3}, 1).indices.size(), 1U);
   }
 }
 
