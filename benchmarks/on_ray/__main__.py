@@ -1,9 +1,9 @@
 """python -m benchmarks.on_ray [--cloud N] [--rows N] [--queries Q] [--all-rows] [--kills]: a cluster of four nodes on this machine.
 
 All-kNN of a cloud of three dimensions by tiles, and brute force over rows of 128, on a cluster and without one: the answers must be
-the same bytes (SHA-256 of the arrays), or nothing is written. With --all-rows the rows' all-kNN, too: an hour on two cores. With
---kills a node is killed at five moments of each all-kNN, each time another, and the driver, which is started again. Then what a task
-costs beside its work: blocks of one query, by an actor of the cluster and by the same object in this process. Four nodes on one
+the same bytes (SHA-256 of the arrays), or nothing is written. With --all-rows the rows' all-kNN, too: half an hour or more on two cores.
+With --kills five nodes are killed during each all-kNN, then the driver, which is started again. Then, with nodes of one CPU, what a task
+costs beside its work: blocks of one query, by actors of the cluster and by the same object in this process. Four nodes on one
 machine share its cores: seconds say what the cluster costs, not what it gains. Results go to benchmarks/results/on_ray.json. Needs
 the package and Ray (PYTHONPATH=build/python, make test-ray's environment).
 """
@@ -92,7 +92,7 @@ MOMENTS = (0.05, 0.25, 0.45, 0.65, 0.85)
 
 
 class Nodes:
-    """The cluster, of nodes alike."""
+    """A cluster of equal nodes."""
 
     def __init__(self, cluster_type, cpus):
         self._its = {"num_cpus": cpus, "object_store_memory": 80 << 20}
@@ -105,7 +105,7 @@ class Nodes:
 
 
 def killed(nodes, file, output, expected, driver_dies_at, **how):
-    """A fifth node dies at five moments, and another takes its place; then the driver. Nothing is done twice that was finished."""
+    """A fifth node dies at five moments, replaced each time but the last; then the driver. Nothing finished is done again."""
     victims = [nodes.add()]
     dead = []
 
@@ -192,11 +192,11 @@ def main():
     parser.add_argument("--queries", type=int, default=2_000)
     parser.add_argument("--all-rows", action="store_true", help="all-kNN of the rows, too")
     parser.add_argument("--kills", action="store_true")
-    parser.add_argument("--node-cpus", type=int, default=1)
+    parser.add_argument("--node-cpus", type=int, default=1, help="CPUs of each node, as Ray counts them")
     parser.add_argument(
         "--alone-on", default="cpu", help="which device searches the rows without the cluster, cpu or cuda"
     )
-    parser.add_argument("--commit", help="that is measured, where there is no checkout")
+    parser.add_argument("--commit", help="the commit measured, if this is no checkout")
     parser.add_argument("--folder", type=Path, help="where to work; some 20 GB for 40 million points")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "on_ray.json")
     options = parser.parse_args()
@@ -250,7 +250,8 @@ def main():
             shutil.rmtree(folder / "tiles")
             if options.kills:
                 results.append(killed(nodes, cloud, str(folder / "killed"), found["sha256"], 5, **how))
-        results.append(a_task(folder))
+        if options.node_cpus == 1:
+            results.append(a_task(folder))
     finally:
         ray.shutdown()
         nodes.cluster.shutdown()
@@ -258,7 +259,8 @@ def main():
     measured = {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
-        "alone_on": options.alone_on,
+        "node_cpus": options.node_cpus,
+        "rows_alone_on": options.alone_on,
         "load": [round(load, 1) for load in os.getloadavg()],
         "nodes": NODES,
         "ray": ray.__version__,

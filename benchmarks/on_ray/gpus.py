@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--gpus", type=int, nargs="+", help="numbers of actors; 1 and all there are unless told")
     parser.add_argument("--cpus", type=int, default=4, help="of each actor")
     parser.add_argument("--check", type=int, default=64, help="queries that the CPU answers, too")
-    parser.add_argument("--commit", help="that is measured, where there is no checkout")
+    parser.add_argument("--commit", help="the commit measured, if this is no checkout")
     parser.add_argument("--folder", type=Path, help="where to work; files in it that are there are taken")
     parser.add_argument("--only-make", action="store_true", help="the files of rows and queries, no search")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "on_ray_gpus.json")

@@ -8,7 +8,9 @@ hardly changes, and the ratio are printed and written to benchmarks/results/shar
 import argparse
 import datetime
 import json
+import os
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -93,6 +95,7 @@ def measure(index, rows, queries, options, folder):
         "wall_seconds": wall,
         "cpu_seconds": cpu,
         "ratio": cpu["shards"] / cpu["one"],
+        "wall_ratio": wall["shards"] / wall["one"],
         "build_seconds": {"one": build_one, "shards": build_shards},
         "recall": {"one": kith.evaluate(first, truth).recall, "shards": kith.evaluate(second, truth).recall},
         "stated": {"one": first.statistics.recall, "shards": second.statistics.recall},
@@ -120,7 +123,7 @@ def main():
             times = {name: value * 1e3 for name, value in case["cpu_seconds"].items()}
             print(
                 f"{index:12} one {times['one']:9.1f} ms, {options.shards} shards {times['shards']:9.1f} ms, "
-                f"ratio {case['ratio']:.2f}, recall {case['recall']['one']:.4f} and {case['recall']['shards']:.4f}"
+                f"ratio {case['ratio']:.2f}, of wall time {case['wall_ratio']:.2f}, recall {case['recall']['one']:.4f} and {case['recall']['shards']:.4f}"
             )
     result = {
         "benchmark": "sharded",
@@ -130,6 +133,9 @@ def main():
         "shards": options.shards,
         "sorted": options.sorted,
         "k": options.k,
+        "threads": options.threads or os.cpu_count(),
+        "repeat": options.repeat,
+        "command": " ".join(["python -m benchmarks.sharded", *sys.argv[1:]]),
         "cases": cases,
     }
     options.output.parent.mkdir(parents=True, exist_ok=True)
