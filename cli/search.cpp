@@ -152,9 +152,8 @@ void add_search(CLI::App& app, Common& common) {
       "--memory-limit. Queries that do "
       "not fit in memory with their answers go through tiles of their own beside the output, and a note says "
       "so.",
-      "Shards are searched one after the other, as many open at once as --memory-limit has room for; the "
-      "answer "
-      "is the best of theirs."};
+      "Of shards, as many are open at once as --memory-limit has room for; the answer is the best of "
+      "theirs."};
   common.about(command).examples = {
       {"kith search base.kith queries.fvecs -k 10", "Shows the first answers."},
       {"kith search base.kith queries.fvecs -k 10 -o answer.ivecs -v",

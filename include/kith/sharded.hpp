@@ -1,5 +1,5 @@
 /// @file
-/// One set of rows in several saved indexes: a folder of shards, searched one after the other.
+/// One set of rows in several saved indexes: a folder of shards, searched as one.
 #pragma once
 
 #include <cstdint>

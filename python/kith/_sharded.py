@@ -39,8 +39,8 @@ def _parameter(name: str, value: Any) -> Any:
 class Sharded:
     """Rows in several saved indexes of one type, searched as one; what is searched need not fit in memory.
 
-    Made by :meth:`build` from files or an array, or by :meth:`open` from a folder. A search asks one shard after the
-    other and keeps the best of what they found: of exact types the same bits as one index over all rows, of graphs
+    Made by :meth:`build` from files or an array, or by :meth:`open` from a folder. A search asks the
+    shards and keeps the best of what they found: of exact types the same bits as one index over all rows, of graphs
     at least the share that is asked for (docs/shards.md). Shards are opened when they are first asked and stay open
     while ``memory_limit`` has room for their files and what is made anew for them; 0 is half of the machine's memory.
 
