@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -88,6 +89,13 @@ Folder::Folder(fs::path path) : path_(std::move(path)) {
     if (shard(i).numbers.bytes > 0) check_file(shard(i).numbers.file, shard(i).numbers.bytes);
     slots_.push_back(std::make_unique<Slot>());
   }
+  hook_.emplace([this] { mutex_.lock(); },
+                [this](bool in_child) {
+                  if (in_child) {  // whoever opened one stayed behind
+                    for (const auto& its : slots_) its->opening = false;
+                  }
+                  mutex_.unlock();
+                });
 }
 
 void Folder::check_file(const std::string& name, std::uint64_t bytes) const {
@@ -213,26 +221,24 @@ class Folder::Turn {
  public:
   Turn(const Folder& folder, Slot& slot, const Execution& execution) : folder_(folder), slot_(slot) {
     StopRequest stop(execution);
-    std::unique_lock lock(folder_.mutex_);
-    while (slot_.opening) {
-      folder_.turn_ended_.wait_for(lock, std::chrono::milliseconds(50));
-      lock.unlock();
+    while (!begins()) {
       stop.check();
-      lock.lock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    slot_.opening = true;
   }
   ~Turn() {
-    {
-      const std::scoped_lock lock(folder_.mutex_);
-      slot_.opening = false;
-    }
-    folder_.turn_ended_.notify_all();
+    const std::scoped_lock lock(folder_.mutex_);
+    slot_.opening = false;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
  private:
+  bool begins() {
+    const std::scoped_lock lock(folder_.mutex_);
+    return !std::exchange(slot_.opening, true);
+  }
+
   const Folder& folder_;
   Slot& slot_;
 };

@@ -1,14 +1,15 @@
 // A folder of shards, and which of them are open.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "core/fork.hpp"
 #include "kith/any_index.hpp"
 #include "kith/execution.hpp"
 #include "sharded/manifest.hpp"
@@ -86,8 +87,8 @@ class Folder {
   Manifest manifest_;
   const IndexType* type_ = nullptr;
   mutable std::mutex mutex_;  // of what slots hold; not held while a shard is opened
-  mutable std::condition_variable turn_ended_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::optional<ForkHook> hook_;
 };
 
 }  // namespace kith::sharded

@@ -193,7 +193,10 @@ class Search {
     }
     const bool any = !asked_.empty();
     // None was needed: the last one says what a search for nothing is.
-    if (!any) merge(folder_.shards() - 1, {}, ask(folder_.shards() - 1, {}, false, execution_), execution_);
+    if (!any) {
+      const Execution quiet = without_progress(execution_);  // all of it is reported
+      merge(folder_.shards() - 1, {}, ask(folder_.shards() - 1, {}, false, quiet), quiet);
+    }
     found_.statistics.nan_rows = nan_rows(folder_.manifest());
     if (visits_.rounds() > 1 && any) found_.statistics.nan_queries = visits_.nan_queries();
   }
@@ -263,8 +266,8 @@ class Search {
     std::vector<Which> lists;
     std::int64_t visits = 0;
     for (std::int64_t i = 0; i < folder_.shards() && visits <= queries_.rows; ++i) {
-      lists.push_back(visits_.of(1, i, found_, how));
-      visits += lists.back() ? std::ssize(*lists.back()) : queries_.rows;
+      const Which& which = lists.emplace_back(visits_.of(1, i, found_, how));
+      visits += which ? std::ssize(*which) : queries_.rows;
     }
     if (visits > queries_.rows) {
       lists.clear();
@@ -399,7 +402,7 @@ RadiusNeighbors Sharded::radius_search(const DatasetView& queries, double radius
     if (!which || !which->empty()) ask(number, which, how);
   });
   // None was needed: the last one says what a search for nothing is.
-  if (sum.index.empty()) ask(folder_->shards() - 1, {}, rest);
+  if (sum.index.empty()) ask(folder_->shards() - 1, {}, without_progress(rest));
   sum.nan_rows = nan_rows(manifest);
   if (visits.rounds() > 1) sum.nan_queries = visits.nan_queries();
   sum.seconds = clock.seconds();

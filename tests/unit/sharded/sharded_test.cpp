@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "sharded/visits.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/forked.hpp"
 #include "support/threads.hpp"
 #include "unit/sharded/rows.hpp"
 
@@ -402,6 +404,48 @@ TEST(Sharded, ShardsSideBySideGiveTheSameBits) {
     EXPECT_THROW((void)shards.search({asked.data(), 900, 3}, 5, test::with_threads(2)), IoError);
     EXPECT_EQ(shards.search({one_place.data(), 1, 3}, 1).indices.size(), 1U);
   }
+}
+
+// A thread that opens a shard, or holds its lock, has none in the child.
+TEST(Sharded, AForkedProcessSearchesWhileThreadsOfTheParentDo) {
+  if (!test::forks_among_threads) GTEST_SKIP() << "AddressSanitizer's allocator keeps its locks in the child";
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(20000, 3, 4);
+  const DatasetView rows(values.data(), 20000, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 6});
+  const Neighbors expected = shards.search(rows.slice(0, 200), 5);
+  std::atomic<bool> stop = false;
+  std::jthread busy([&] {
+    while (!stop) {
+      (void)shards.search(rows.slice(0, 200), 5);
+      shards.close();
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    EXPECT_EQ(
+        test::in_child([&] { return shards.search(rows.slice(0, 200), 5).indices == expected.indices; }), 0);
+  }
+  stop = true;
+}
+
+// Reports end with all of it, also where nothing is asked.
+TEST(Sharded, FarFromAllRowsProgressGoesForward) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = bell(4000, 3, 4);
+  const DatasetView rows(values.data(), 4000, 3);
+  const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 4});
+  const std::vector<float> far(3000, 1e3F);
+  Execution execution;
+  std::vector<std::int64_t> reports;
+  execution.progress = [&](const Progress& at) {
+    EXPECT_EQ(at.total, 4000);
+    reports.push_back(at.done);
+  };
+  (void)shards.search({far.data(), 1000, 3}, 5, execution, {.radius = 1.0});
+  (void)shards.radius_search({far.data(), 1000, 3}, 1.0, {}, execution);
+  ASSERT_GE(reports.size(), 2U);
+  EXPECT_EQ(std::ranges::count(reports, 4000), 2);
 }
 
 TEST(Sharded, StopsWhenAskedAndReportsProgress) {
