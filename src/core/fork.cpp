@@ -23,11 +23,11 @@ struct ForkHooks {
     static auto& hooks = *new ForkHooks;  // NOLINT(cppcoreguidelines-owning-memory)
     return hooks;
   }
-  void before() {
+  void before() noexcept {
     mutex.lock();
     for (ForkHook* hook : hooks) hook->before_();
   }
-  void after(bool in_child) {
+  void after(bool in_child) noexcept {
     for (ForkHook* hook : hooks) hook->after_(in_child);
     mutex.unlock();
   }
@@ -50,14 +50,14 @@ namespace {
 std::atomic<bool> is_forked{false};
 
 // A list that another thread was about to make while this one forked would never be finished in the child.
-void before_fork() {
+void before_fork() noexcept {
   (void)usable_instruction_sets();
   ForkHooks::all().before();
 }
 
 const int registered = ::pthread_atfork(
-    &before_fork, [] { ForkHooks::all().after(false); },
-    [] {
+    &before_fork, []() noexcept { ForkHooks::all().after(false); },
+    []() noexcept {
       is_forked = true;
       ForkHooks::all().after(true);
     });

@@ -423,8 +423,11 @@ TEST(Sharded, AForkedProcessSearchesWhileThreadsOfTheParentDo) {
   });
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
-    EXPECT_EQ(
-        test::in_child([&] { return shards.search(rows.slice(0, 200), 5).indices == expected.indices; }), 0);
+    EXPECT_EQ(test::in_child([&] {
+                return shards.search(rows.slice(0, 200), 5, test::with_threads(1)).indices ==
+                       expected.indices;
+              }),
+              0);
   }
   stop = true;
 }
