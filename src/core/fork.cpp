@@ -1,11 +1,9 @@
 // Remembers a fork.
 #include "core/fork.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <pthread.h>
 
@@ -13,36 +11,38 @@
 
 namespace kith {
 
-// All that live. Its own lock is held during a fork, too.
+// A list of all that live. Its own lock is held during a fork, too. Nothing to destroy: a process may fork
+// while it ends.
 struct ForkHooks {
   std::mutex mutex;
-  std::vector<ForkHook*> hooks;
+  ForkHook* first = nullptr;
 
-  // Never destroyed: the process may fork while it ends.
-  static ForkHooks& all() {
-    static auto& hooks = *new ForkHooks;  // NOLINT(cppcoreguidelines-owning-memory)
-    return hooks;
-  }
   void before() noexcept {
     mutex.lock();
-    for (ForkHook* hook : hooks) hook->before_();
+    for (ForkHook* hook = first; hook != nullptr; hook = hook->next_) hook->before_();
   }
   void after(bool in_child) noexcept {
-    for (ForkHook* hook : hooks) hook->after_(in_child);
+    for (ForkHook* hook = first; hook != nullptr; hook = hook->next_) hook->after_(in_child);
     mutex.unlock();
   }
 };
 
+namespace {
+constinit ForkHooks hooks;
+}
+
 ForkHook::ForkHook(std::function<void()> before, std::function<void(bool)> after)
     : before_(std::move(before)), after_(std::move(after)) {
   (void)forked();  // the handlers below are there
-  const std::scoped_lock lock(ForkHooks::all().mutex);
-  ForkHooks::all().hooks.push_back(this);
+  const std::scoped_lock lock(hooks.mutex);
+  next_ = std::exchange(hooks.first, this);
 }
 
 ForkHook::~ForkHook() {
-  const std::scoped_lock lock(ForkHooks::all().mutex);
-  std::erase(ForkHooks::all().hooks, this);
+  const std::scoped_lock lock(hooks.mutex);
+  ForkHook** link = &hooks.first;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
 }
 
 namespace {
@@ -52,14 +52,14 @@ std::atomic<bool> is_forked{false};
 // A list that another thread was about to make while this one forked would never be finished in the child.
 void before_fork() noexcept {
   (void)usable_instruction_sets();
-  ForkHooks::all().before();
+  hooks.before();
 }
 
 const int registered = ::pthread_atfork(
-    &before_fork, []() noexcept { ForkHooks::all().after(false); },
+    &before_fork, []() noexcept { hooks.after(false); },
     []() noexcept {
       is_forked = true;
-      ForkHooks::all().after(true);
+      hooks.after(true);
     });
 
 }  // namespace

@@ -23,6 +23,7 @@ class ForkHook {
   friend struct ForkHooks;
   std::function<void()> before_;
   std::function<void(bool)> after_;
+  ForkHook* next_ = nullptr;
 };
 
 }  // namespace kith
