@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from . import _kith
 from ._arrays import promote_queries, to_rows
-from ._index import _integer, _optional, name_of, number, seed_of
+from ._index import _integer, _optional, flag, name_of, number, seed_of
 from ._neighbors import Neighbors, from_parts
 from ._progress import Progress, reporting
 
@@ -88,7 +88,7 @@ class Quantizer:
             name_of(metric, "metric", _METRICS),
             _optional(bits, "bits"),
             _optional(subspaces, "subspaces"),
-            None if rotate is None else bool(rotate),
+            None if rotate is None else flag(rotate, "rotate"),
             _optional(iterations, "iterations"),
             _optional(training_rows, "training_rows"),
             None if seed is None else seed_of(seed),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import to_rows
 from ._codes import Quantizer
-from ._index import METRICS, _execution, name_of
+from ._index import METRICS, _execution, flag, name_of
 from ._progress import Progress, reporting
 from ._vamana import Vamana
 
@@ -80,7 +80,9 @@ def import_graph(
     )
     limits = _execution(threads, memory_limit, 0, "cpu")
     with reporting(progress) as report:
-        index, found, labels = _kith.import_graph(os.fspath(path), *names, rows, bool(any_labels), limits, report)
+        index, found, labels = _kith.import_graph(
+            os.fspath(path), *names, rows, flag(any_labels, "any_labels"), limits, report
+        )
     return ImportedGraph(Vamana._wrap(index, "cpu"), found, labels)
 
 

@@ -47,6 +47,13 @@ def number(value: Any, what: str) -> float:
         raise TypeError(f"{what}: {value!r} is not a number") from None
 
 
+def flag(value: Any, what: str) -> bool:
+    """A switch; not text, of which Python takes "off" for true as well."""
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"{what} is {value!r}; use True or False")
+    return bool(value)
+
+
 def seed_of(value: Any) -> int:
     """A seed, from 0 on."""
     seed = _integer(value, "seed")
@@ -389,7 +396,7 @@ class BruteForce(Index):
                 metric,
                 filter,
                 0,
-                None if directions is None else bool(directions),
+                None if directions is None else flag(directions, "directions"),
                 execution,
                 report,
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ._arrays import to_rows
 from ._errors import InvalidArgument, OutOfMemory
 from ._gpu import default_device
-from ._index import Index, _integer, choose_index, knn, name_of, number
+from ._index import Index, _integer, choose_index, flag, knn, name_of, number
 from ._neighbors import Neighbors
 from ._pieces import pieces
 from ._point_tree import PointTree
@@ -67,6 +67,7 @@ def all_knn(
     """
     X = as_array(X, "dataset")  # once: it may copy
     count, rows = _integer(k, "k"), to_rows(X, "dataset")
+    include_self = flag(include_self, "include_self")
     if count < 1:
         raise InvalidArgument(f"k is {count}; use at least 1")
     if recall is not None and not 0 < (recall := number(recall, "recall")) <= 1:

@@ -12,7 +12,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, dimensions, in_library, library_of
-from ._index import Index, Limits, _execution, _integer, number
+from ._index import Index, Limits, _execution, _integer, flag, number
 from ._neighborhoods import Normals, Outliers, RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._progress import Progress, reporting
@@ -182,7 +182,7 @@ class PointTree(Index):
         run = self._run(threads, memory_limit, device_memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
         with reporting(progress) as report:
-            parts = self._index.all_knn(count, bool(include_self), limit, stays, run, report)
+            parts = self._index.all_knn(count, flag(include_self, "include_self"), limit, stays, run, report)
         return from_parts(parts, library)
 
     def radius_search(
@@ -219,7 +219,7 @@ class PointTree(Index):
         run = self._run(threads, memory_limit, device_memory_limit, device, queries)
         with reporting(progress) as report:
             offsets, indices, distances, statistics = self._index.radius_search(
-                queries, limit, bool(sorted), most, run, report
+                queries, limit, flag(sorted, "sorted"), most, run, report
             )
         return RadiusNeighbors(plain_int64(offsets), plain_int64(indices), distances, SearchStatistics(**statistics))
 

@@ -14,7 +14,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, library_of
-from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, name_of, number, seed_of
+from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, flag, name_of, number, seed_of
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._progress import Progress, reporting
@@ -28,7 +28,7 @@ _INDEXES = "'brute_force', 'kd_tree', 'octree' or 'vamana'"
 def _parameter(name: str, value: Any) -> Any:
     """What a type of index is built with, as _kith takes it."""
     if name == "directions":
-        return None if value is None else bool(value)
+        return None if value is None else flag(value, name)
     if name in ("filter", "codes"):
         return name_of(value, name, "one of its names")
     if name == "seed":
@@ -249,7 +249,9 @@ class Sharded:
         queries = self._queries(Q)
         limits = self._limits(queries, threads, memory_limit, device_memory_limit, device)
         with reporting(progress) as report:
-            found: Any = _kith.shards_radius_search(self._shards, queries, limit, bool(sorted), most, limits, report)
+            found: Any = _kith.shards_radius_search(
+                self._shards, queries, limit, flag(sorted, "sorted"), most, limits, report
+            )
         offsets, indices, distances, statistics = found
         return RadiusNeighbors(offsets, indices, distances, SearchStatistics(**statistics))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _kith
 from ._arrays import promote_queries, to_rows
 from ._errors import InvalidArgument
-from ._index import _execution, _integer, name_of, number
+from ._index import _execution, _integer, flag, name_of, number
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
 from ._progress import Progress, reporting
@@ -34,7 +34,12 @@ def limits_of(
 def search_of(metric: Any, inside: Any, include_self: Any = False, radius: Any = None) -> tuple[str, str, bool, float]:
     """How tiles are searched, as _kith takes it."""
     reach = math.inf if radius is None else float(radius)
-    return name_of(metric, "metric", _METRICS), name_of(inside, "inside", _INSIDE), bool(include_self), reach
+    return (
+        name_of(metric, "metric", _METRICS),
+        name_of(inside, "inside", _INSIDE),
+        flag(include_self, "include_self"),
+        reach,
+    )
 
 
 def _written(order: Any, index_dtype: Any) -> tuple[str, str]:

@@ -94,14 +94,14 @@ class WithinSearch {
   }
 
   template <class Take>
-  void search(Kind kind, MemoryBudget* budget, const Take& take) {
+  void search(Kind kind, MemoryBudget* budget, const Execution& execution, const Take& take) {
     out_.statistics =
-        point_tree::run<T>(tree_, {&queries_}, kind, 1, radius_, execution_, stage, take, budget);
+        point_tree::run<T>(tree_, {&queries_}, kind, 1, radius_, execution, stage, take, budget);
   }
 
   void find_once() {
     MemoryBudget budget(left_);
-    search(Kind::collect, &budget, [&](const Part<T>& part) {
+    search(Kind::collect, &budget, execution_, [&](const Part<T>& part) {
       const std::int64_t total = part.ends[part.count - 1];
       check_answer(found_ += total, searched_ += part.count);
       // In a piece, and in the answer that it will be copied to.
@@ -129,7 +129,7 @@ class WithinSearch {
 
   void find_twice() {
     found_ = searched_ = 0;
-    search(Kind::count, nullptr, [&](const Part<T>& part) {
+    search(Kind::count, nullptr, execution_, [&](const Part<T>& part) {
       std::int64_t total = 0;
       for (std::int64_t i = 0; i < part.count; ++i) {
         total += counts_[static_cast<std::size_t>(part.queries[i])] = part.counts[i];
@@ -137,18 +137,29 @@ class WithinSearch {
       check_answer(found_ += total, searched_ += part.count);
     });
     make_room();
-    MemoryBudget budget(std::max(left_ - found_ * answer_bytes, working_space));
-    auto& distances = std::get<std::vector<T>>(out_.distances);
-    try {
-      search(Kind::collect, &budget, [&](const Part<T>& part) {
-        if (sorted_) sort(part);
-        write(part.count, part.queries, part.ends, part.entries, distances);
-      });
-    } catch (const OverBudget&) {
+    // Each thread has a list; where there is no room for all of them, fewer search.
+    for (Execution fewer = execution_; !write_all(fewer); fewer.threads = (fewer.threads + 3) / 4) {
+      fewer.threads = resolve_threads(fewer);
+      if (fewer.threads > 1) continue;
       refuse(static_cast<int128>(found_) * answer_bytes + working_space,
              fmt::format("the {} neighbours of {} queries need more than", found_.load(), queries_.rows),
              "the answer and a list of one query's");
     }
+  }
+
+  // Whether the memory sufficed.
+  bool write_all(const Execution& execution) {
+    MemoryBudget budget(std::max(left_ - found_ * answer_bytes, working_space));
+    auto& distances = std::get<std::vector<T>>(out_.distances);
+    try {
+      search(Kind::collect, &budget, execution, [&](const Part<T>& part) {
+        if (sorted_) sort(part);
+        write(part.count, part.queries, part.ends, part.entries, distances);
+      });
+    } catch (const OverBudget&) {
+      return false;
+    }
+    return true;
   }
 
   void count(const Part<T>& part) {

@@ -271,9 +271,20 @@ def test_certified_is_a_recall_of_one():
         (lambda graph: kith.Vamana(rows(9, 3), alpha="1.2"), TypeError, "alpha: '1.2' is not a number"),
         (lambda graph: kith.Vamana(rows(9, 3), seed=-1), kith.InvalidArgument, r"seed is -1; use 0 to 2\*\*63 - 1"),
         (lambda graph: kith.Quantizer(rows(900, 3), "pq", seed=-1), kith.InvalidArgument, "seed is -1"),
+        (
+            lambda graph: kith.BruteForce(rows(9, 3), directions="off"),
+            TypeError,
+            "directions is 'off'; use True or False",
+        ),
+        (
+            lambda graph: kith.all_knn(rows(9, 3), 2, include_self="no"),
+            TypeError,
+            "include_self is 'no'; use True or False",
+        ),
+        (lambda graph: kith.KdTree(rows(9, 3)).radius_search(rows(2, 3), 1, sorted="no"), TypeError, "sorted is 'no'"),
     ],
 )
-def test_numbers_are_numbers(graph, call, error, message):
+def test_numbers_are_numbers_and_switches_are_switches(graph, call, error, message):
     with pytest.raises(error, match=message):
         call(graph)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import InvalidArgument
-from .._index import METRICS, _integer, name_of
+from .._index import METRICS, _integer, flag, name_of
 from .._progress import Progress
 from .._sharded import Sharded
 from .._tiles import PointTiles
@@ -227,7 +227,7 @@ def all_knn(
         raise InvalidArgument(f"'{folder}' holds shards, which do not give their rows back; name the rows")
     name = name_of("euclidean" if metric is None else metric, "metric", METRICS)
     limits = memory_limit, device_memory_limit
-    itself = "first" if include_self else "dropped"
+    itself = "first" if flag(include_self, "include_self") else "dropped"
     with Call(target, num_cpus, num_gpus, device, limits, retries, progress) as call:
         task: dict[str, Any] = {"call": "all_knn", "k": count, "metric": name, "include_self": bool(include_self)}
         if kind == "tiles":

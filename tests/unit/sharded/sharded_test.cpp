@@ -356,52 +356,50 @@ TEST(ShardedVisits, AreBalancedWhereThreadsHaveAboutAsMuchToDo) {
 // one after the other: the same answers.
 TEST(Sharded, ShardsSideBySideGiveTheSameBits) {
   const TemporaryFolder folder;
-  std::vector<float> asked = bell(900, 3, 10);
+  std::vector<float> asked = bell(300, 3, 10);
   for (float& value : asked) value = value * 2 + 2;
   asked[30] = std::numeric_limits<float>::quiet_NaN();
   asked[60] = std::numeric_limits<float>::infinity();
   const std::vector<float> one_place(300, 0.25F);
   for (const Partition partition : {Partition::space, Partition::rows}) {
-    std::vector<float> values = grid(6000, 3, 9);
+    std::vector<float> values = grid(2000, 3, 9);
     if (partition == Partition::rows) {  // along an axis, with boxes that overlap
-      for (std::size_t i = 0; i < 6000; ++i) values[i * 3] = static_cast<float>(i) / 1500 + values[i * 3] / 8;
+      for (std::size_t i = 0; i < 2000; ++i) values[i * 3] = static_cast<float>(i) / 500 + values[i * 3] / 8;
     }
-    const DatasetView rows(values.data(), 6000, 3);
+    const DatasetView rows(values.data(), 2000, 3);
     const Sharded shards = Sharded::build(folder / "s", rows, {KdTreeParameters{}, 7, partition});
     const AnyIndex one = AnyIndex::build(Dataset::copy(rows), KdTreeParameters{});
-    for (const DatasetView& queries :
-         {DatasetView(asked.data(), 900, 3), DatasetView(one_place.data(), 100, 3)}) {
-      for (const std::int64_t k : {1, 40, 1000}) {
-        for (const std::optional<double> radius : {std::optional<double>(), std::optional(1.5)}) {
-          const Neighbors expected = one.search(queries, k, test::with_threads(1), {.radius = radius});
-          for (const int threads : {1, 2, 3, 8}) {
-            std::int64_t last = 0;
-            Execution how = test::with_threads(threads);
-            how.progress = [&](const Progress& at) {
-              EXPECT_GE(at.done, last);
-              last = at.done;
-            };
-            const Neighbors found = shards.search(queries, k, how, {.radius = radius});
-            expect_same(found, expected, std::to_string(threads));
-            EXPECT_EQ(last, 6000);
-            EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries);
-            // Asked by one thread at a time.
-            std::atomic<int> inside = 0;
-            int polls = 0;
-            how.cancelled = [&] {
-              EXPECT_EQ(++inside, 1);
-              const bool stop = ++polls > 2;
-              --inside;
-              return stop;
-            };
-            EXPECT_THROW((void)shards.search(queries, k, how, {.radius = radius}), Cancelled);
-          }
-        }
+    const auto compare = [&](const DatasetView& queries, std::int64_t k, std::optional<double> radius) {
+      const Neighbors expected = one.search(queries, k, test::with_threads(1), {.radius = radius});
+      for (const int threads : {1, 2, 3, 8}) {
+        std::int64_t last = 0;
+        Execution how = test::with_threads(threads);
+        how.progress = [&](const Progress& at) {
+          EXPECT_GE(at.done, last);
+          last = at.done;
+        };
+        const Neighbors found = shards.search(queries, k, how, {.radius = radius});
+        expect_same(found, expected, std::to_string(threads));
+        EXPECT_EQ(last, 2000);
+        EXPECT_EQ(found.statistics.nan_queries, expected.statistics.nan_queries);
+        // Asked by one thread at a time.
+        std::atomic<int> inside = 0;
+        int polls = 0;
+        how.cancelled = [&] {
+          EXPECT_EQ(++inside, 1);
+          const bool stop = ++polls > 2;
+          --inside;
+          return stop;
+        };
+        EXPECT_THROW((void)shards.search(queries, k, how, {.radius = radius}), Cancelled);
       }
-    }
+    };
+    for (const std::int64_t k : {1, 40, 400}) compare({asked.data(), 300, 3}, k, {});
+    compare({asked.data(), 300, 3}, 40, 1.5);
+    compare({one_place.data(), 100, 3}, 40, {});
     shards.close();
     std::filesystem::resize_file(folder / "s" / "shard-5.kith", 100);
-    EXPECT_THROW((void)shards.search({asked.data(), 900, 3}, 5, test::with_threads(2)), IoError);
+    EXPECT_THROW((void)shards.search({asked.data(), 300, 3}, 5, test::with_threads(2)), IoError);
     EXPECT_EQ(shards.search({one_place.data(), 1, 3}, 1).indices.size(), 1U);
   }
 }
