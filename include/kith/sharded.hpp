@@ -27,11 +27,11 @@ class Folder;
 /// How rows are divided among shards.
 enum class Partition : std::uint8_t {
   automatic,  ///< space for trees, else rows
-  /// Rows that follow each other, equally many but for one.
+  /// Rows that follow each other; the counts of shards differ by at most one.
   rows,
   /// Rows that lie in one part of space, about equally many: a query then needs few shards. In up to 16
-  /// dimensions, by sqeuclidean, euclidean and manhattan. Where too few rows are finite for each shard to
-  /// have one, `automatic` takes `rows` and this is refused.
+  /// dimensions, by sqeuclidean, euclidean and manhattan. Where rows cannot be divided so that each shard
+  /// has one, `automatic` takes `rows` and this is refused.
   space,
 };
 

@@ -54,8 +54,7 @@ def require() -> Any:
         import pyarrow
     except ImportError:
         raise ImportError(
-            f"tables of Arrow and Parquet need pyarrow, which '{sys.executable}' does not have; run: pip install "
-            "'kith[arrow]'"
+            f"tables of Arrow and Parquet need pyarrow, which '{sys.executable}' does not have; run: pip install pyarrow"
         ) from None
     return pyarrow
 

@@ -34,11 +34,11 @@ def read(
 
     Files whose rows lie as Kith needs them are memory-mapped: the array is read-only then and costs no memory.
     Point clouds give ``[n, 3]``; LAS gives float64 with scale and offset applied. So do LAZ and COPC, which laspy with
-    lazrs reads, and E57, which pye57 reads (``pip install 'kith[clouds]'``): worker processes unpack them into a file
+    lazrs reads, and E57, which pye57 reads (``pip install laspy lazrs pye57``): worker processes unpack them into a file
     for temporary ones first.
 
     Parquet and Arrow files (``.parquet``, ``.arrow``, ``.feather``) give a column of vectors: lists of numbers, of one
-    length in all rows, without nulls. pyarrow reads them (``pip install 'kith[arrow]'``), Parquet batch by batch into
+    length in all rows, without nulls. pyarrow reads them (``pip install pyarrow``), Parquet batch by batch into
     one allocation; of an Arrow file in one piece the memory-mapped file is the array.
 
     Args:
@@ -78,7 +78,7 @@ def read(
             import ml_dtypes
         except ImportError as error:
             raise ImportError(
-                f"'{os.fspath(path)}' holds bfloat16, which NumPy lacks; run: pip install 'kith[bfloat16]'"
+                f"'{os.fspath(path)}' holds bfloat16, which NumPy lacks; run: pip install ml_dtypes"
             ) from error
         array = array.view(ml_dtypes.bfloat16)
     result: NDArray[Any] = array
@@ -129,7 +129,7 @@ def copy_points(
 
     Args:
         path: where it goes, ``.las``, ``.laz`` or ``.ply``. LAZ on either side needs laspy with lazrs
-            (``pip install 'kith[clouds]'``).
+            (``pip install laspy lazrs pye57``).
         source: the file the points come from: LAS or LAZ for LAS or LAZ, PLY for PLY.
         columns: names and arrays ``[points]``, or ``(names, array)`` with an array ``[points, names]``, which may be
             memory-mapped. float32 is written as float, everything else as double.
@@ -234,6 +234,10 @@ def write_neighbors(
         ImportError: pyarrow is needed and not installed.
     """
     if format is None and _arrow.is_table(os.fspath(path)):
+        if _arrow.split_name(os.fspath(path))[1]:
+            raise InvalidArgument(
+                f"'{os.fspath(path)}' names a column; answers have columns of their own, leave it out"
+            )
         write_answer(os.fspath(path), *as_arrays(neighbors), ids, query_ids)
         return [os.fspath(path)]
     _refuse_ids(path, ids=ids, query_ids=query_ids)

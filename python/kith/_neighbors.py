@@ -119,7 +119,7 @@ class Neighbors:
 
         Raises:
             InvalidArgument: too few ids, or not one for each query.
-            ImportError: pyarrow is not installed (``pip install 'kith[arrow]'``).
+            ImportError: pyarrow is not installed (``pip install pyarrow``).
         """
         from ._table_files import answer_table
 

@@ -89,11 +89,11 @@ class Sharded:
                 (with files).
             shards: how many, 1 to 65,536 and at most ``n``.
             index: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``.
-            partition: how rows are divided. ``"rows"``: those of a shard follow each other, equally many but for one.
+            partition: how rows are divided. ``"rows"``: those of a shard follow each other; their counts differ by at most one.
                 ``"space"``: they lie in one part of space, about equally many, so that a query needs few shards; in
                 up to 16 dimensions, by sqeuclidean, euclidean and manhattan. ``"auto"``: by space for trees. Of files,
                 as many shards' rows as a quarter of ``memory_limit`` holds are then read at once. ``"space"`` is refused
-                where too few rows are finite for each shard to have one.
+                where rows cannot be divided so that each shard has one.
             metric, threads, memory_limit, device_memory_limit, progress, device: as for :func:`kith.knn`; ``device``
                 None is the CPU, and shards are searched where they were built unless a search says otherwise.
             **parameters: what the type takes besides: ``filter`` and ``directions``, ``leaf_size``, or those of

@@ -64,9 +64,9 @@ class PointTiles(TileSearches):
             clouds: a file; a list of files, which are one cloud whose row numbers run through them; an array ``[n, d]``;
                 or an iterator of such arrays, which are written to a file beside ``folder`` first. Files are read in
                 blocks; only HDF5 and compressed PCD files are held whole, one at a time. LAZ and COPC (``.laz``,
-                laspy with lazrs) and E57 (pye57) need ``pip install 'kith[clouds]'``; worker processes, of some 100 MB
+                laspy with lazrs) and E57 (pye57) need ``pip install laspy lazrs pye57``; worker processes, of some 100 MB
                 each beside the limit, unpack them beside ``folder`` first. So are Parquet and Arrow files
-                (``"rows.parquet:COLUMN"``, see :func:`kith.read`; ``pip install 'kith[arrow]'``).
+                (``"rows.parquet:COLUMN"``, see :func:`kith.read`; ``pip install pyarrow``).
             tile_points: about how many points a tile has; no tile has more than twice as many. 0: a million, fewer
                 where the memory limit is small.
             threads, memory_limit, progress: as for :class:`KdTree`.

@@ -68,7 +68,7 @@ def require(path: str) -> Any:
     except ImportError:
         raise CannotUnpack(
             f"'{path}' is read by {'pye57' if path.lower().endswith('.e57') else 'laspy with lazrs'}, which "
-            f"'{sys.executable}' does not have; install it (pip install 'kith[clouds]')"
+            f"'{sys.executable}' does not have; install it (pip install laspy lazrs pye57)"
         ) from None
 
 

@@ -1,6 +1,6 @@
 """Kith behind scikit-learn's interface: :class:`NearestNeighbors` and the two transformers.
 
-Needs scikit-learn 1.6 or newer and SciPy: ``pip install 'kith[sklearn]'``. They take the place of the classes
+Needs scikit-learn 1.6 or newer and SciPy: ``pip install scikit-learn scipy``. They take the place of the classes
 of the same names in ``sklearn.neighbors`` and answer exactly: float64 evaluation, ties to the lower row. Where
 ``algorithm="vamana"`` asks for it, a graph answers approximately, to a stated recall.
 
@@ -22,7 +22,7 @@ try:
     from ._estimators import ALGORITHMS, KNeighborsMixin, NeighborsBase, RadiusMixin, check_mode
 except ImportError as error:  # pragma: no cover
     raise ImportError(
-        "kith.sklearn needs scikit-learn 1.6 or newer and SciPy; run: pip install 'kith[sklearn]'"
+        "kith.sklearn needs scikit-learn 1.6 or newer and SciPy; run: pip install scikit-learn scipy"
     ) from error
 
 from ._errors import InvalidArgument

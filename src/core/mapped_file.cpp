@@ -80,7 +80,8 @@ std::string shortened_mapped_file() {
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would wait for one.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     throw IoError(fmt::format("cannot open '{}': {}", path.string(), std::strerror(errno)));
   }

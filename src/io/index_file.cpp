@@ -135,6 +135,8 @@ void write_index_file(const std::filesystem::path& path, nlohmann::json header,
 }
 
 bool IndexFile::is_index_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // a pipe would be waited for
   std::ifstream in(path, std::ios::binary);
   std::array<char, 8> start{};
   in.read(start.data(), start.size());

@@ -97,6 +97,8 @@ void parse_manifest_text(const ManifestKind& kind, std::string_view text, const 
 }
 
 bool has_manifest(const ManifestKind& kind, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(folder / manifest_name, ignored)) return false;
   const std::string wanted = fmt::format("{{\"format\":\"{}\"", kind.format);
   std::ifstream file(folder / manifest_name, std::ios::binary);
   std::string start(wanted.size(), '\0');
@@ -105,6 +107,10 @@ bool has_manifest(const ManifestKind& kind, const std::filesystem::path& folder)
 }
 
 std::string read_text(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw IoError(fmt::format("cannot read '{}': it is not a regular file", path.string()));
+  }
   const InputFile file(path);
   std::string text(file.size(), '\0');
   file.read(0, text.data(), text.size());

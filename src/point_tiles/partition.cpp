@@ -215,6 +215,10 @@ void check_place(const fs::path& folder) {
 // Of a size that was asked for. The default is what memory leaves.
 void check_number(std::int64_t rows, std::int64_t tile_points) {
   if (tile_points == 0) return;
+  if (tile_points > most_bytes) {
+    throw InvalidArgument(
+        fmt::format("tiles of {} points; use at most {} (--tile-points)", tile_points, most_bytes));
+  }
   const std::int64_t tiles = rows / tile_points + (rows % tile_points == 0 ? 0 : 1);
   if (tiles <= tuning::most_tiles) return;
   throw InvalidArgument(fmt::format(

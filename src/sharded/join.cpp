@@ -57,6 +57,11 @@ void join(const fs::path& folder, std::span<const fs::path> parts, const Executi
   StopRequest stop(execution);
   std::vector<std::unique_ptr<const Folder>> its;
   for (const fs::path& part : parts) {
+    std::error_code ignored;
+    if (fs::equivalent(part, folder, ignored)) {
+      throw InvalidArgument(
+          fmt::format("'{}' is one of the parts, which stay; name another folder", folder.string()));
+    }
     its.push_back(std::make_unique<const Folder>(part));
     check_alike(*its.front(), *its.back());
   }

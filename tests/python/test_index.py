@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 
 import kith
@@ -63,6 +64,16 @@ def test_files_that_cannot_be_opened(tmp_path):
             with pytest.raises(kith.IoError, match=path.name) as caught:
                 load(path)
             assert isinstance(caught.value, OSError)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "p.kith")
+    with pytest.raises(kith.IoError, match="p.kith.*not a regular file"):
+        kith.load(tmp_path / "p.kith")
+    (tmp_path / "shards").mkdir()
+    os.mkfifo(tmp_path / "shards/manifest.json")
+    with pytest.raises(kith.IoError, match="shards"):
+        kith.Sharded.open(tmp_path / "shards")
 
 
 def test_a_truncated_file_is_refused(tmp_path):

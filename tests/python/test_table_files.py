@@ -186,6 +186,8 @@ def test_answers_with_ids(tmp_path, name, monkeypatch):
         kith.write_neighbors(tmp_path / name, answer, ids=ids[:3])
     with pytest.raises(kith.InvalidArgument, match="query_ids has 29 entries, 30 are needed"):
         kith.write_neighbors(tmp_path / name, answer, query_ids=days[1:])
+    with pytest.raises(kith.InvalidArgument, match="names a column"):
+        kith.write_neighbors(tmp_path / f"{name}:x", answer)
     with pytest.raises(kith.InvalidArgument, match="query_ids: .* has no place"):
         kith.write_neighbors(tmp_path / "r.ivecs", answer, query_ids=days)
 
@@ -212,7 +214,7 @@ def test_without_pyarrow(tmp_path):
         "try: kith.write('a.parquet', np.eye(2))\nexcept ImportError as error: print(error)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "kith[arrow]" in told.stdout and os.listdir(tmp_path) == []
+    assert "pip install pyarrow" in told.stdout and os.listdir(tmp_path) == []
 
 
 def test_clouds_of_tiles_from_tables(tmp_path):

@@ -1,4 +1,4 @@
-"""A vector store of LangChain's, searched exactly by Kith: ``pip install 'kith[langchain]'``.
+"""A vector store of LangChain's, searched exactly by Kith: ``pip install langchain-core``.
 
 >>> from kith.compat.langchain import KithVectorStore
 >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -30,7 +30,7 @@ try:
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
 except ImportError as error:  # pragma: no cover
-    raise ImportError("kith.compat.langchain needs langchain-core; run: pip install 'kith[langchain]'") from error
+    raise ImportError("kith.compat.langchain needs langchain-core; run: pip install langchain-core") from error
 
 from .._errors import InvalidArgument, IoError
 from .._index import METRICS, BruteForce, _integer, name_of

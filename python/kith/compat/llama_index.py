@@ -37,7 +37,7 @@ try:
     )
     from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 except ImportError as error:  # pragma: no cover
-    raise ImportError("kith.compat.llama_index needs llama-index-core; run: pip install 'kith[llama-index]'") from error
+    raise ImportError("kith.compat.llama_index needs llama-index-core; run: pip install llama-index-core") from error
 
 from .._errors import InvalidArgument, IoError
 from .._index import METRICS, BruteForce, _integer, name_of

@@ -1,6 +1,6 @@
 """Kith on a Ray cluster: neighbours of more queries than one machine is asked, and shards that are served.
 
-``pip install 'kith[ray]'``; docs/ray.md. Ray itself is imported by the first call.
+``pip install 'ray[data,serve]' pyarrow``; docs/ray.md. Ray itself is imported by the first call.
 """
 
 from ._answers import Answer, RunStatistics

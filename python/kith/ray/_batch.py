@@ -109,7 +109,7 @@ def knn(
         InvalidArgument, TypeError, OutOfMemory: as for :func:`kith.knn`; a task that no machine has the CPUs for.
         IoError: a file is missing on a machine, damaged, or was changed meanwhile; the work folder is another call's.
         WorkLost: a task was lost more often than ``retries``.
-        ImportError: Ray is not installed (``pip install 'kith[ray]'``).
+        ImportError: Ray is not installed (``pip install 'ray[data,serve]' pyarrow``).
     """
     target, count = os.fspath(output), count_of(k)
     options = {

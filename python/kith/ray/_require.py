@@ -17,7 +17,7 @@ class WorkLost(Error, RuntimeError):
 
 WorkLost.__module__ = "kith.ray"
 
-_REMEDY = "run: pip install 'kith[ray]'"
+_REMEDY = "run: pip install 'ray[data,serve]' pyarrow"
 
 
 def require() -> Any:

@@ -146,7 +146,7 @@ def deploy(
     Raises:
         InvalidArgument: a number outside its limits, another host or port than Serve listens at.
         IoError: no folder of shards, or a damaged one.
-        ImportError: Ray Serve is not installed (``pip install 'kith[ray]'``).
+        ImportError: Ray Serve is not installed (``pip install 'ray[data,serve]' pyarrow``).
     """
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", str(name)) is None:
         raise InvalidArgument(f"name is {name!r}; use letters, digits, - and _")

@@ -3,7 +3,7 @@
     kith report ladder.json bench.json -o report.html
     python -m kith.report ladder.json bench.json -o report.html
 
-It needs matplotlib (`pip install 'kith[report]'`) and nothing else of Kith: `kith report` runs this folder with any
+It needs matplotlib (`pip install matplotlib`) and nothing else of Kith: `kith report` runs this folder with any
 Python that has it.
 """
 

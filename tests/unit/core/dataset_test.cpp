@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include "core/mapped_file.hpp"
 #include "kith/dataset.hpp"
 #include "kith/error.hpp"
@@ -147,6 +149,9 @@ TEST(MappedFile, OpensRegularFilesOnly) {
   EXPECT_TRUE(contains(message_of<IoError>([&] { MappedFile::open(folder / "absent"); }), "absent"));
   EXPECT_TRUE(contains(message_of<IoError>([&] { MappedFile::open(folder.path()); }), "regular"));
   EXPECT_TRUE(contains(message_of<IoError>([] { MappedFile::open("/dev/null"); }), "regular"));
+  // Nobody ever writes to it.
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(contains(message_of<IoError>([&] { MappedFile::open(folder / "pipe"); }), "regular"));
 }
 
 TEST(MappedFile, IsFoundByAnAddressAndWhenItGetsShorter) {

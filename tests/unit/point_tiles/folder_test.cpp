@@ -310,6 +310,12 @@ TEST(TilePoints, AreNotAbsurdlyFew) {
       message_of<InvalidArgument>([&] { (void)PointTiles::build(folder / "t", many, {16}); });
   EXPECT_TRUE(contains(message, "would be 68750 tiles, and more than 65536"));
   EXPECT_TRUE(contains(message, "use tiles of 17 points or more"));
+  constexpr std::int64_t most = std::int64_t{1} << 60U;
+  EXPECT_TRUE(
+      contains(message_of<InvalidArgument>([&] { (void)PointTiles::build(folder / "t", many, {most + 1}); }),
+               "use at most 1152921504606846976"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "t"));
+  EXPECT_EQ(PointTiles::build(folder / "t", many.slice(0, 100), {most}).tiles(), 1);
   EXPECT_FALSE(std::filesystem::exists(folder / "t.kith-work"));
   EXPECT_EQ(PointTiles::build(folder / "t", many.slice(0, 1000), {16}).rows(), 1000);
 }

@@ -303,6 +303,11 @@ TEST_F(ShardedBuild, JoinRefusesWhatDoesNotBelongTogether) {
   EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { join("c"); }), "brute_force"));
   EXPECT_TRUE(contains(message_of<IoError>([&] { join("nothing"); }), "there is no such folder"));
   EXPECT_THROW((void)Sharded::join(folder / "joined", {}), InvalidArgument);
+  // A part stays.
+  const std::vector<fs::path> twice = {folder / "a", folder / "a"};
+  EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { (void)Sharded::join(folder / "a", twice); }),
+                       "is one of the parts"));
+  EXPECT_EQ(Sharded::open(folder / "a").rows(), cloud.rows);
   // A shard that is not the manifest's.
   (void)Sharded::build(folder / "d", cloud, {KdTreeParameters{.leaf_size = 5}, 2});
   const std::string bytes = read_file(folder / "a/shard-1.kith");
