@@ -50,7 +50,7 @@ def number(value: Any, what: str) -> float:
 def flag(value: Any, what: str) -> bool:
     """A switch; not text, of which Python takes "off" for true as well."""
     if isinstance(value, (str, bytes, bytearray)):
-        raise TypeError(f"{what} is {value!r}; use True or False")
+        raise TypeError(f"{what}: {value!r} is not True or False")
     return bool(value)
 
 

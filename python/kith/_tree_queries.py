@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ._arrays import from_list, is_list_of_numbers
 from ._errors import InvalidArgument
 from ._gpu import DTYPES, gpu_rows
-from ._index import number
+from ._index import flag, number
 from ._pieces import keep, pieces, row_pieces
 from ._point_tree import PointTree
 from ._progress import Progress
@@ -124,6 +124,7 @@ class QueryableTree(PointTree):
         self._check_norm(p, eps)
         if not isinstance(sort_results, (bool, np.bool_)):
             raise TypeError(f"sort_results: {sort_results!r} is not True or False")
+        return_distance = flag(return_distance, "return_distance")
         threads = _threads(workers)
         ranks, squeezed = _ranks(k)
         points, shape = self._points(x)
@@ -175,9 +176,10 @@ class QueryableTree(PointTree):
             InvalidArgument, TypeError: as for :meth:`query`; a radius below 0 or NaN.
         """
         self._check_norm(p, eps)
+        return_sorted = None if return_sorted is None else flag(return_sorted, "return_sorted")
         threads = _threads(workers)
         points, shape = self._points(x)
-        if return_length:
+        if flag(return_length, "return_length"):
             return self._counts(points, r, shape, threads)[()]
         offsets, indices, _ = self._within(points, r, shape, threads, False)
         if return_sorted or (return_sorted is None and shape != ()):
@@ -219,6 +221,8 @@ class QueryableTree(PointTree):
                 return_distance, count_only with it.
             TypeError: as for :meth:`query`.
         """
+        count_only, return_distance = flag(count_only, "count_only"), flag(return_distance, "return_distance")
+        sort_results = flag(sort_results, "sort_results")
         if count_only and return_distance:
             raise InvalidArgument("count_only and return_distance cannot both be true; leave one of them out")
         if sort_results and not return_distance:

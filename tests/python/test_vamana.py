@@ -274,14 +274,33 @@ def test_certified_is_a_recall_of_one():
         (
             lambda graph: kith.BruteForce(rows(9, 3), directions="off"),
             TypeError,
-            "directions is 'off'; use True or False",
+            "directions: 'off' is not True or False",
         ),
         (
             lambda graph: kith.all_knn(rows(9, 3), 2, include_self="no"),
             TypeError,
-            "include_self is 'no'; use True or False",
+            "include_self: 'no' is not True or False",
         ),
-        (lambda graph: kith.KdTree(rows(9, 3)).radius_search(rows(2, 3), 1, sorted="no"), TypeError, "sorted is 'no'"),
+        (
+            lambda graph: kith.KdTree(rows(9, 3)).query_radius(rows(2, 3), 1, count_only="no"),
+            TypeError,
+            "count_only: 'no'",
+        ),
+        (
+            lambda graph: kith.KdTree(rows(9, 3)).query(rows(2, 3), 1, return_distance="no"),
+            TypeError,
+            "return_distance",
+        ),
+        (
+            lambda graph: kith.KdTree(rows(9, 3)).query_ball_point(rows(2, 3), 1, return_length="no"),
+            TypeError,
+            "return_length",
+        ),
+        (
+            lambda graph: kith.KdTree(rows(9, 3)).radius_search(rows(2, 3), 1, sorted="no"),
+            TypeError,
+            "sorted: 'no' is not",
+        ),
     ],
 )
 def test_numbers_are_numbers_and_switches_are_switches(graph, call, error, message):

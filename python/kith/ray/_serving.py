@@ -13,7 +13,7 @@ import numpy as np
 
 from .._arrays import promote_queries, to_rows
 from .._errors import InvalidArgument
-from .._index import _integer, name_of
+from .._index import _integer, flag, name_of, number
 from .._sharded import Sharded
 from .._tables import as_array
 from ._call import digest_of
@@ -52,9 +52,9 @@ class Service:
             InvalidArgument: beyond a limit, or what :meth:`kith.Sharded.search` refuses.
             TimeoutError: shards were missing, and ``partial`` is False.
         """
-        given = {"k": _integer(k, "k"), "partial": bool(partial), **options}
+        given = {"k": _integer(k, "k"), "partial": flag(partial, "partial"), **options}
         if deadline is not None:
-            given["deadline"] = float(deadline)
+            given["deadline"] = number(deadline, "deadline")
         queries = np.asarray(as_array(Q, "queries", self.dtype))
         if queries.dtype.name != self.dtype:
             promote_queries(to_rows(queries, "queries", True, self.dtype), self.dtype)  # refuses what would be rounded
@@ -150,14 +150,21 @@ def deploy(
     """
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", str(name)) is None:
         raise InvalidArgument(f"name is {name!r}; use letters, digits, - and _")
-    for what, number in [("replicas", replicas), ("routers", routers)]:
-        if _integer(number, what) < 1:
-            raise InvalidArgument(f"{what} is {number}; use 1 or more")
+    for what, count in [("replicas", replicas), ("routers", routers)]:
+        if _integer(count, what) < 1:
+            raise InvalidArgument(f"{what} is {count}; use 1 or more")
+    if not 1 <= _integer(port, "port") <= 65535:
+        raise InvalidArgument(f"port is {port}; use 1 to 65535")
     its_limits = Limits() if limits is None else limits
+    deadline = number(deadline, "deadline")
+    hedge_after = None if hedge_after is None else number(hedge_after, "hedge_after")
+    every_node = flag(every_node, "every_node")
     if not 0 < deadline <= its_limits.deadline:
         raise InvalidArgument(f"deadline is {deadline:g}; use above 0, to {its_limits.deadline:g} seconds")
     if hedge_after is not None and not 0 < hedge_after < deadline:
         raise InvalidArgument(f"hedge_after is {hedge_after:g}; use above 0 and below the deadline, {deadline:g}")
+    if token is not None and not isinstance(token, str):
+        raise TypeError(f"token: a {type(token).__name__} is not text")
     if token is not None and len(token) < 16:
         raise InvalidArgument(f"a token of {len(token)} characters; use 16 or more")
     place = ("cuda" if num_gpus else "cpu") if device is None else name_of(device, "device", "'cpu' or 'cuda'")
@@ -184,8 +191,8 @@ def deploy(
     serve.start("EveryNode" if every_node else "HeadOnly", {"host": host, "port": port})
     _check_host(serve, host, port)
     before = _of_versions(serve, name)
-    number = max(before.values(), default=0) + 1
-    version = f"{number}-{digest_of(folder)[:12]}"
+    latest = max(before.values(), default=0) + 1
+    version = f"{latest}-{digest_of(folder)[:12]}"
     replica = serve.deployment(
         ShardReplica,
         num_replicas=replicas,
@@ -194,7 +201,7 @@ def deploy(
         health_check_period_s=2,
         health_check_timeout_s=10,
     )
-    applications = [f"{name}-v{number}-shard-{part}" for part in range(saved.shards)]
+    applications = [f"{name}-v{latest}-shard-{part}" for part in range(saved.shards)]
     try:
         serve.run_many(
             [
