@@ -33,7 +33,6 @@ constinit ForkHooks hooks;
 
 ForkHook::ForkHook(std::function<void()> before, std::function<void(bool)> after)
     : before_(std::move(before)), after_(std::move(after)) {
-  (void)forked();  // the handlers below are there
   const std::scoped_lock lock(hooks.mutex);
   next_ = std::exchange(hooks.first, this);
 }
