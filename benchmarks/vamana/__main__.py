@@ -6,8 +6,8 @@ Then they take turns: for each number of threads and each k every library answer
 list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts,
 so that a slow moment of the machine falls on none alone. Recall is that against exact answers, ties counted as found.
 Builds that take hours can be kept (--keep) and used by later runs; --build-only makes them beside other work.
-What fails is named with its error. Run it with nothing else running; `python -m benchmarks.report` then writes
-docs/benchmarks.md anew.
+With --one-at-a-time results are written after each library. What fails is named with its error. Run it with nothing
+else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
 """
 
 import argparse
@@ -281,6 +281,19 @@ def parse():
     return options
 
 
+def write(result, options, last):
+    """To the file of results; to standard output only what is whole."""
+    output = options.output or (None if options.quick else ROOT / f"benchmarks/results/vamana-{options.dataset}.json")
+    text = json.dumps(result, indent=1) + "\n"
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = output.with_name(f".{output.name}")
+        temporary.write_text(text)
+        temporary.replace(output)
+    if last:
+        print(text if output is None else f"{output}\n", end="")
+
+
 def main():
     options = parse()
 
@@ -294,15 +307,8 @@ def main():
     if options.build_only:
         options.names = [name for name in options.names if LIBRARIES[name].save]
     groups = [[name] for name in options.names] if options.one_at_a_time else [options.names]
-    results, failed = {}, []
-    for group in groups:
-        found, lost = measure(group, files, options, log)
-        results |= found
-        failed += lost
-    if options.build_only:
-        sys.exit(f"error: {len(failed)} not built" if failed else None)
     given = " ".join(Path(word).name if "/" in word else word for word in sys.argv[1:])
-    result = {
+    about = {
         "format": "kith-vamana", "format_version": 1, "kind": "vamana",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": options.commit or commit(),
         "load": round(load, 1), "command": f"python -m benchmarks.vamana {given}",
@@ -311,25 +317,26 @@ def main():
         "data": {"name": options.dataset, "text": SETS[options.dataset].text, "rows": len(base), "dim": base.shape[1],
                  "dtype": base.dtype.name, "queries": options.queries},
         "repeats": options.repeats, "together": not options.one_at_a_time,
-        "libraries": [finished(found) for found in results.values()], "failed": failed,
     }  # fmt: skip
-    for library in result["libraries"]:
-        for run in library["runs"]:
-            figures = ", ".join(
-                f"{t}: {'-' if v is None else f'{v:,.0f}'}" for t, v in run["queries_per_second_at"].items()
-            )
-            log(f"{library['name']:22} {run['threads']} threads, k = {run['k']:3}: {figures}")
-    output = options.output or (None if options.quick else ROOT / f"benchmarks/results/vamana-{options.dataset}.json")
-    text = json.dumps(result, indent=1) + "\n"
-    if output is None:
-        print(text, end="")
-    else:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = output.with_name(f".{output.name}")
-        temporary.write_text(text)
-        temporary.replace(output)
-        print(output)
-    if "kith" not in results:
+    libraries, failed = [], []
+    for done, group in enumerate(groups, 1):
+        results, lost = measure(group, files, options, log)
+        failed += lost
+        if options.build_only:
+            continue
+        libraries += [finished(result) for result in results.values()]
+        for library in libraries[-len(results) :] if results else []:
+            for run in library["runs"]:
+                figures = ", ".join(
+                    f"{t}: {'-' if v is None else f'{v:,.0f}'}" for t, v in run["queries_per_second_at"].items()
+                )
+                log(f"{library['name']:22} {run['threads']} threads, k = {run['k']:3}: {figures}")
+        # After each group: what took hours is kept where the rest is cut short.
+        waiting = [{"name": LIBRARIES[name].name, "error": "the run was cut short"} for name in sum(groups[done:], [])]
+        write({**about, "libraries": libraries, "failed": failed + waiting}, options, last=done == len(groups))
+    if options.build_only:
+        sys.exit(f"error: {len(failed)} not built" if failed else None)
+    if not libraries or libraries[0]["name"] != LIBRARIES["kith"].name:
         sys.exit("error: Kith itself failed")
 
 

@@ -191,6 +191,9 @@ class Ngt(Library):
         index.close()
         optimizer = ngtpy.Optimizer(log_disabled=True)
         optimizer.set(num_of_outgoings=10, num_of_incomings=120)
+        # Without its search for parameters and table of accuracies, single-threaded and minutes even for 3,000 rows:
+        # the sweep over epsilon stands in their place.
+        optimizer.set_processing_modes(False, True, False)
         optimizer.execute(plain, refined)
         self.index = ngtpy.Index(refined, read_only=True, log_disabled=True)
 
