@@ -20,6 +20,8 @@ _REMEDY = {
     "f": "use x.astype(numpy.float64)",
     "c": "search real and imaginary parts side by side: x.view(x.real.dtype)",
     "O": "pass a rectangular array of numbers, for example numpy.array(x, dtype=numpy.float64)",
+    "U": "pass an array of numbers; kith.read(path) gives those of a file",
+    "S": "pass an array of numbers; kith.read(path) gives those of a file",
 }
 
 
@@ -48,7 +50,10 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "f
             return _kith.Rows(array, what, "", one_row_allowed)
         if hasattr(array, "tocsr"):
             raise TypeError(f"{what}: a sparse matrix; Kith searches dense rows, use x.toarray()")
-        array = from_list(array, like) if is_list_of_numbers(array) else np.asarray(array)
+        try:
+            array = from_list(array, like) if is_list_of_numbers(array) else np.asarray(array)
+        except ValueError:
+            raise InvalidArgument(f"{what}: rows of different lengths; give all of them as many numbers") from None
     return _numpy_rows(array, what, one_row_allowed)
 
 

@@ -43,6 +43,10 @@ def number(value: Any, what: str) -> float:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError
         return float(value)
+    except OverflowError:
+        raise InvalidArgument(
+            f"{what} is an integer beyond float64, which ends at 1.8e308; use a smaller one"
+        ) from None
     except (TypeError, ValueError):
         raise TypeError(f"{what}: {value!r} is not a number") from None
 
@@ -427,6 +431,11 @@ def load(
     """
     place = "cpu" if device is None else device
     execution = _execution(threads, memory_limit, device_memory_limit, place)
+    file = os.fspath(path)
+    if os.path.isdir(file):
+        raise IoError(
+            f"'{file}' is a folder; open shards with kith.Sharded.open, point tiles with kith.PointTiles.open"
+        )
     with reporting(progress) as report:
-        index = _kith.load(os.fspath(path), execution, report)
+        index = _kith.load(file, execution, report)
     return CLASSES.get(index.type, Index)._wrap(index, place)

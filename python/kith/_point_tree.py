@@ -26,6 +26,20 @@ def _radius(value: Any) -> float:
     return math.inf if value is None else number(value, "radius")
 
 
+def viewpoint_of(value: Any) -> list[float] | None:
+    """The coordinates of a viewpoint; None where none is given."""
+    if value is None:
+        return None
+    try:
+        point = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"viewpoint: {value!r} is not an array of numbers") from None
+    if point.ndim != 1:
+        raise InvalidArgument(f"viewpoint: an array of {dimensions(point.ndim)}; [dim] is needed")
+    coordinates: list[float] = point.tolist()
+    return coordinates
+
+
 def neighborhood(k: Any, radius: Any) -> tuple[int, float]:
     """k, 0 for none, and a radius, inf for none."""
     count = 0 if k is None else _integer(k, "k")
@@ -279,14 +293,9 @@ class PointTree(Index):
                 points of another dimension than 2 or 3, a manhattan tree.
         """
         count, limit = neighborhood(k, radius)
-        towards = None
-        if viewpoint is not None:
-            towards = np.asarray(viewpoint, dtype=np.float64)
-            if towards.ndim != 1:
-                raise InvalidArgument(f"viewpoint: an array of {dimensions(towards.ndim)}; [dim] is needed")
+        point = viewpoint_of(viewpoint)
         run = self._run(threads, memory_limit, device_memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
-        point = None if towards is None else towards.tolist()
         with reporting(progress) as report:
             found: tuple[Any, ...] = self._index.normals(count, limit, point, stays, run, report)
         if isinstance(found[0], np.ndarray):

@@ -51,7 +51,7 @@ class Sharded:
     _shards: _kith.Sharded
     _device: str
 
-    def __init__(self) -> None:
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise TypeError("Sharded are made by Sharded.build(X, path, shards) or Sharded.open(path)")
 
     @classmethod
@@ -138,6 +138,8 @@ class Sharded:
             InvalidArgument: no part, or parts that were built differently.
             IoError: a part is missing or damaged, or the folder cannot be written.
         """
+        if isinstance(parts, (str, bytes, os.PathLike)):
+            raise TypeError(f"parts: {os.fspath(parts)!r} is one folder; a list of folders is needed")
         folders = [os.fspath(part) for part in parts]
         return cls._wrap(_kith.join_shards(os.fspath(path), folders, _execution(0, 0, 0, "cpu"), None), "cpu")
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import _kith
 from ._arrays import to_rows
 from ._index import _integer, name_of, number
 from ._neighborhoods import Normals, Outliers
-from ._point_tree import neighborhood
+from ._point_tree import neighborhood, viewpoint_of
 from ._progress import Progress, reporting
 from ._tile_files import TileAnswer, TileStatistics, folder_beside, gather, mapped, mark_temporary, unpacked
 from ._tile_searches import TileSearches, limits_of, search_of
@@ -137,7 +135,7 @@ class PointTiles(TileSearches):
         """
         count, limit = neighborhood(k, radius)
         values = name_of(value_dtype, "value_dtype", "'float64' or 'float32'")
-        point = None if viewpoint is None else np.asarray(viewpoint, dtype=np.float64).ravel().tolist()
+        point = viewpoint_of(viewpoint)
         search, limits = search_of(metric, inside), limits_of(threads, memory_limit, device, device_memory_limit)
         with reporting(progress) as report:
             files, _ = _kith.tiles_normals(

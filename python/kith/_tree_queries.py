@@ -131,8 +131,9 @@ class QueryableTree(PointTree):
         bound = number(distance_upper_bound, "distance_upper_bound")
         if not bound >= 0:
             raise InvalidArgument(f"distance_upper_bound is {bound}; use 0 or more")
-        found, rows = self.search(points, max(ranks), self._radius(bound), threads=threads)
-        columns = slice(None) if ranks == list(range(1, len(ranks) + 1)) else np.asarray(ranks) - 1
+        farthest = ranks[-1] if isinstance(ranks, range) else max(ranks)
+        found, rows = self.search(points, farthest, self._radius(bound), threads=threads)
+        columns = slice(None) if isinstance(ranks, range) else np.asarray(ranks) - 1
         indices = rows if isinstance(columns, slice) else np.empty((len(rows), len(ranks)), np.int64)
         distances = np.empty(indices.shape)
         for part in pieces(*rows.shape):
@@ -280,9 +281,12 @@ class QueryableTree(PointTree):
 
     def _radii(self, r: Any, shape: tuple[int, ...]) -> float | NDArray[np.float64]:
         """One radius, or one a query."""
-        radii = np.asarray(r, dtype=np.float64)
-        if radii.ndim == 0:
-            return float(radii)
+        if np.ndim(r) == 0:
+            return number(r, "r")
+        radii = np.asarray(r)
+        if radii.dtype.kind not in "biuf":
+            raise TypeError(f"r: an array of {radii.dtype} is not one of numbers")
+        radii = radii.astype(np.float64)
         if not (radii >= 0).all():
             raise InvalidArgument(f"a radius of {radii[~(radii >= 0)][0]}; use 0 or more")
         try:
@@ -316,8 +320,8 @@ class QueryableTree(PointTree):
         return np.diff(self._within(points, r, shape, threads, False)[0]).reshape(shape)
 
 
-def _ranks(k: Any) -> tuple[list[int], bool]:
-    """Ranks from 1, and whether k is the number 1, whose axis is dropped."""
+def _ranks(k: Any) -> tuple[range | list[int], bool]:
+    """Ranks from 1, as a range where none is left out, and whether k is the number 1, whose axis is dropped."""
     try:
         count = operator.index(k)
     except TypeError:
@@ -327,7 +331,8 @@ def _ranks(k: Any) -> tuple[list[int], bool]:
             raise TypeError(f"k: {k!r} is neither an integer nor a list of integers") from None
         if not ranks or min(ranks) < 1:
             raise InvalidArgument(f"k is {ranks}; use ranks of 1 or more") from None
-        return ranks, False
+        whole = range(1, len(ranks) + 1)
+        return (whole if ranks == list(whole) else ranks), False
     if count < 1:
         raise InvalidArgument(f"k is {count}; use 1 or more")
-    return list(range(1, count + 1)), count == 1
+    return range(1, count + 1), count == 1

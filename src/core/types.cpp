@@ -56,8 +56,9 @@ Metric parse_metric(std::string_view text) {
     if (text == name(metric)) return metric;
   }
   if (text == "l2" || text == "L2") {
-    throw InvalidArgument(
-        "metric 'l2' means two things in this field; say 'euclidean' (rooted) or 'sqeuclidean' (squared)");
+    throw InvalidArgument(fmt::format(
+        "metric '{}' means two things in this field; say 'euclidean' (rooted) or 'sqeuclidean' (squared)",
+        text));
   }
   throw InvalidArgument(
       fmt::format("metric '{}' is not one Kith knows; use sqeuclidean, euclidean, inner_product, cosine "

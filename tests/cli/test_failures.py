@@ -40,7 +40,7 @@ CASES = [
     (["knn", "text.fvecs", "queries.npy"], 2, "text.fvecs"),
     (["knn", "empty.npy", "queries.npy"], 2, "empty.npy"),
     (["knn", "short.npy", "queries.npy"], 2, "short.npy"),
-    (["knn", "base.npy", "queries.npy", "--metric", "l2"], 1, "means two things"),
+    (["knn", "base.npy", "queries.npy", "--metric", "L2"], 1, "metric 'L2' means two things"),
     (["knn", "base.npy", "queries.npy", "--metric", "cosin"], 1, "did you mean 'cosine'?"),
     (["knn", "base.npy", "queries.npy", "--filter", "in8"], 1, "did you mean 'int8'?"),
     (["knn", "base.npy", "queries.npy", "--threads", "-1"], 1, "--threads -1"),

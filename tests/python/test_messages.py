@@ -58,3 +58,50 @@ def test_one_dimension():
 
 def test_a_tree_does_not_pay_off_for_one_query():
     assert "a tree over 100000 rows does not pay off for 1 query " in kith.choose_index(100_000, 3, 1, 10).reason
+
+
+def test_a_path_where_rows_are_wanted_names_read():
+    with pytest.raises(TypeError, match=r"dataset: .*kith\.read\(path\) gives those of a file"):
+        kith.BruteForce("rows.npy")
+
+
+def test_rows_of_different_lengths():
+    with pytest.raises(kith.InvalidArgument, match="queries: rows of different lengths"):
+        kith.knn(X, [[1.0, 2.0, 3.0], [4.0]], 1)
+
+
+def test_a_folder_is_opened_by_its_own_class(tmp_path):
+    kith.Sharded.build(X, tmp_path / "shards", 2)
+    with pytest.raises(kith.IoError, match=r"is a folder; open shards with kith\.Sharded\.open, point tiles with"):
+        kith.load(tmp_path / "shards")
+    with pytest.raises(TypeError, match=r"Sharded are made by Sharded\.build"):
+        kith.Sharded(tmp_path / "shards")
+    with pytest.raises(TypeError, match="is one folder; a list of folders is needed"):
+        kith.Sharded.join(tmp_path / "joined", str(tmp_path / "shards"))
+
+
+def test_more_neighbours_than_memory_holds():
+    tree = kith.KdTree(X)
+    for call in (tree.query, tree.search):
+        with pytest.raises(kith.OutOfMemory, match="ask for fewer neighbours"):
+            call(X[:2], 2**40)
+
+
+def test_radii_that_are_none():
+    tree = kith.KdTree(X)
+    for call in (tree.radius_search, tree.count_within, tree.query_radius, tree.query_ball_point):
+        with pytest.raises(TypeError, match="'0.5' is not a number"):
+            call(X[:2], "0.5")
+        with pytest.raises(kith.InvalidArgument, match="beyond float64"):
+            call(X[:2], 10**400)
+    with pytest.raises(TypeError, match="r: an array of <U3 is not one of numbers"):
+        tree.query_radius(X[:2], ["0.5", "0.6"])
+
+
+def test_a_viewpoint_that_is_none(tmp_path):
+    tiles = kith.PointTiles.build(tmp_path / "tiles", X)
+    for normals in (kith.KdTree(X).normals, lambda **options: tiles.normals(tmp_path / "normals.npy", **options)):
+        with pytest.raises(TypeError, match="viewpoint: 'x' is not an array of numbers"):
+            normals(k=5, viewpoint="x")
+        with pytest.raises(kith.InvalidArgument, match=r"viewpoint: an array of 2 dimensions; \[dim\] is needed"):
+            normals(k=5, viewpoint=[[0, 0, 0]])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .._errors import InvalidArgument, IoError
 from .._graph_files import export_graph, import_graph
-from .._index import BruteForce, Index, _integer
+from .._index import BruteForce, Index, _integer, number
 from .._tables import as_array
 from .._vamana import Vamana
 from .._whole import whole_file
@@ -74,7 +74,10 @@ Ids = NDArray[np.int64]
 
 
 def _vectors(x: Any, d: int, what: str = "x") -> Floats:
-    array = np.ascontiguousarray(as_array(x, what), dtype=np.float32)
+    try:
+        array = np.ascontiguousarray(as_array(x, what), dtype=np.float32)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: no array of numbers; vectors [n, {d}] are needed") from None
     if array.ndim != 2 or array.shape[1] != d:
         raise InvalidArgument(f"{what} has the shape {array.shape}; vectors [n, {d}] are needed")
     return array
@@ -243,7 +246,7 @@ class IndexFlat(_Searched):
         Raises:
             InvalidArgument: another shape.
         """
-        q, limit = _vectors(x, self.d), np.float32(thresh)
+        q, limit = _vectors(x, self.d), np.float32(number(thresh, "thresh"))
         found: dict[int, tuple[Floats, Ids]] = {}
         waiting, k = np.arange(len(q)), min(64, self.ntotal)
         while len(waiting) and k:
@@ -252,12 +255,12 @@ class IndexFlat(_Searched):
                 distances, ids = self._nearest(q[part], k, params)
                 near = distances > limit if self.metric_type == METRIC_INNER_PRODUCT else distances < limit
                 near &= ids >= 0
-                for number, query in enumerate(part.tolist()):
-                    if near[number, -1] and k < self.ntotal:
+                for place, query in enumerate(part.tolist()):
+                    if near[place, -1] and k < self.ntotal:
                         more.append(query)
                         continue
-                    order = np.argsort(ids[number][near[number]])
-                    found[query] = distances[number][near[number]][order], ids[number][near[number]][order]
+                    order = np.argsort(ids[place][near[place]])
+                    found[query] = distances[place][near[place]][order], ids[place][near[place]][order]
             waiting, k = np.array(more, np.int64), min(4 * k, self.ntotal)
         none = np.empty(0, np.float32), np.empty(0, np.int64)
         pairs = [found.get(query, none) for query in range(len(q))]
