@@ -18,6 +18,10 @@ how many times longer a peer took than Kith's k-d tree. Distances are compared: 
 the peers' within the rounding of float32. *Above the limit*: given up after that time.
 """
 
+HELD = """The same, Kith held to {set} (`KITH_INSTRUCTION_SET`). nanoflann is compiled for this very processor and
+may use what Kith may not.
+"""
+
 SWEEP = """### Leaf size
 
 The uniform case with {sizes} points a leaf.{blurred}
@@ -122,7 +126,8 @@ def render_case(name, case):
 def render_trees(result):
     """The section of one results file."""
     cases = [(name, result["cases"][name]) for name in TREE_CASES if name in result["cases"]]
-    parts = ["## Trees\n", INTRODUCTION]
+    held = result.get("set")
+    parts = [f"## Trees on {held}\n", HELD.format(set=held)] if held else ["## Trees\n", INTRODUCTION]
     if cases:
         one = cases[0][1]
         machine, peer = one["machine"], one["nanoflann"]
@@ -139,7 +144,8 @@ def render_trees(result):
         )
     if "crossover" in result:
         parts.append(CROSSOVER.format(blurred=blurred(result["crossover"])))
-    parts.append("Measured with:\n\n```sh\nmake bench-trees\n```\n")
+    command = f"python -m benchmarks.trees.run --set {held} {' '.join(result['cases'])}" if held else "make bench-trees"
+    parts.append(f"Measured with:\n\n```sh\n{command}\n```\n")
     return "\n".join(parts)
 
 

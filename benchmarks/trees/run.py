@@ -1,5 +1,6 @@
 """python -m benchmarks.trees.run [CASE...]: measures the trees and keeps benchmarks/results/trees-cpu.json.
 
+With --set SET Kith runs on that instruction set, and trees-cpu-SET.json is kept; nanoflann stays compiled for the processor.
 Needs build/bin/tree_bench and build/bin/kith, and a virtual environment with benchmarks/requirements.txt for the
 Python peers (`make bench-trees` sees to all of it). Run it with nothing else running. Cases that are not named keep
 their figures. Afterwards `python -m benchmarks.report` writes docs/benchmarks.md anew.
@@ -71,8 +72,12 @@ def run_case(name, options):
     rows, queries = case.files(options.kith)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
-        subprocess.run(bench_line(options.tree_bench, rows, queries, case, options, folder, output), check=True)
+        line = bench_line(options.tree_bench, rows, queries, case, options, folder, output)
+        environment = {**os.environ, **({"KITH_INSTRUCTION_SET": options.set} if options.set else {})}
+        subprocess.run(line, check=True, env=environment)
         result = json.loads(output.read_text())
+        if options.set:
+            result["machine"]["instruction_sets"] = options.set
         wanted = case.peers if options.peers is None else tuple(p for p in options.peers.split(",") if p)
         result["peers"] = [
             run_peer(
@@ -124,18 +129,26 @@ def main():
     parser.add_argument("--kith", type=Path, default=ROOT / "build/bin/kith")
     parser.add_argument("--tree-bench", type=Path, default=ROOT / "build/bin/tree_bench")
     parser.add_argument("--crossover", type=Path, default=ROOT / "build/bin/tree_crossover")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/trees-cpu.json")
+    parser.add_argument("--set", help="instruction set that Kith is held to, as kith devices names it")
+    parser.add_argument("--out", type=Path, help="default benchmarks/results/trees-cpu.json, or trees-cpu-SET.json")
     parser.add_argument("--peers", help="peers in place of each case's own: scipy,pykdtree; none: ''")
     parser.add_argument("--threads", type=int, default=0, help="threads of all (default: one per core)")
     parser.add_argument("--repeats", type=int, default=5, help="at most so many a task (default 5)")
     options = parser.parse_args()
-    names = options.case or [*TREE_CASES, SWEEP, CROSSOVER]
+    # The leaf sizes and where a tree pays are those of the processor's best set.
+    names = options.case or [*TREE_CASES, *([] if options.set else [SWEEP, CROSSOVER])]
+    if options.set and {SWEEP, CROSSOVER} & set(names):
+        parser.error(f"--set {options.set}: {SWEEP} and {CROSSOVER} are measured without it")
+    if options.out is None:
+        options.out = ROOT / f"benchmarks/results/trees-cpu{f'-{options.set}' if options.set else ''}.json"
     known = {*TREE_CASES, SWEEP, CROSSOVER}
     if unknown := [name for name in names if name not in known]:
         parser.error(f"there is no case '{unknown[0]}'; there are: {', '.join([*TREE_CASES, SWEEP, CROSSOVER])}")
     if (load := os.getloadavg()[0]) > 0.5:
         print(f"warning: the load is {load:.1f}; other work on this machine blurs the figures", file=sys.stderr)
     kept = json.loads(options.out.read_text()) if options.out.is_file() else {"kind": "trees", "cases": {}}
+    if options.set:
+        kept["set"] = options.set
     for name in names:
         print(f"\n== {name}", file=sys.stderr, flush=True)
         if name == SWEEP:
