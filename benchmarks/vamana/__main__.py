@@ -6,7 +6,7 @@ Then they take turns: for each number of threads and each k every library answer
 list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts,
 so that a slow moment of the machine falls on none alone. Recall is that against exact answers, ties counted as found.
 Builds that take hours can be kept (--keep) and used by later runs; --build-only makes them beside other work.
-With --one-at-a-time results are written after each library. What fails is named with its error. Run it with nothing
+With --one-at-a-time what is there lies in OUTPUT.partial after each library. What fails is named with its error. Run it with nothing
 else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
 """
 
@@ -282,14 +282,17 @@ def parse():
 
 
 def write(result, options, last):
-    """To the file of results; to standard output only what is whole."""
+    """To the file of results, or beside it until all groups are there; to standard output only what is whole."""
     output = options.output or (None if options.quick else ROOT / f"benchmarks/results/vamana-{options.dataset}.json")
     text = json.dumps(result, indent=1) + "\n"
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
+        partial = output.with_name(f"{output.stem}.partial")
         temporary = output.with_name(f".{output.name}")
         temporary.write_text(text)
-        temporary.replace(output)
+        temporary.replace(output if last else partial)
+        if last:
+            partial.unlink(missing_ok=True)
     if last:
         print(text if output is None else f"{output}\n", end="")
 
@@ -331,13 +334,13 @@ def main():
                     f"{t}: {'-' if v is None else f'{v:,.0f}'}" for t, v in run["queries_per_second_at"].items()
                 )
                 log(f"{library['name']:22} {run['threads']} threads, k = {run['k']:3}: {figures}")
+        if "kith" in group and "kith" not in results:
+            sys.exit("error: Kith itself failed")
         # After each group: what took hours is kept where the rest is cut short.
         waiting = [{"name": LIBRARIES[name].name, "error": "the run was cut short"} for name in sum(groups[done:], [])]
         write({**about, "libraries": libraries, "failed": failed + waiting}, options, last=done == len(groups))
     if options.build_only:
         sys.exit(f"error: {len(failed)} not built" if failed else None)
-    if not libraries or libraries[0]["name"] != LIBRARIES["kith"].name:
-        sys.exit("error: Kith itself failed")
 
 
 if __name__ == "__main__":

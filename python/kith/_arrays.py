@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +21,6 @@ _REMEDY = {
     "f": "use x.astype(numpy.float64)",
     "c": "search real and imaginary parts side by side: x.view(x.real.dtype)",
     "O": "pass a rectangular array of numbers, for example numpy.array(x, dtype=numpy.float64)",
-    "U": "pass an array of numbers; kith.read(path) gives those of a file",
-    "S": "pass an array of numbers; kith.read(path) gives those of a file",
 }
 
 
@@ -29,6 +28,35 @@ _REMEDY = {
 def _name_of(dtype: np.dtype[Any]) -> str:
     """NumPy puts a dtype's name together anew each time, which takes as long as a query of a tree."""
     return str(dtype.name)
+
+
+def plain_array(values: Any, what: str) -> NDArray[Any]:
+    """``numpy.asarray``, which says of lists of different lengths what they are."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise InvalidArgument(f"{what}: lists of different lengths; all of them must have the same length") from None
+
+
+def refuse_path(values: Any, what: str) -> None:
+    if isinstance(values, (str, bytes, os.PathLike)):
+        raise TypeError(f"{what}: {os.fspath(values)!r} is a path, not an array; read it with kith.read(path)")
+
+
+def numbers(values: Any, what: str) -> NDArray[np.float64]:
+    """An array or nested list of numbers as float64; neither text nor dates nor complex numbers."""
+    array = plain_array(values, what)
+    if array.dtype.kind in "USMmc":
+        kind = "text" if array.dtype.kind in "US" else array.dtype.name
+        raise TypeError(f"{what}: {kind} in place of numbers")
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise InvalidArgument(f"{what}: a number does not fit in float64, whose magnitude is at most 1.8e308") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: {type(values).__name__} in place of an array of numbers") from None
 
 
 def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "float64") -> _kith.Rows:
@@ -41,6 +69,7 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "f
     Lists of Python's numbers have no element type of their own and take ``like``.
     """
     if not isinstance(array, np.ndarray):
+        refuse_path(array, what)
         array = as_array(array, what, like)
     if not isinstance(array, np.ndarray):
         on_gpu = gpu_rows(array, what, one_row_allowed)
@@ -50,10 +79,7 @@ def to_rows(array: Any, what: str, one_row_allowed: bool = False, like: str = "f
             return _kith.Rows(array, what, "", one_row_allowed)
         if hasattr(array, "tocsr"):
             raise TypeError(f"{what}: a sparse matrix; Kith searches dense rows, use x.toarray()")
-        try:
-            array = from_list(array, like) if is_list_of_numbers(array) else np.asarray(array)
-        except ValueError:
-            raise InvalidArgument(f"{what}: rows of different lengths; give all of them as many numbers") from None
+        array = from_list(array, like, what) if is_list_of_numbers(array) else plain_array(array, what)
     return _numpy_rows(array, what, one_row_allowed)
 
 
@@ -64,9 +90,9 @@ def is_list_of_numbers(values: Any) -> bool:
     return first is not values and type(first) in (int, float)
 
 
-def from_list(values: Any, like: str) -> NDArray[Any]:
+def from_list(values: Any, like: str, what: str) -> NDArray[Any]:
     """The list as an array of ``like``; as float64 where integers are asked for and it holds others."""
-    array = np.asarray(values)
+    array = plain_array(values, what)
     if array.dtype.kind not in "iuf" or like == "bfloat16":
         return array
     if like in ("int8", "uint8"):
@@ -145,7 +171,7 @@ def to_row_set(allowed: Any, rows: int) -> _kith.RowSet | None:
         return None
     if hasattr(allowed, "__cuda_array_interface__"):
         raise TypeError("allowed: an array on a GPU; the flags are read on the host, copy them there")
-    flags = np.asarray(allowed)
+    flags = plain_array(allowed, "allowed")
     if flags.dtype != np.bool_:
         raise TypeError(
             f"allowed: an array of {flags.dtype}; an array of bool is needed, a flag a row: for the numbers of rows, "

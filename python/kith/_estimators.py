@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._arrays import common_dtype
 from ._errors import InvalidArgument
-from ._index import BruteForce, Index, choose_index, knn
+from ._index import BruteForce, Index, choose_index, knn, number
 from ._knn_graph import search_others, without_self
 from ._neighbors import Neighbors
 from ._pieces import keep
@@ -372,7 +372,7 @@ class RadiusMixin:
     def _check_radius(value: Any) -> None:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise TypeError(f"radius is {value!r}; use a number of 0 or more")
-        if not float(value) >= 0:
+        if not number(value, "radius") >= 0:
             raise InvalidArgument(f"radius is {value}; use 0 or more")
 
 

@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from . import _kith
 from ._arrays import promote, promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument, IoError
@@ -40,13 +42,11 @@ def _optional(value: Any, what: str) -> int | None:
 def number(value: Any, what: str) -> float:
     """A real number of Python or NumPy; text that reads like one is none."""
     try:
-        if isinstance(value, (str, bytes, bytearray)):
+        if isinstance(value, (str, bytes, bytearray)) or isinstance(value, np.ndarray) and value.dtype.kind in "US":
             raise TypeError
         return float(value)
     except OverflowError:
-        raise InvalidArgument(
-            f"{what} is an integer beyond float64, which ends at 1.8e308; use a smaller one"
-        ) from None
+        raise InvalidArgument(f"{what} does not fit in float64, whose magnitude is at most 1.8e308") from None
     except (TypeError, ValueError):
         raise TypeError(f"{what}: {value!r} is not a number") from None
 
@@ -219,7 +219,7 @@ class Index:
     _index: _kith.Index
     _device: str
 
-    def __init__(self) -> None:
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise TypeError("Index has no constructor; use kith.BruteForce(X), kith.KdTree(X) or kith.load(path)")
 
     @classmethod
@@ -431,7 +431,7 @@ def load(
     """
     place = "cpu" if device is None else device
     execution = _execution(threads, memory_limit, device_memory_limit, place)
-    file = os.fspath(path)
+    file = os.fsdecode(path)
     if os.path.isdir(file):
         raise IoError(
             f"'{file}' is a folder; open shards with kith.Sharded.open, point tiles with kith.PointTiles.open"

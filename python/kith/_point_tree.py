@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _kith
-from ._arrays import promote_queries, to_row_set, to_rows
+from ._arrays import numbers, promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, dimensions, in_library, library_of
 from ._index import Index, Limits, _execution, _integer, flag, number
@@ -30,13 +30,13 @@ def viewpoint_of(value: Any) -> list[float] | None:
     """The coordinates of a viewpoint; None where none is given."""
     if value is None:
         return None
-    try:
-        point = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"viewpoint: {value!r} is not an array of numbers") from None
+    point = numbers(value, "viewpoint")
     if point.ndim != 1:
         raise InvalidArgument(f"viewpoint: an array of {dimensions(point.ndim)}; [dim] is needed")
     coordinates: list[float] = point.tolist()
+    for axis, coordinate in enumerate(coordinates):
+        if not math.isfinite(coordinate):
+            raise InvalidArgument(f"coordinate {axis} of the viewpoint is {coordinate}; use a number")
     return coordinates
 
 

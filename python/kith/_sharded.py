@@ -140,7 +140,12 @@ class Sharded:
         """
         if isinstance(parts, (str, bytes, os.PathLike)):
             raise TypeError(f"parts: {os.fspath(parts)!r} is one folder; a list of folders is needed")
-        folders = [os.fspath(part) for part in parts]
+        try:
+            folders = [os.fsdecode(part) for part in parts]
+        except TypeError:
+            raise TypeError(
+                "parts: a list of folders is needed, as the attribute folder of Sharded names them"
+            ) from None
         return cls._wrap(_kith.join_shards(os.fspath(path), folders, _execution(0, 0, 0, "cpu"), None), "cpu")
 
     @classmethod

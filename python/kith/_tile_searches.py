@@ -33,7 +33,7 @@ def limits_of(
 
 def search_of(metric: Any, inside: Any, include_self: Any = False, radius: Any = None) -> tuple[str, str, bool, float]:
     """How tiles are searched, as _kith takes it."""
-    reach = math.inf if radius is None else float(radius)
+    reach = math.inf if radius is None else number(radius, "radius")
     return (
         name_of(metric, "metric", _METRICS),
         name_of(inside, "inside", _INSIDE),

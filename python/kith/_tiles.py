@@ -35,7 +35,7 @@ class PointTiles(TileSearches):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise TypeError("PointTiles are made by PointTiles.build(folder, clouds) or PointTiles.open(folder)")
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import from_list, is_list_of_numbers
+from ._arrays import from_list, is_list_of_numbers, numbers, plain_array, refuse_path
 from ._errors import InvalidArgument
 from ._gpu import DTYPES, gpu_rows
 from ._index import flag, number
@@ -246,7 +246,8 @@ class QueryableTree(PointTree):
                     f"the array lies on {on_gpu.device}; query and its like answer in NumPy's arrays: copy it to the "
                     "host first, with .cpu() (PyTorch) or .get() (CuPy), or use search, radius_search, count_within"
                 )
-            x = from_list(x, self.dtype) if is_list_of_numbers(x) else np.asarray(x)
+            refuse_path(x, "queries")
+            x = from_list(x, self.dtype, "queries") if is_list_of_numbers(x) else plain_array(x, "queries")
         if self.dtype == "float64" and x.dtype.kind in "biu" and x.dtype.name not in DTYPES:
             x = x.astype(np.float64)
         if x.ndim == 0 or x.shape[-1] != self.dim:
@@ -281,12 +282,11 @@ class QueryableTree(PointTree):
 
     def _radii(self, r: Any, shape: tuple[int, ...]) -> float | NDArray[np.float64]:
         """One radius, or one a query."""
-        if np.ndim(r) == 0:
+        if np.isscalar(r):
             return number(r, "r")
-        radii = np.asarray(r)
-        if radii.dtype.kind not in "biuf":
-            raise TypeError(f"r: an array of {radii.dtype} is not one of numbers")
-        radii = radii.astype(np.float64)
+        radii = numbers(r, "r")
+        if radii.ndim == 0:
+            return float(radii)
         if not (radii >= 0).all():
             raise InvalidArgument(f"a radius of {radii[~(radii >= 0)][0]}; use 0 or more")
         try:

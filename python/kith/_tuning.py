@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from . import _kith
 
@@ -52,7 +53,7 @@ class Tuning:
 
     _tuning: _kith.Tuning
 
-    def __init__(self) -> None:
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise TypeError("Tuning has no constructor; use Vamana.tune(Q) or Tuning.load(path)")
 
     @classmethod

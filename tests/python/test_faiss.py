@@ -238,10 +238,12 @@ def test_a_graph_of_kith_as_faiss_reads_it(tmp_path):
     np.testing.assert_array_equal(I, kith.knn(X, Q, 10).indices)
 
 
-def test_what_is_no_number_is_named():
+def test_what_are_not_numbers():
     index = index_of(ours, "L2")
-    for rows in ("rows", [[1.0, 2.0], [3.0]]):
-        with pytest.raises(TypeError, match=r"x: no array of numbers; vectors \[n, 24\] are needed"):
+    for rows in ("rows", [["1"] * 24], [[None] * 24]):
+        with pytest.raises(TypeError, match=r"x is not an array of numbers; vectors \[n, 24\] are needed"):
             index.add(rows)
+    with pytest.raises(kith.InvalidArgument, match="x: lists of different lengths"):
+        index.add([[1.0, 2.0], [3.0]])
     with pytest.raises(TypeError, match="thresh: '0.5' is not a number"):
         index.range_search(Q, "0.5")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
 import kith
 import numpy as np
 import pytest
@@ -60,24 +64,60 @@ def test_a_tree_does_not_pay_off_for_one_query():
     assert "a tree over 100000 rows does not pay off for 1 query " in kith.choose_index(100_000, 3, 1, 10).reason
 
 
-def test_a_path_where_rows_are_wanted_names_read():
-    with pytest.raises(TypeError, match=r"dataset: .*kith\.read\(path\) gives those of a file"):
-        kith.BruteForce("rows.npy")
+@pytest.mark.parametrize("path", ["rows.npy", b"rows.npy", Path("rows.npy")])
+def test_a_path_where_rows_are_wanted_names_read(path):
+    for call in (kith.BruteForce, kith.KdTree(X).query, lambda rows: kith.knn(X, rows, 1)):
+        with pytest.raises(TypeError, match=r"is a path, not an array; read it with kith\.read\(path\)"):
+            call(path)
 
 
-def test_rows_of_different_lengths():
-    with pytest.raises(kith.InvalidArgument, match="queries: rows of different lengths"):
-        kith.knn(X, [[1.0, 2.0, 3.0], [4.0]], 1)
+def test_lists_of_different_lengths():
+    tree = kith.KdTree(X)
+    for call in (tree.query, lambda rows: kith.knn(X, rows, 1), lambda rows: tree.query_radius(rows, 1)):
+        with pytest.raises(kith.InvalidArgument, match="queries: lists of different lengths"):
+            call([[1.0, 2.0, 3.0], [4.0]])
+    with pytest.raises(kith.InvalidArgument, match="r: lists of different lengths"):
+        tree.query_radius(X[:2], [[0.5], [0.5, 0.6]])
+    with pytest.raises(kith.InvalidArgument, match="allowed: lists of different lengths"):
+        kith.knn(X, X, 1, allowed=[[True], [True, False]])
+
+
+def test_what_an_array_says_itself_is_kept():
+    class Lazy:
+        def __array__(self, *_args, **_kwargs):
+            raise ValueError("chunk 7 cannot be decoded")
+
+    with pytest.raises(ValueError, match="chunk 7 cannot be decoded"):
+        kith.KdTree(Lazy())
 
 
 def test_a_folder_is_opened_by_its_own_class(tmp_path):
-    kith.Sharded.build(X, tmp_path / "shards", 2)
-    with pytest.raises(kith.IoError, match=r"is a folder; open shards with kith\.Sharded\.open, point tiles with"):
-        kith.load(tmp_path / "shards")
+    shards = kith.Sharded.build(X, tmp_path / "shards", 2)
+    for path in (tmp_path / "shards", str(tmp_path / "shards").encode()):
+        with pytest.raises(
+            kith.IoError, match=r"shards' is a folder; open shards with kith\.Sharded\.open, point tiles"
+        ):
+            kith.load(path)
     with pytest.raises(TypeError, match=r"Sharded are made by Sharded\.build"):
         kith.Sharded(tmp_path / "shards")
+    with pytest.raises(TypeError, match=r"PointTiles are made by PointTiles\.build"):
+        kith.PointTiles(tmp_path / "tiles")
     with pytest.raises(TypeError, match="is one folder; a list of folders is needed"):
         kith.Sharded.join(tmp_path / "joined", str(tmp_path / "shards"))
+    for parts in (None, [1], [shards]):
+        with pytest.raises(TypeError, match="parts: a list of folders is needed"):
+            kith.Sharded.join(tmp_path / "joined", parts)
+
+
+def test_a_member_where_there_is_none(tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    with pytest.raises(kith.InvalidArgument, match="no members to choose 'a' from; leave the member out"):
+        kith.read(tmp_path / "rows.npy", member="a")
+
+
+def test_codes_above_the_limit():
+    with pytest.raises(kith.OutOfMemory, match=r"raise it, or use filter auto or none \(build a saved index again"):
+        kith.BruteForce(X, filter="fp32", memory_limit=10)
 
 
 def test_more_neighbours_than_memory_holds():
@@ -87,21 +127,44 @@ def test_more_neighbours_than_memory_holds():
             call(X[:2], 2**40)
 
 
-def test_radii_that_are_none():
-    tree = kith.KdTree(X)
-    for call in (tree.radius_search, tree.count_within, tree.query_radius, tree.query_ball_point):
-        with pytest.raises(TypeError, match="'0.5' is not a number"):
-            call(X[:2], "0.5")
-        with pytest.raises(kith.InvalidArgument, match="beyond float64"):
-            call(X[:2], 10**400)
-    with pytest.raises(TypeError, match="r: an array of <U3 is not one of numbers"):
+def test_what_is_not_a_radius(tmp_path):
+    tree, tiles = kith.KdTree(X), kith.PointTiles.build(tmp_path / "tiles", X)
+    for call in (
+        tree.radius_search,
+        tree.count_within,
+        tree.query_radius,
+        tree.query_ball_point,
+        lambda rows, radius: tiles.search(rows, 1, radius=radius),
+        lambda rows, radius: tiles.all_knn(tmp_path / "answer", 1, radius=radius),
+    ):
+        for text in ("0.5", np.array("0.5")):
+            with pytest.raises(TypeError, match="is not a number|text in place of numbers"):
+                call(X[:2], text)
+        for number in (10**400, -(10**400)):
+            with pytest.raises(kith.InvalidArgument, match="does not fit in float64"):
+                call(X[:2], number)
+    with pytest.raises(TypeError, match="r: text in place of numbers"):
         tree.query_radius(X[:2], ["0.5", "0.6"])
+    with pytest.raises(kith.InvalidArgument, match="r: a number does not fit in float64"):
+        tree.query_radius(X[:2], [10**400, 1])
 
 
-def test_a_viewpoint_that_is_none(tmp_path):
+@pytest.mark.parametrize("numbers", [[Decimal("0.5")] * 2, [Fraction(1, 2)] * 2, np.array([0.5, 0.5], object)])
+def test_radii_of_other_number_types(numbers):
+    tree = kith.KdTree(X)
+    for found, wanted in zip(tree.query_radius(X[:2], numbers), tree.query_radius(X[:2], 0.5), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_is_not_a_viewpoint(tmp_path):
     tiles = kith.PointTiles.build(tmp_path / "tiles", X)
     for normals in (kith.KdTree(X).normals, lambda **options: tiles.normals(tmp_path / "normals.npy", **options)):
-        with pytest.raises(TypeError, match="viewpoint: 'x' is not an array of numbers"):
-            normals(k=5, viewpoint="x")
+        for text in ("x", ["9", "9", "9"]):
+            with pytest.raises(TypeError, match="viewpoint: text in place of numbers"):
+                normals(k=5, viewpoint=text)
         with pytest.raises(kith.InvalidArgument, match=r"viewpoint: an array of 2 dimensions; \[dim\] is needed"):
             normals(k=5, viewpoint=[[0, 0, 0]])
+        with pytest.raises(kith.InvalidArgument, match="coordinate 1 of the viewpoint is nan; use a number"):
+            normals(k=5, viewpoint=[0, np.nan, 0])
+        with pytest.raises(kith.InvalidArgument, match="viewpoint: a number does not fit in float64"):
+            normals(k=5, viewpoint=[10**400, 0, 0])

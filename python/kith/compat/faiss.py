@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import plain_array
 from .._errors import InvalidArgument, IoError
 from .._graph_files import export_graph, import_graph
 from .._index import BruteForce, Index, _integer, number
@@ -74,10 +75,10 @@ Ids = NDArray[np.int64]
 
 
 def _vectors(x: Any, d: int, what: str = "x") -> Floats:
-    try:
-        array = np.ascontiguousarray(as_array(x, what), dtype=np.float32)
-    except (TypeError, ValueError):
-        raise TypeError(f"{what}: no array of numbers; vectors [n, {d}] are needed") from None
+    array = plain_array(as_array(x, what), what)
+    if array.dtype.kind in "USMmcO":
+        raise TypeError(f"{what} is not an array of numbers; vectors [n, {d}] are needed")
+    array = np.ascontiguousarray(array, dtype=np.float32)
     if array.ndim != 2 or array.shape[1] != d:
         raise InvalidArgument(f"{what} has the shape {array.shape}; vectors [n, {d}] are needed")
     return array

@@ -318,8 +318,8 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
       std::erase_if(list, [&](codes::CodeChoice c) { return bytes(c) > execution.memory_limit; });
       if (list.empty()) {
         throw OutOfMemory(
-            fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or "
-                        "build the index with filter auto or none",
+            fmt::format("the codes of filter {} take {} bytes, the memory limit is {}; raise it, or use "
+                        "filter auto or none (build a saved index again with it)",
                         name(parameters.filter), bytes(smallest), execution.memory_limit));
       }
     }
