@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _kith
+from ._arrays import plain_array
 from ._neighbors import Neighbors
 
 __all__ = ["Evaluation", "evaluate"]
@@ -58,13 +59,13 @@ def as_arrays(neighbors: Any) -> tuple[Any, Any]:
         raise TypeError(
             f"{type(neighbors).__name__} is no result; use Neighbors, (distances, indices), or an array of indices"
         )
-    indices = np.asarray(indices)
+    indices = plain_array(indices, "indices")
     if indices.dtype.kind not in "iu":
         raise TypeError(f"indices: element type {indices.dtype}; use an array of integers")
     indices = np.ascontiguousarray(indices, dtype=np.int64)
     if distances is None:
         distances = np.full(indices.shape, np.nan, dtype=np.float32)
-    distances = np.ascontiguousarray(distances)
+    distances = np.ascontiguousarray(plain_array(distances, "distances"))
     if indices.ndim != 2 or distances.ndim != 2:
         raise ValueError(f"distances have shape {distances.shape}, indices {indices.shape}; both must be [queries, k]")
     if distances.dtype not in (np.float32, np.float64):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrow, _kith, _repack, _unpack
-from ._arrays import to_rows
+from ._arrays import numbers, plain_array, to_rows
 from ._errors import InvalidArgument, IoError
 from ._evaluate import as_arrays
 from ._index import _integer
@@ -154,7 +154,8 @@ def _columns(columns: Any) -> tuple[list[str], NDArray[Any] | None]:
     if not columns:
         return [], None
     if isinstance(columns, Mapping):
-        names, arrays = list(columns), [np.asarray(column) for column in columns.values()]
+        names = list(columns)
+        arrays = [plain_array(column, f"columns: '{name}'") for name, column in columns.items()]
         for name, array in zip(names, arrays, strict=True):
             if array.ndim != 1 or len(array) != len(arrays[0]):
                 raise InvalidArgument(
@@ -167,11 +168,11 @@ def _columns(columns: Any) -> tuple[list[str], NDArray[Any] | None]:
             raise InvalidArgument(
                 f"columns: {len(names)} names and an array of shape {np.shape(table)}; use [points, names]"
             )
-    return names, table if table.dtype in (np.float32, np.float64) else table.astype(np.float64)
+    return names, table if table.dtype in (np.float32, np.float64) else numbers(table, "columns")
 
 
 def _mask(keep: Any, rows: int) -> NDArray[np.bool_]:
-    mask = np.asarray(keep)
+    mask = plain_array(keep, "keep")
     if mask.dtype != np.bool_:
         raise TypeError(f"keep: an array of {mask.dtype}; an array of bool is needed, a flag a point")
     if mask.shape != (rows,):

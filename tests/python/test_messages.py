@@ -168,3 +168,24 @@ def test_what_is_not_a_viewpoint(tmp_path):
             normals(k=5, viewpoint=[0, np.nan, 0])
         with pytest.raises(kith.InvalidArgument, match="viewpoint: a number does not fit in float64"):
             normals(k=5, viewpoint=[10**400, 0, 0])
+
+
+def test_lists_of_different_lengths_elsewhere(tmp_path):
+    ragged = (None, [[1, 2], [3]])
+    kith.write(tmp_path / "a.ply", X)
+    for call, what in (
+        (lambda: kith.evaluate(ragged, np.zeros((2, 2), int)), "indices"),
+        (lambda: kith.write_neighbors(tmp_path / "r", ragged), "indices"),
+        (
+            lambda: kith.copy_points(tmp_path / "b.ply", tmp_path / "a.ply", columns={"a": [[1], [1, 2]]}),
+            "columns: 'a'",
+        ),
+        (lambda: kith.copy_points(tmp_path / "b.ply", tmp_path / "a.ply", keep=[[True], [True, False]]), "keep"),
+        (lambda: kith.PointTiles.build(tmp_path / "t", iter([[[1.0, 2.0], [4.0]]])), "clouds"),
+    ):
+        with pytest.raises(kith.InvalidArgument, match=f"{what}: lists of different lengths"):
+            call()
+    with pytest.raises(TypeError, match="columns: text in place of numbers"):
+        kith.copy_points(tmp_path / "b.ply", tmp_path / "a.ply", columns={"a": ["x"] * len(X)})
+    with pytest.raises(TypeError, match="clouds: str.* in place of numbers"):
+        kith.PointTiles.build(tmp_path / "t", iter([[["1", "2", "3"]]]))
