@@ -1,18 +1,17 @@
 #include "point_tiles/checks.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "core/parallel.hpp"
-#include "core/plural.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/device_choice.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
 #include "point_tiles/devices.hpp"
 #include "point_tree/build.hpp"
+#include "point_tree/viewpoint.hpp"
 
 namespace kith::point_tiles {
 namespace {
@@ -139,17 +138,7 @@ void check_normals(const Manifest& manifest, const TileSearchOptions& options,
   if (options.metric == Metric::manhattan) {
     throw InvalidArgument("normals need euclidean neighbourhoods; use sqeuclidean or euclidean");
   }
-  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != manifest.dim) {
-    throw InvalidArgument(fmt::format("the viewpoint has {}, the points have {}; they must be the same",
-                                      plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
-                                      manifest.dim));
-  }
-  for (std::size_t i = 0; viewpoint && i < viewpoint->size(); ++i) {
-    if (!std::isfinite((*viewpoint)[i])) {
-      throw InvalidArgument(
-          fmt::format("coordinate {} of the viewpoint is {}; use a number", i, (*viewpoint)[i]));
-    }
-  }
+  point_tree::check_viewpoint(viewpoint, manifest.dim);
 }
 
 Question nearest_of(std::int64_t k, const TileSearchOptions& options) {

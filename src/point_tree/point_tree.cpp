@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "core/plural.hpp"
 #include "core/search_checks.hpp"
 #include "cuda/caller_stream.hpp"
 #include "kith/error.hpp"
@@ -12,6 +11,7 @@
 #include "point_tree/file.hpp"
 #include "point_tree/queries.hpp"
 #include "point_tree/tree.hpp"
+#include "point_tree/viewpoint.hpp"
 #include "select_k/allowed_rows.hpp"
 
 namespace kith {
@@ -96,11 +96,7 @@ void check_normals(const Tree& tree, const Neighborhood& how,
     throw InvalidArgument(
         "normals need euclidean neighbourhoods; build the tree for sqeuclidean or euclidean");
   }
-  if (viewpoint && static_cast<std::int64_t>(viewpoint->size()) != tree.dim) {
-    throw InvalidArgument(fmt::format("the viewpoint has {}, the points have {}; they must be the same",
-                                      plural(static_cast<std::int64_t>(viewpoint->size()), "coordinate"),
-                                      tree.dim));
-  }
+  point_tree::check_viewpoint(viewpoint, tree.dim);
 }
 
 // A tree does not know what class it is in: what both classes take.

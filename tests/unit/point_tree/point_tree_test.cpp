@@ -354,6 +354,12 @@ TEST(PointTree, NormalsOfAPlane) {
   }
   EXPECT_THROW((void)tree.normals({}), InvalidArgument);
   EXPECT_THROW((void)tree.normals({8}, std::vector<double>{1, 2}), InvalidArgument);
+  for (const double none : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_TRUE(contains(message_of<InvalidArgument>([&] {
+                           (void)tree.normals({8}, std::vector<double>{0, none, 0});
+                         }),
+                         "coordinate 1 of the viewpoint is"));
+  }
   EXPECT_THROW((void)KdTree::build(rows.view(), {Metric::manhattan}).normals({8}), InvalidArgument);
 }
 
