@@ -31,8 +31,9 @@ Dataset read_dataset(const std::filesystem::path& path, const ReadOptions& optio
   const FileFormat format = options.format ? *options.format : io::guess_format(source, source.name, true);
   const io::Format& entry = io::format_of(format);
   if (!options.member.empty() && format != FileFormat::hdf5) {
-    throw InvalidArgument(fmt::format("'{}' is {}, which has no members to choose '{}' from; leave the member out",
-                                      source.name, entry.name, options.member));
+    throw InvalidArgument(
+        fmt::format("'{}' is {}, which has no members to choose '{}' from; leave the member out", source.name,
+                    entry.name, options.member));
   }
   if (entry.read == nullptr) {
     throw io::bad_file(source, "is {}, which holds no vectors; files that do are {}", entry.name,
