@@ -1,6 +1,7 @@
 """python -m benchmarks.trees.run [CASE...]: measures the trees and keeps benchmarks/results/trees-cpu.json.
 
-With --set SET Kith runs on that instruction set, and trees-cpu-SET.json is kept; nanoflann stays compiled for the processor.
+With --set SET Kith runs on that instruction set, and trees-cpu-SET.json is kept; nanoflann stays compiled for the
+processor.
 Needs build/bin/tree_bench and build/bin/kith, and a virtual environment with benchmarks/requirements.txt for the
 Python peers (`make bench-trees` sees to all of it). Run it with nothing else running. Cases that are not named keep
 their figures. Afterwards `python -m benchmarks.report` writes docs/benchmarks.md anew.
@@ -16,7 +17,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from benchmarks.run import commit
+from benchmarks.run import PEERS_SETS, commit, environment
 
 from .cases import SWEEP_K, SWEEP_SIZES, TREE_CASES, seeded
 
@@ -73,8 +74,7 @@ def run_case(name, options):
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
         line = bench_line(options.tree_bench, rows, queries, case, options, folder, output)
-        environment = {**os.environ, **({"KITH_INSTRUCTION_SET": options.set} if options.set else {})}
-        subprocess.run(line, check=True, env=environment)
+        subprocess.run(line, check=True, env=environment(options.set))
         result = json.loads(output.read_text())
         if options.set:
             result["machine"]["instruction_sets"] = options.set
@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--kith", type=Path, default=ROOT / "build/bin/kith")
     parser.add_argument("--tree-bench", type=Path, default=ROOT / "build/bin/tree_bench")
     parser.add_argument("--crossover", type=Path, default=ROOT / "build/bin/tree_crossover")
-    parser.add_argument("--set", help="instruction set that Kith is held to, as kith devices names it")
+    parser.add_argument("--set", choices=PEERS_SETS, help="instruction set that Kith is held to")
     parser.add_argument("--out", type=Path, help="default benchmarks/results/trees-cpu.json, or trees-cpu-SET.json")
     parser.add_argument("--peers", help="peers in place of each case's own: scipy,pykdtree; none: ''")
     parser.add_argument("--threads", type=int, default=0, help="threads of all (default: one per core)")

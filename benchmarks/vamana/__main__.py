@@ -6,8 +6,8 @@ Then they take turns: for each number of threads and each k every library answer
 list, as often as fills --seconds, and then the next; that as many times as --repeats says. The best of a setting counts,
 so that a slow moment of the machine falls on none alone. Recall is that against exact answers, ties counted as found.
 Builds that take hours can be kept (--keep) and used by later runs; --build-only makes them beside other work.
-With --one-at-a-time what is there lies in OUTPUT.partial after each library. What fails is named with its error. Run it with nothing
-else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
+With --one-at-a-time what is there lies in OUTPUT.partial after each library. What fails is named with its error. Run it
+with nothing else running; `python -m benchmarks.report` then writes docs/benchmarks.md anew.
 """
 
 import argparse
@@ -327,8 +327,9 @@ def main():
         failed += lost
         if options.build_only:
             continue
-        libraries += [finished(result) for result in results.values()]
-        for library in libraries[-len(results) :] if results else []:
+        measured = [finished(result) for result in results.values()]
+        libraries += measured
+        for library in measured:
             for run in library["runs"]:
                 figures = ", ".join(
                     f"{t}: {'-' if v is None else f'{v:,.0f}'}" for t, v in run["queries_per_second_at"].items()

@@ -30,6 +30,10 @@ def _name_of(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)
 
 
+# Kinds of element types that are text, dates or complex numbers.
+NOT_NUMBERS = "USMmc"
+
+
 def plain_array(values: Any, what: str) -> NDArray[Any]:
     """``numpy.asarray``, which says of lists of different lengths what they are."""
     try:
@@ -48,7 +52,7 @@ def refuse_path(values: Any, what: str) -> None:
 def numbers(values: Any, what: str) -> NDArray[np.float64]:
     """An array or nested list of numbers as float64; neither text nor dates nor complex numbers."""
     array = plain_array(values, what)
-    if array.dtype.kind in "USMmc":
+    if array.dtype.kind in NOT_NUMBERS:
         kind = "text" if array.dtype.kind in "US" else array.dtype.name
         raise TypeError(f"{what}: {kind} in place of numbers")
     try:

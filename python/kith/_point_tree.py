@@ -22,7 +22,8 @@ __all__ = ["PointTree"]
 _Self = TypeVar("_Self", bound="PointTree")
 
 
-def _radius(value: Any) -> float:
+def radius_of(value: Any) -> float:
+    """A radius, inf for none."""
     return math.inf if value is None else number(value, "radius")
 
 
@@ -42,7 +43,7 @@ def neighborhood(k: Any, radius: Any) -> tuple[int, float]:
     count = 0 if k is None else _integer(k, "k")
     if k is not None and count < 1:
         raise InvalidArgument(f"k is {count}; use 1 or more, or None with a radius")
-    return count, _radius(radius)
+    return count, radius_of(radius)
 
 
 class PointTree(Index):
@@ -157,7 +158,7 @@ class PointTree(Index):
             TypeError: the tree's element type cannot hold every query value.
             OutOfMemory: the answer is above ``memory_limit`` or above what the machine has.
         """
-        count, limit = _integer(k, "k"), _radius(radius)
+        count, limit = _integer(k, "k"), radius_of(radius)
         queries = self._queries(Q)
         run = self._run(threads, memory_limit, device_memory_limit, device, queries)
         with reporting(progress) as report:
@@ -189,7 +190,7 @@ class PointTree(Index):
         Raises:
             InvalidArgument, OutOfMemory: as for :meth:`search`.
         """
-        count, limit = _integer(k, "k"), _radius(radius)
+        count, limit = _integer(k, "k"), radius_of(radius)
         run = self._run(threads, memory_limit, device_memory_limit, device)
         library, stays = ("", -1) if self._source is None else self._source
         with reporting(progress) as report:

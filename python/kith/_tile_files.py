@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrow, _unpack
-from ._arrays import plain_array
+from ._arrays import NOT_NUMBERS, plain_array
 from ._errors import InvalidArgument, IoError
 from ._tables import as_array
 
@@ -79,7 +79,7 @@ def gather(arrays: Iterator[Any], path: str) -> None:
         file.write(bytes(header_bytes))
         for array in arrays:
             block = np.ascontiguousarray(plain_array(as_array(array, "clouds"), "clouds"))
-            if block.dtype.kind in "USMmcO":
+            if block.dtype.kind in NOT_NUMBERS + "O":
                 raise TypeError(f"clouds: {block.dtype.name} in place of numbers")
             if block.ndim != 2:
                 raise InvalidArgument(f"clouds: an array of shape {block.shape}; use arrays [n, d]")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from ._errors import InvalidArgument
 from ._index import _execution, _integer, flag, name_of, number
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts, plain_int64
+from ._point_tree import radius_of
 from ._progress import Progress, reporting
 from ._tile_files import TileAnswer, answer_of, mapped
 
@@ -33,12 +33,11 @@ def limits_of(
 
 def search_of(metric: Any, inside: Any, include_self: Any = False, radius: Any = None) -> tuple[str, str, bool, float]:
     """How tiles are searched, as _kith takes it."""
-    reach = math.inf if radius is None else number(radius, "radius")
     return (
         name_of(metric, "metric", _METRICS),
         name_of(inside, "inside", _INSIDE),
         flag(include_self, "include_self"),
-        reach,
+        radius_of(radius),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import plain_array
+from .._arrays import NOT_NUMBERS, plain_array
 from .._errors import InvalidArgument, IoError
 from .._graph_files import export_graph, import_graph
 from .._index import BruteForce, Index, _integer, number
@@ -76,7 +76,7 @@ Ids = NDArray[np.int64]
 
 def _vectors(x: Any, d: int, what: str = "x") -> Floats:
     array = plain_array(as_array(x, what), what)
-    if array.dtype.kind in "USMmcO":
+    if array.dtype.kind in NOT_NUMBERS + "O":
         raise TypeError(f"{what} is not an array of numbers; vectors [n, {d}] are needed")
     array = np.ascontiguousarray(array, dtype=np.float32)
     if array.ndim != 2 or array.shape[1] != d:
