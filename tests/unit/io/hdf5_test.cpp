@@ -81,7 +81,7 @@ TEST_F(Hdf5, MembersAreChosenByName) {
   expect_error<IoError>([&] { read_dataset(path); }, {"a.h5", "'train'", "it has test"});
   write_dataset((*this)("a.fbin"), read_dataset(path, options));
   expect_error<InvalidArgument>([&] { read_dataset((*this)("a.fbin"), options); },
-                                {"fbin", "'test'", "hdf5"});
+                                {"fbin", "'test'", "leave the member out"});
 }
 
 TEST_F(Hdf5, OtherShapesAndTypesAreRefused) {
