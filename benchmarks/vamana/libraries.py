@@ -244,11 +244,14 @@ class Svs(Library):
     def open(self, folder, base, options):
         svs = self.library
         graph = svs.GraphLoader(str(folder / "graph"))
-        rows = svs.VectorDataLoader(str(folder / "data"), getattr(svs.DataType, base.dtype.name))
+        rows = self.saved(str(folder / "data"), base)
         self.index = svs.Vamana(str(folder / "config"), graph, rows, svs.DistanceType.L2, num_threads=options.threads)
 
     def data(self, base):
         return base
+
+    def saved(self, folder, base):
+        return self.library.VectorDataLoader(folder, getattr(self.library.DataType, base.dtype.name))
 
     def search(self, queries, k, setting, threads):
         if self.index.num_threads != threads:
@@ -263,7 +266,6 @@ class SvsLvq(Svs):
     name = "SVS Vamana, LVQ8"
     dtypes = ("float32",)
     folder = None
-    save = open = None
 
     def describe(self, options):
         return {**super().describe(options), "bits": 8}
@@ -274,6 +276,9 @@ class SvsLvq(Svs):
         path = str(Path(self.folder) / "rows.fvecs")
         svs.write_vecs(base, path)
         return svs.LVQLoader(svs.VectorDataLoader(path, svs.DataType.float32, dims=base.shape[1]), primary=8)
+
+    def saved(self, folder, base):
+        return self.library.LVQLoader(folder)
 
     def close(self):
         remove(self.folder)
