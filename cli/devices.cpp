@@ -1,46 +1,162 @@
-// kith devices: where searches can run.
+// kith devices: where searches can run, and what work takes there.
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "kith/calibration.hpp"
+#include "kith/error.hpp"
+#include "run.hpp"
 #include "units.hpp"
 
 namespace kith::cli {
+namespace {
+
+struct Options {
+  bool calibrate = false;
+};
+
+bool is_of(const Calibration& calibration, const DeviceInfo& info) {
+  return calibration.kind == info.device.kind && calibration.model == info.description &&
+         calibration.cores == info.cores;
+}
+
+void list_devices(const Common& common) {
+  const auto list = devices();
+  std::string problem;
+  const auto calibrations = known_calibrations(&problem);
+  if (common.json) {
+    nlohmann::json array = nlohmann::json::array();
+    for (const DeviceInfo& info : list) {
+      nlohmann::json its = nlohmann::json::array();
+      for (const Calibration& c : calibrations) {
+        if (is_of(c, info)) its.push_back(nlohmann::json::parse(to_json(c)));
+      }
+      array.push_back({{"device", name(info.device)},
+                       {"description", info.description},
+                       {"memory_bytes", info.memory_bytes},
+                       {"cores", info.cores},
+                       {"instruction_sets", info.instruction_sets},
+                       {"usable", info.usable},
+                       {"note", info.note},
+                       {"calibrations", std::move(its)}});
+    }
+    nlohmann::json object = {{"devices", array}};
+    if (!problem.empty()) object["calibration_problem"] = problem;
+    print_json(object);
+    return;
+  }
+  print(fmt::format("{:<8} {:<10} {:>6}  {}\n", "device", "memory", "cores", "model"));
+  for (const DeviceInfo& info : list) {
+    print(fmt::format("{:<8} {:<10} {:>6}  {}\n", name(info.device),
+                      format_bytes(static_cast<double>(info.memory_bytes)), info.cores, info.description));
+    if (!info.instruction_sets.empty()) {
+      print(fmt::format("{:<8} kernel paths, best first: {}\n", "", info.instruction_sets));
+    }
+    if (!info.usable) print(fmt::format("{:<8} not usable: {}\n", "", info.note));
+    for (const Calibration& c : calibrations) {
+      if (!is_of(c, info)) continue;
+      print(fmt::format("{:<8} calibrated {}{}\n", "", c.date,
+                        c.instruction_set.empty()
+                            ? std::string()
+                            : fmt::format(": {}, {}", c.instruction_set, plural(c.threads, "thread"))));
+    }
+  }
+  if (!problem.empty()) note(common, problem + "; choices go by built-in figures");
+}
+
+// What the names stand for, in the order of named().
+constexpr std::array<const char*, 15> meanings = {"a multiply-add of 8-bit codes",
+                                                  "of 7-bit codes",
+                                                  "of float16 codes",
+                                                  "of float32 codes",
+                                                  "an exact distance, a value",
+                                                  "and its row",
+                                                  "finding directions, a cube of the dimension",
+                                                  "a coordinate along one, a value",
+                                                  "one query, brute force, a row of 3 values",
+                                                  "a query of many, brute force, 3 values",
+                                                  "the same, 256 values",
+                                                  "building a k-d tree, a point",
+                                                  "a query of many in it",
+                                                  "building a graph, a row of 128 values",
+                                                  "a query of many in it"};
+
+void show(const Calibration& c) {
+  print(fmt::format("{}{}\n", c.model,
+                    c.instruction_set.empty() ? std::string()
+                                              : fmt::format(", {}, {} on {} cores", c.instruction_set,
+                                                            plural(c.threads, "thread"), c.cores)));
+  if (c.bandwidth > 0) print(fmt::format("  {:<46} {:>10.4g} GB/s\n", "reading memory", c.bandwidth / 1e9));
+  const auto times = named(c.times);
+  for (std::size_t i = 0; i < meanings.size(); ++i) {
+    if (times[i].second > 0) print(fmt::format("  {:<46} {:>10.4g} ns\n", meanings[i], times[i].second));
+  }
+}
+
+void run_calibration(const Common& common) {
+  const std::filesystem::path file = calibration_file();
+  if (file.empty()) {
+    throw InvalidArgument(
+        "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name a "
+        "file with KITH_CALIBRATION");
+  }
+  (void)read_calibrations(file);  // what cannot be added to is known before seconds are spent
+  Execution execution = make_execution(common);
+  std::vector<Calibration> done;
+  for (const Device& device : execution.devices) {
+    Execution its = execution;
+    its.devices = {device};
+    done.push_back(run_cancellable(common, its, [](const Execution& how) { return calibrate(how); }));
+  }
+  for (const Calibration& c : done) keep_calibration(c, file);
+  if (common.json) {
+    nlohmann::json array = nlohmann::json::array();
+    for (const Calibration& c : done) array.push_back(nlohmann::json::parse(to_json(c)));
+    print_json({{"file", file.string()}, {"calibrations", array}});
+    return;
+  }
+  for (const Calibration& c : done) show(c);
+  note(common, fmt::format("kept in '{}'; automatic choices on this machine go by it", file.string()));
+}
+
+}  // namespace
 
 void add_devices(CLI::App& app, Common& common) {
-  CLI::App& command =
-      add_command(app, common, "devices", "List the processors and GPUs Kith can use", [&common] {
-        const auto list = devices();
-        if (common.json) {
-          nlohmann::json array = nlohmann::json::array();
-          for (const DeviceInfo& info : list) {
-            array.push_back({{"device", name(info.device)},
-                             {"description", info.description},
-                             {"memory_bytes", info.memory_bytes},
-                             {"cores", info.cores},
-                             {"instruction_sets", info.instruction_sets},
-                             {"usable", info.usable},
-                             {"note", info.note}});
-          }
-          print_json(nlohmann::json{{"devices", array}});
-          return;
-        }
-        print(fmt::format("{:<8} {:<10} {:>6}  {}\n", "device", "memory", "cores", "model"));
-        for (const DeviceInfo& info : list) {
-          print(fmt::format("{:<8} {:<10} {:>6}  {}\n", name(info.device),
-                            format_bytes(static_cast<double>(info.memory_bytes)), info.cores,
-                            info.description));
-          if (!info.instruction_sets.empty()) {
-            print(fmt::format("{:<8} kernel paths, best first: {}\n", "", info.instruction_sets));
-          }
-          if (!info.usable) print(fmt::format("{:<8} not usable: {}\n", "", info.note));
-        }
-      });
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(
+      app, common, "devices", "List the processors and GPUs Kith can use",
+      [options, &common] { options->calibrate ? run_calibration(common) : list_devices(common); });
+  CLI::Option* calibrate = command.add_flag(
+      "--calibrate", options->calibrate,
+      "Measure what work takes here, some ten seconds on two cores, and keep it: which filter, and with "
+      "--index auto which index, is quickest is then chosen by this machine's figures in place of built-in "
+      "ones. Best when nothing else runs");
+  command.add_option("--device", common.device, "With --calibrate: which to measure, as searches name them")
+      ->type_name("DEVICE")
+      ->capture_default_str()
+      ->needs(calibrate);
+  command
+      .add_option("--threads", common.threads,
+                  "With --calibrate: threads to measure with; 0 means one per core this process may use")
+      ->type_name("N")
+      ->capture_default_str()
+      ->needs(calibrate);
   common.about(command).details = {
       "The first column is what --device takes. The processor's kernel path is chosen at run time; the "
-      "environment variable KITH_INSTRUCTION_SET forces another one of those listed."};
-  common.about(command).examples = {{"kith devices", "Shows them as a table."},
-                                    {"kith devices --json", "Shows them to a program."}};
+      "environment variable KITH_INSTRUCTION_SET forces another one of those listed.",
+      "A calibration is of one instruction set, the one in use, or of one GPU. It is kept in "
+      "~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the environment variable "
+      "KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on it."};
+  common.about(command).examples = {
+      {"kith devices", "Shows them as a table."},
+      {"kith devices --json", "Shows them to a program."},
+      {"kith devices --calibrate", "Measures the processor, so that choices suit it."}};
 }
 
 }  // namespace kith::cli

@@ -4,6 +4,7 @@
 
 #include "kith/any_index.hpp"    // IWYU pragma: export
 #include "kith/brute_force.hpp"  // IWYU pragma: export
+#include "kith/calibration.hpp"  // IWYU pragma: export
 #include "kith/codes.hpp"        // IWYU pragma: export
 #include "kith/convert.hpp"      // IWYU pragma: export
 #include "kith/dataset.hpp"      // IWYU pragma: export

@@ -10,7 +10,7 @@
 
 from . import _module  # noqa: F401  first: it chooses _kith
 from ._codes import Estimates, Quantizer
-from ._devices import DeviceInfo, devices
+from ._devices import Calibration, DeviceInfo, calibrate, calibrations, devices
 from ._errors import Cancelled, DeviceError, Error, InvalidArgument, IoError, OutOfMemory
 from ._evaluate import Evaluation, evaluate
 from ._graph_files import ImportedGraph, export_graph, export_pq, import_graph, import_pq
@@ -30,6 +30,7 @@ from ._version import __version__
 
 __all__ = [
     "BruteForce",
+    "Calibration",
     "Cancelled",
     "DeviceError",
     "DeviceInfo",
@@ -63,6 +64,8 @@ __all__ = [
     "Vamana",
     "__version__",
     "all_knn",
+    "calibrate",
+    "calibrations",
     "choose_index",
     "copy_points",
     "devices",

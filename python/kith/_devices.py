@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
 
 from . import _kith
+from ._progress import Progress, reporting
 
-__all__ = ["DeviceInfo", "devices"]
+__all__ = ["Calibration", "DeviceInfo", "calibrate", "calibrations", "devices"]
 
 
 @dataclass(frozen=True)
@@ -25,3 +28,58 @@ class DeviceInfo:
 def devices() -> list[DeviceInfo]:
     """The CPU first, then every CUDA device the driver reports."""
     return [DeviceInfo(**entry) for entry in _kith.devices()]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A machine and what its work takes; see :func:`calibrate`."""
+
+    device: str  #: ``"cpu"`` or ``"cuda"``
+    model: str  #: of the processor or GPU
+    instruction_set: str  #: that was measured; empty for a GPU
+    cores: int  #: hardware threads the process could use, or multiprocessors
+    threads: int  #: that measured
+    cache_bytes: int  #: of the last level; 0: unknown
+    bandwidth: float  #: bytes a second that these threads read from memory; 0: unknown
+    date: str  #: ISO 8601, UTC
+    nanoseconds: dict[str, float]  #: of pieces of work, all threads together; 0: not measured
+
+
+def calibrate(
+    *, device: str = "cpu", threads: int = 0, file: str | os.PathLike[str] | None = None, progress: Progress = False
+) -> Calibration:
+    """Measures what work takes on this machine and keeps it, so that automatic choices suit the machine.
+
+    Which filter brute force uses, and which index ``"auto"`` takes, then go by this machine's figures in place of those
+    built in for each instruction set and for GPUs. Exact answers stay the same bits. Where a recall below 1 is asked of
+    ``"auto"``, it may change whether a graph or an exact search answers. Takes some ten seconds on two cores; other work
+    on the machine blurs the figures.
+
+    Args:
+        device: ``"cpu"``, with the instruction set in use, or a GPU, ``"cuda:0"``.
+        threads: to measure with; 0: one per core this process may use.
+        file: where to keep it, beside the calibrations there. ``None``: the file that choices go by,
+            ``~/.cache/kith/calibration.json`` (under ``$XDG_CACHE_HOME``) or the one that the environment variable
+            ``KITH_CALIBRATION`` names.
+        progress: as for :func:`kith.knn`.
+
+    Returns:
+        What was measured.
+
+    Raises:
+        ValueError: threads out of range, or no file to keep it in (``KITH_CALIBRATION=off``).
+        OSError: the file cannot be written, or holds something else.
+        kith.DeviceError: the device is not there.
+    """
+    path = None if file is None else os.fsdecode(file)
+    with reporting(progress) as report:
+        return Calibration(**json.loads(_kith.calibrate((threads, 0, 0, device), path, report)))
+
+
+def calibrations() -> list[Calibration]:
+    """Those that automatic choices of this process go by, of this machine and others.
+
+    Raises:
+        OSError: ``KITH_CALIBRATION`` names a file that cannot be read. One in the cache's folder is left aside.
+    """
+    return [Calibration(**json.loads(text)) for text in _kith.calibrations()]

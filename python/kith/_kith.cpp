@@ -32,6 +32,7 @@
 #include "_tuning.hpp"
 #include "kith/any_index.hpp"
 #include "kith/brute_force.hpp"
+#include "kith/calibration.hpp"
 #include "kith/error.hpp"
 #include "kith/version.hpp"
 
@@ -298,6 +299,29 @@ nb::list device_list() {
   return out;
 }
 
+std::string calibrate_call(const CallLimits& limits, const std::optional<std::filesystem::path>& file,
+                           const nb::object& report) {
+  const std::filesystem::path path = file ? *file : calibration_file();
+  if (path.empty()) {
+    throw InvalidArgument(
+        "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name one "
+        "with file=");
+  }
+  (void)read_calibrations(path);  // what cannot be added to is known before seconds are spent
+  Calibration done;
+  run(make_execution(limits), report, false, [&](const Execution& execution) {
+    done = calibrate(execution);
+    keep_calibration(done, path);
+  });
+  return to_json(done);
+}
+
+std::vector<std::string> calibration_list() {
+  std::vector<std::string> list;
+  for (const Calibration& c : known_calibrations()) list.push_back(to_json(c));
+  return list;
+}
+
 void bind_index(nb::module_& module) {
   nb::class_<AnyIndex> index(module, "Index", "A built index of any type; copies share it.");
   index
@@ -358,6 +382,9 @@ NB_MODULE(_kith, module) {
   module.def(
       "version", [] { return std::string(kith::version()); }, "Version of the library.");
   module.def("devices", &device_list, "What devices() of the package makes its list from.");
+  module.def("calibrate", &calibrate_call, nb::arg("limits"), nb::arg("file").none(),
+             nb::arg("report").none(), "Measures a device and keeps what was measured, JSON.");
+  module.def("calibrations", &calibration_list, "What choices go by, JSON.");
   module.def("index_types", &kith::index_types, "Names that build() takes.");
   bind_rows(module);
   nb::class_<kith::RowSet>(module, "RowSet", "Which rows may be found.")

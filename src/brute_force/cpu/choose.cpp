@@ -11,11 +11,11 @@
 
 #include <fmt/format.h>
 
+#include "brute_force/cpu/costs.hpp"
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "brute_force/directions.hpp"
-#include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
 #include "core/sample.hpp"
 #include "distance/canonical.hpp"
@@ -143,39 +143,19 @@ class Surplus {
   std::vector<Query> queries_;
 };
 
-const tuning::Costs& costs() {
-  switch (active_instruction_set()) {
-    case InstructionSet::avx512_vnni: return tuning::costs_avx512;
-    case InstructionSet::avx_vnni: return tuning::costs_avx_vnni;
-    case InstructionSet::avx2: return tuning::costs_avx2;
-    case InstructionSet::neon_i8mm: return tuning::costs_neon_i8mm;
-    case InstructionSet::neon: return tuning::costs_neon;
-    default: return tuning::costs_portable;
-  }
-}
-
-// Of one pair; `values` to compare and, where it is kept, `dim` to evaluate.
-double cost_of(codes::CodeChoice choice, double kept, std::int64_t values, std::int64_t dim) {
-  const double int8 = choice.narrow ? costs().narrow : costs().int8;
-  const double step = choice.filter == Filter::int8   ? int8
-                      : choice.filter == Filter::fp16 ? costs().fp16
-                                                      : costs().fp32;
-  return step * static_cast<double>(values) +
-         kept * (tuning::cost_exact * static_cast<double>(dim) + tuning::cost_exact_rows);
-}
-
 // Codes along leading directions, where they promise to be cheaper.
 class Reduction {
  public:
-  Reduction(const DatasetView& data, const codes::CodeSpace& all_values, std::int64_t expected_queries,
-            const Execution& execution)
+  Reduction(const DatasetView& data, const codes::CodeSpace& all_values, const CostModel& costs,
+            std::int64_t expected_queries, const Execution& execution)
       : data_(data),
+        costs_(costs),
         expected_queries_(expected_queries),
         execution_(execution),
         space_(codes::real_valued(data, all_values)) {}
 
   // Where the shape of the data rules it out nothing is looked at.
-  static bool is_worth_a_look(const codes::CodeSpace& space, const DatasetView& data,
+  static bool is_worth_a_look(const codes::CodeSpace& space, const DatasetView& data, const CostModel& costs,
                               std::int64_t expected_queries, const Execution& execution) {
     if (!may_have_directions(space) || data.dim < tuning::fewest_reduced_dim ||
         data.rows < data.dim * tuning::reduced_rows_a_dim) {
@@ -188,9 +168,9 @@ class Reduction {
     }
     if (expected_queries == 0) return true;
     // Half of the comparison may be saved; what is looked for may not be found.
-    const double compared = cost_of(space.choice, 0, data.dim, data.dim);
+    const double compared = costs.pair(space.choice, 0, data.dim, data.dim, data.rows, expected_queries);
     return saved(compared / 2, data.rows, expected_queries) >
-           cost_to_find(data.dim) + cost_to_encode(data, codes::leading_step);
+           cost_to_find(costs, data.dim) + cost_to_encode(costs, data, codes::leading_step);
   }
 
   // The cheapest number of directions, if all values are not cheaper. `known` is made where nobody has yet.
@@ -200,7 +180,8 @@ class Reduction {
     if (!known) known.emplace(data_, space_.metric, execution_);
     Surplus& surplus = *known;
     const auto cost_in = [&](const codes::CodeSpace& space) {
-      return cost_of(space.choice, surplus.expect(space, tuning::typical_k_along), space.values(), data_.dim);
+      return costs_.pair(space.choice, surplus.expect(space, tuning::typical_k_along), space.values(),
+                         data_.dim, data_.rows, expected_queries_);
     };
     const double cost = cost_in(all_values);
     const auto enough =
@@ -227,7 +208,7 @@ class Reduction {
     }
     if (best && expected_queries_ > 0 &&
         saved(cost - least, data_.rows, expected_queries_) <
-            cost_to_encode(data_, best->projection->directions)) {
+            cost_to_encode(costs_, data_, best->projection->directions)) {
       return std::nullopt;
     }
     return best;
@@ -253,16 +234,17 @@ class Reduction {
   static double saved(double a_pair, std::int64_t rows, std::int64_t queries) {
     return a_pair * static_cast<double>(rows) * static_cast<double>(queries);
   }
-  static double cost_to_find(std::int64_t dim) {
+  static double cost_to_find(const CostModel& costs, std::int64_t dim) {
     const auto d = static_cast<double>(dim);
-    return tuning::cost_of_directions * d * d * d + tuning::cost_of_a_look;
+    return costs.directions * d * d * d + costs.look;
   }
-  static double cost_to_encode(const DatasetView& data, std::int64_t directions) {
-    return tuning::cost_of_projection * static_cast<double>(data.rows) * static_cast<double>(data.dim) *
+  static double cost_to_encode(const CostModel& costs, const DatasetView& data, std::int64_t directions) {
+    return costs.projection * static_cast<double>(data.rows) * static_cast<double>(data.dim) *
            static_cast<double>(directions);
   }
 
   const DatasetView& data_;
+  const CostModel& costs_;
   std::int64_t expected_queries_;
   const Execution& execution_;
   codes::CodeSpace space_;
@@ -270,18 +252,17 @@ class Reduction {
 
 // As a test demands, or as it pays.
 codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::CodeSpace& all_values,
-                                         const BruteForceParameters& parameters,
+                                         const BruteForceParameters& parameters, const CostModel& costs,
                                          std::int64_t expected_queries, const Execution& execution,
                                          std::optional<Surplus>& known) {
   if (!parameters.directions.value_or(true)) return all_values;
+  const auto reduction = [&] { return Reduction(data, all_values, costs, expected_queries, execution); };
   if (const auto forced = forced_directions()) {
     if (*forced == 0 || !may_have_directions(all_values)) return all_values;
-    return Reduction(data, all_values, expected_queries, execution).along(*forced).value_or(all_values);
+    return reduction().along(*forced).value_or(all_values);
   }
-  if (!Reduction::is_worth_a_look(all_values, data, expected_queries, execution)) return all_values;
-  return Reduction(data, all_values, expected_queries, execution)
-      .choose(all_values, known)
-      .value_or(all_values);
+  if (!Reduction::is_worth_a_look(all_values, data, costs, expected_queries, execution)) return all_values;
+  return reduction().choose(all_values, known).value_or(all_values);
 }
 
 }  // namespace
@@ -289,6 +270,7 @@ codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::C
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution) {
   const Metric metric = parameters.metric;
+  const CostModel costs = cost_model(execution);
   auto list = codes::possible_codes(data.dtype, metric, data.dim);
   const auto bytes = [&](codes::CodeChoice choice) {
     codes::CodeSpace space;
@@ -339,7 +321,7 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     const bool few_queries = expected_queries > 0 && expected_queries < tuning::queries_for_other_codes;
     if (list.front().filter != Filter::none &&
         (first == codes::Form::integer ||
-         (first == codes::Form::difference && (data.dim <= costs().difference_dim || few_queries)))) {
+         (first == codes::Form::difference && (data.dim <= costs.difference_dim || few_queries)))) {
       list.resize(1);
     }
     std::erase_if(list, [&](codes::CodeChoice c) { return c.filter == Filter::none && list.size() > 1; });
@@ -347,7 +329,7 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
   std::optional<Surplus> surplus;
   if (list.size() == 1) {
     const codes::CodeSpace only = codes::make_code_space(data, metric, list.front());
-    return along_directions_or_not(data, only, parameters, expected_queries, execution, surplus);
+    return along_directions_or_not(data, only, parameters, costs, expected_queries, execution, surplus);
   }
 
   surplus.emplace(data, metric, execution);
@@ -361,13 +343,14 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     } else {
       space = codes::make_code_space(data, metric, choice);
     }
-    const double cost = cost_of(choice, surplus->measure(space, tuning::sample_queries), data.dim, data.dim);
+    const double cost = costs.pair(choice, surplus->measure(space, tuning::sample_queries), data.dim,
+                                   data.dim, data.rows, expected_queries);
     if (cost < least) {
       least = cost;
       best = space;
     }
   }
-  return along_directions_or_not(data, best, parameters, expected_queries, execution, surplus);
+  return along_directions_or_not(data, best, parameters, costs, expected_queries, execution, surplus);
 }
 
 }  // namespace kith::brute_force

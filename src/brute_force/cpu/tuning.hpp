@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brute_force/tuning.hpp"  // IWYU pragma: export
+#include "kith/calibration.hpp"
 
 namespace kith::brute_force::tuning {
 
@@ -56,6 +57,17 @@ inline constexpr std::int64_t sample_rows = 4096;
 inline constexpr std::int64_t sample_queries = 16;
 inline constexpr double cost_exact = 120;
 inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever its length
+
+/// What a calibration measured where these costs were fitted, two cores of an Intel Xeon with AVX-512
+/// VNNI: costs elsewhere are these times the ratio of what is measured there.
+inline constexpr WorkTimes times_avx512 = {.int8 = 0.00206,
+                                           .int7 = 0.00206,
+                                           .fp16 = 0.00897,
+                                           .fp32 = 0.00795,
+                                           .exact_value = 0.131,
+                                           .exact_row = 1.48,
+                                           .directions = 0.61,
+                                           .projection = 0.0399};
 
 /// Codes along leading directions are looked for from so many rows a dimension on. Those that hold less than
 /// `least_share` of the variance keep too many rows. They are taken where a search for `typical_k_along`

@@ -2,13 +2,24 @@
 // measured.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "core/cpu_device.hpp"
 #include "kith/any_index.hpp"
+#include "kith/calibration.hpp"
+#include "kith/error.hpp"
+#include "support/calibration.hpp"
 #include "support/errors.hpp"
+#include "support/gpus.hpp"
 
 namespace kith {
 namespace {
 
 using test::contains;
+
+// The built-in figures, whatever this machine has been measured to do.
+const test::Environment built_in("KITH_CALIBRATION", "off");
 
 std::string chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k = 1,
                    Metric metric = Metric::sqeuclidean) {
@@ -103,6 +114,97 @@ TEST(ChooseIndex, GraphsAreForManyQueriesAndARecallBelowOne) {
     EXPECT_TRUE(contains(chosen(2'000, 0, 10, 0.95).reason, "sooner than a graph")) << gpu;
     EXPECT_TRUE(contains(chosen(10'000'000, 0, 10, 0.95).reason, "sooner than an exact search")) << gpu;
   }
+}
+
+// What measuring this machine says at first, the figures below a multiple of it.
+const WorkTimes& measured() {
+  static const WorkTimes times = calibrate().times;
+  return times;
+}
+
+TEST(ChooseIndex, MeasuringFindsEveryTime) {
+  for (const auto& [name, nanoseconds] : named(measured())) {
+    EXPECT_GT(nanoseconds, 0) << name;
+    EXPECT_LT(nanoseconds, 1e9) << name;
+  }
+  Execution one;
+  one.threads = 1;
+  const Calibration c = calibrate(one);
+  EXPECT_EQ(c.threads, 1);
+  EXPECT_EQ(c.cores, cpu_device().cores);
+  EXPECT_EQ(c.model, cpu_device().description);
+  EXPECT_GT(c.bandwidth, 1e7);
+  EXPECT_EQ(c.date.size(), std::string("2026-01-01T00:00:00Z").size());
+}
+
+TEST(ChooseIndex, ACalibrationDecides) {
+  const auto by = [](const WorkTimes& times, std::int64_t rows, std::int64_t dim, std::int64_t queries,
+                     double recall = 1) {
+    const test::ChoicesBy calibration(test::calibration_of_this_cpu(times));
+    return choose_index(rows, dim, queries, 10, Metric::sqeuclidean, {}, recall);
+  };
+  const WorkTimes times = measured();
+  EXPECT_EQ(by(times, 1'000'000, 3, 1'000'000).index, "kd_tree");
+  EXPECT_TRUE(contains(by(times, 1'000'000, 3, 1'000'000).reason, "calibrated"));
+  EXPECT_EQ(by(times, 10'000'000, 128, 10'000'000, 0.95).index, "vamana");
+  WorkTimes other = times;
+  other.tree_build *= 1e6;
+  EXPECT_EQ(by(other, 1'000'000, 3, 1'000'000).index, "brute_force");
+  other = times;
+  other.tree_search *= 1e6;
+  EXPECT_EQ(by(other, 1'000'000, 3, 1'000'000).index, "brute_force");
+  other = times;
+  other.scan_few *= 1e6;
+  EXPECT_EQ(by(other, 1'000'000, 3, 1).index, "kd_tree");
+  other = times;
+  other.scan /= 1e6;
+  EXPECT_EQ(by(other, 1'000'000, 3, 1'000'000).index, "brute_force");
+  // Long rows cost what their first values do and a part of their own.
+  other = times;
+  other.scan /= 1e6;
+  EXPECT_EQ(by(other, 10'000'000, 768, 10'000'000, 0.95).index, "vamana");
+  other.scan_values /= 1e6;
+  EXPECT_EQ(by(other, 10'000'000, 768, 10'000'000, 0.95).index, "brute_force");
+  for (double WorkTimes::*const what : {&WorkTimes::graph_build, &WorkTimes::graph_search}) {
+    other = times;
+    other.*what *= 1e6;
+    EXPECT_EQ(by(other, 10'000'000, 128, 10'000'000, 0.95).index, "brute_force");
+  }
+}
+
+TEST(ChooseIndex, AGpuIsMeasured) {
+  if (test::gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  const Calibration c = calibrate(execution);
+  RecordProperty("calibration", to_json(c));
+  EXPECT_EQ(c.kind, Device::Kind::cuda);
+  EXPECT_NE(c.model, cpu_device().description);
+  EXPECT_GT(c.cores, 1);
+  EXPECT_TRUE(c.instruction_set.empty());
+  for (const double time : {c.times.scan_few, c.times.scan, c.times.scan_values, c.times.tree_build,
+                            c.times.tree_search, c.times.graph_build, c.times.graph_search}) {
+    EXPECT_GT(time, 0);
+  }
+  EXPECT_EQ(c.times.int8, 0);  // filters of the CPU
+  const test::ChoicesBy by(c);
+  const auto chosen = [&](std::int64_t queries) {
+    return choose_index(1'000'000, 3, queries, 8, Metric::sqeuclidean, execution);
+  };
+  EXPECT_EQ(chosen(1'000'000).index, "kd_tree");
+  EXPECT_TRUE(contains(chosen(1'000'000).reason, "calibrated"));
+}
+
+TEST(ChooseIndex, MeasuringStopsAndRefuses) {
+  Execution execution;
+  execution.cancelled = [] { return true; };
+  EXPECT_THROW(calibrate(execution), Cancelled);
+  execution.cancelled = nullptr;
+  execution.memory_limit = 1 << 20;
+  EXPECT_TRUE(contains(test::message_of<OutOfMemory>([&] { calibrate(execution); }), "limit is 1048576"));
+  execution.memory_limit = 0;
+  execution.devices.clear();
+  EXPECT_THROW(calibrate(execution), InvalidArgument);
 }
 
 TEST(ChooseIndex, OddSizesHaveAnAnswer) {

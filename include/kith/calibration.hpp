@@ -1,0 +1,84 @@
+/// @file
+/// What work takes on this machine, measured in some seconds and kept in a file, so that automatic choices
+/// suit the machine they are made on.
+///
+/// Without a calibration choices go by figures built in for each instruction set and for GPUs. Which filter
+/// exact search uses changes no answer. Where a recall below 1 is asked for, it may change whether a graph
+/// or an exact search answers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kith/execution.hpp"
+
+namespace kith {
+
+/// How long small pieces of the work of all searches take, in nanoseconds of the clock on the wall, all
+/// threads at work. 0: not measured, on GPUs what concerns filters of the CPU.
+struct WorkTimes {
+  // Of the CPU's filters.
+  double int8 = 0;         ///< a multiply-add of 8-bit codes
+  double int7 = 0;         ///< of 7-bit codes, where the instruction set wants them; else as int8
+  double fp16 = 0;         ///< of float16 codes
+  double fp32 = 0;         ///< of float32 codes
+  double exact_value = 0;  ///< a value of a row whose distance is evaluated
+  double exact_row = 0;    ///< and the row itself, which lies anywhere in memory
+  double directions = 0;   ///< to find the leading directions of rows, a cube of the dimension
+  double projection = 0;   ///< a row's coordinate along one of them, a value of the row
+  // Of indexes.
+  double scan_few = 0;      ///< one query over rows without codes, a row
+  double scan = 0;          ///< a query of many over rows of 3 values
+  double scan_values = 0;   ///< a query of many over rows of 256 values
+  double tree_build = 0;    ///< to build a k-d tree, a point
+  double tree_search = 0;   ///< a query of many in it
+  double graph_build = 0;   ///< to build a graph, a row
+  double graph_search = 0;  ///< a query of many in it
+};
+
+/// Each of them with the name that files have it by: {"int8", 0.01}, ...
+std::vector<std::pair<std::string, double>> named(const WorkTimes& times);
+
+/// A machine and what its work takes.
+struct Calibration {
+  Device::Kind kind = Device::Kind::cpu;
+  std::string model;             ///< of the processor or GPU
+  std::string instruction_set;   ///< that was measured; empty for a GPU
+  int cores = 0;                 ///< hardware threads the process could use, or multiprocessors
+  int threads = 0;               ///< that measured
+  std::int64_t cache_bytes = 0;  ///< of the last level; 0: unknown
+  double bandwidth = 0;  ///< bytes a second that these threads, or the GPU, read from memory; 0: unknown
+  std::string date;      ///< ISO 8601, UTC
+  WorkTimes times;
+};
+
+/// A calibration as files hold it: a JSON object {"device": "cpu", ..., "nanoseconds": {"int8": 0.01, ...}}.
+std::string to_json(const Calibration& calibration);
+
+/// Measures the first of execution.devices: the CPU with its active instruction set and execution.threads, or
+/// a GPU. Takes about ten seconds on two cores and some 400 MiB; other work on the machine blurs the figures.
+/// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+Calibration calibrate(const Execution& execution = {});
+
+/// The file that holds calibrations: $KITH_CALIBRATION where that is set, else kith/calibration.json in
+/// $XDG_CACHE_HOME or ~/.cache. Empty where there is none: KITH_CALIBRATION=off, or no home.
+std::filesystem::path calibration_file();
+
+/// The calibrations in a file; none where the file is missing. @throws IoError when corrupt, foreign or newer
+std::vector<Calibration> read_calibrations(const std::filesystem::path& path);
+
+/// Adds a calibration to a file, in place of an earlier one of the same device, instruction set and cores,
+/// whole or not at all; a missing folder is made. What this and other processes choose from then on goes by
+/// it, if the file is calibration_file().
+/// @throws IoError, also when the file holds something else
+void keep_calibration(const Calibration& calibration, const std::filesystem::path& path);
+
+/// The calibrations that choices of this process go by: all in calibration_file(). One in the cache that
+/// cannot be read is left aside, and `problem`, if not null, says why.
+/// @throws IoError when KITH_CALIBRATION names a file that cannot be read
+std::vector<Calibration> known_calibrations(std::string* problem = nullptr);
+
+}  // namespace kith

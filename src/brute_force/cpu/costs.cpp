@@ -1,0 +1,81 @@
+#include "brute_force/cpu/costs.hpp"
+
+#include <algorithm>
+
+#include "brute_force/cpu/tuning.hpp"
+#include "core/calibration.hpp"
+#include "core/instruction_set.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+const tuning::Costs& built_in() {
+  switch (active_instruction_set()) {
+    case InstructionSet::avx512_vnni: return tuning::costs_avx512;
+    case InstructionSet::avx_vnni: return tuning::costs_avx_vnni;
+    case InstructionSet::avx2: return tuning::costs_avx2;
+    case InstructionSet::neon_i8mm: return tuning::costs_neon_i8mm;
+    case InstructionSet::neon: return tuning::costs_neon;
+    default: return tuning::costs_portable;
+  }
+}
+
+}  // namespace
+
+double CostModel::pair(codes::CodeChoice choice, double kept, std::int64_t values, std::int64_t dim,
+                       std::int64_t rows, std::int64_t queries) const {
+  const double step = choice.filter == Filter::int8   ? (choice.narrow ? int7 : int8)
+                      : choice.filter == Filter::fp16 ? fp16
+                                                      : fp32;
+  const auto bytes = static_cast<double>(values) * (choice.filter == Filter::int8   ? 1
+                                                    : choice.filter == Filter::fp16 ? 2
+                                                                                    : 4);
+  double compared = step * static_cast<double>(values);
+  if (queries > 0 && bytes * static_cast<double>(rows) > static_cast<double>(cache_bytes)) {
+    const std::int64_t together = std::min(queries, tuning::largest_chunk);
+    compared = std::max(compared, byte * bytes / static_cast<double>(together));
+  }
+  return compared + kept * (exact_value * static_cast<double>(dim) + exact_row);
+}
+
+CostModel cost_model_of(const Calibration& calibration, int threads) {
+  const WorkTimes& here = calibration.times;
+  const WorkTimes& there = tuning::times_avx512;
+  // What is computed takes as many times longer as there are fewer threads; reading memory does not.
+  const double fewer = static_cast<double>(calibration.threads) / threads;
+  const auto times = [&](double WorkTimes::*what) { return here.*what / there.*what * fewer; };
+  const tuning::Costs& costs = tuning::costs_avx512;
+  CostModel model;
+  model.int8 = costs.int8 * times(&WorkTimes::int8);
+  model.int7 = costs.narrow * here.int7 / there.int8 * fewer;
+  model.fp16 = costs.fp16 * times(&WorkTimes::fp16);
+  model.fp32 = costs.fp32 * times(&WorkTimes::fp32);
+  model.exact_value = tuning::cost_exact * times(&WorkTimes::exact_value);
+  model.exact_row = tuning::cost_exact_rows * times(&WorkTimes::exact_row);
+  model.directions = tuning::cost_of_directions * times(&WorkTimes::directions);
+  model.look = tuning::cost_of_a_look * times(&WorkTimes::directions);
+  model.projection = tuning::cost_of_projection * times(&WorkTimes::projection);
+  if (calibration.bandwidth > 0) model.byte = 1e9 / calibration.bandwidth / there.int8;
+  model.cache_bytes = calibration.cache_bytes;
+  model.difference_dim = built_in().difference_dim;
+  return model;
+}
+
+CostModel cost_model(const Execution& execution) {
+  if (const auto known = cpu_calibration()) return cost_model_of(*known, resolve_threads(execution));
+  const tuning::Costs& costs = built_in();
+  CostModel model;
+  model.int8 = costs.int8;
+  model.int7 = costs.narrow;
+  model.fp16 = costs.fp16;
+  model.fp32 = costs.fp32;
+  model.exact_value = tuning::cost_exact;
+  model.exact_row = tuning::cost_exact_rows;
+  model.directions = tuning::cost_of_directions;
+  model.look = tuning::cost_of_a_look;
+  model.projection = tuning::cost_of_projection;
+  model.difference_dim = costs.difference_dim;
+  return model;
+}
+
+}  // namespace kith::brute_force

@@ -1,0 +1,58 @@
+// Calibrations that tests choose by.
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "core/cpu_device.hpp"
+#include "core/instruction_set.hpp"
+#include "kith/calibration.hpp"
+#include "support/files.hpp"
+
+namespace kith::test {
+
+/// Sets an environment variable, or takes it away, while it lives.
+class Environment {
+ public:
+  Environment(const char* name, const std::optional<std::string>& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() { set(before_); }
+
+  void set(const std::optional<std::string>& value) const {
+    value ? ::setenv(name_, value->c_str(), 1) : ::unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+/// A calibration of this CPU and its active instruction set that says `times`.
+inline Calibration calibration_of_this_cpu(const WorkTimes& times) {
+  const DeviceInfo cpu = cpu_device();
+  Calibration c;
+  c.model = cpu.description;
+  c.instruction_set = name(active_instruction_set());
+  c.cores = cpu.cores;
+  c.threads = cpu.cores;
+  c.date = "2026-01-01T00:00:00Z";
+  c.times = times;
+  return c;
+}
+
+/// While it lives choices go by a calibration of the test's own.
+class ChoicesBy {
+ public:
+  explicit ChoicesBy(const Calibration& calibration) { keep_calibration(calibration, folder_ / "c.json"); }
+
+ private:
+  TemporaryFolder folder_;
+  Environment file_{"KITH_CALIBRATION", (folder_ / "c.json").string()};
+};
+
+}  // namespace kith::test

@@ -1,0 +1,187 @@
+// Calibrations in files, and which of them choices go by.
+#include "core/calibration.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kith/error.hpp"
+#include "support/calibration.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace kith {
+namespace {
+
+using test::contains;
+using test::Environment;
+
+template <class Expected, class Call>
+void expect_error(Call call, const std::vector<std::string>& words) {
+  const std::string message = test::message_of<Expected>(call);
+  for (const std::string& word : words) EXPECT_TRUE(contains(message, word));
+}
+
+WorkTimes some_times() {
+  WorkTimes times = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  times.int8 = 0.0123456789;
+  times.scan = 1e6;
+  return times;
+}
+
+class CalibrationFile : public testing::Test {
+ protected:
+  std::string text() const { return test::read_file(path_); }
+  void put(const std::string& text) const { test::write_file(path_, text); }
+
+  test::TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_ / "some/folder/c.json";
+};
+
+TEST_F(CalibrationFile, ComesBackAsItWas) {
+  Calibration c = test::calibration_of_this_cpu(some_times());
+  c.cache_bytes = std::int64_t{1} << 40U;
+  c.bandwidth = 1.5e10;
+  c.threads = 3;
+  keep_calibration(c, path_);  // makes the folders
+  const auto list = read_calibrations(path_);
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0].kind, Device::Kind::cpu);
+  EXPECT_EQ(list[0].model, c.model);
+  EXPECT_EQ(list[0].instruction_set, c.instruction_set);
+  EXPECT_EQ(list[0].cores, c.cores);
+  EXPECT_EQ(list[0].threads, 3);
+  EXPECT_EQ(list[0].cache_bytes, c.cache_bytes);
+  EXPECT_EQ(list[0].bandwidth, c.bandwidth);
+  EXPECT_EQ(list[0].date, c.date);
+  EXPECT_EQ(named(list[0].times), named(c.times));
+  EXPECT_EQ(named(c.times).size(), 15U);
+  EXPECT_EQ(folder_.entries(), 1);
+  EXPECT_TRUE(contains(text(), "\"threads\": 3"));
+  EXPECT_TRUE(contains(to_json(list[0]), "\"threads\":3"));
+}
+
+TEST_F(CalibrationFile, OneOfTheSameMachineIsReplacedOthersStay) {
+  Calibration c = test::calibration_of_this_cpu(some_times());
+  keep_calibration(c, path_);
+  Calibration other = c;
+  other.instruction_set = "another";
+  keep_calibration(other, path_);
+  Calibration gpu = c;
+  gpu.kind = Device::Kind::cuda;
+  gpu.instruction_set.clear();
+  gpu.times.int8 = gpu.times.projection = 0;  // of the CPU's filters
+  keep_calibration(gpu, path_);
+  c.times.int8 = 7;
+  keep_calibration(c, path_);
+  const auto list = read_calibrations(path_);
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[0].instruction_set, "another");
+  EXPECT_EQ(list[0].times.int8, some_times().int8);
+  EXPECT_EQ(list[1].kind, Device::Kind::cuda);
+  EXPECT_EQ(list[2].times.int8, 7);
+}
+
+TEST_F(CalibrationFile, DamageIsNamed) {
+  EXPECT_TRUE(read_calibrations(path_).empty());  // missing
+  keep_calibration(test::calibration_of_this_cpu(some_times()), path_);
+  const std::string whole = text();
+  for (std::size_t size = 0; size + 2 < whole.size(); ++size) {
+    put(whole.substr(0, size));
+    expect_error<IoError>([&] { read_calibrations(path_); }, {"c.json", "corrupt"});
+  }
+  const auto replaced = [&](const std::string& what, const std::string& by) {
+    std::string damaged = whole;
+    const auto at = damaged.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    put(damaged.replace(at, what.size(), by));
+  };
+  const auto refused = [&](const std::vector<std::string>& parts) {
+    expect_error<IoError>([&] { read_calibrations(path_); }, parts);
+  };
+  replaced("\"kith_calibrations\": 1", "\"kith_calibrations\": 2");
+  refused({"c.json", "version 2", "reads 1"});
+  replaced("\"cpu\"", "\"tpu\"");
+  refused({"c.json", "'tpu'"});
+  replaced("0.0123456789", "-1");
+  refused({"c.json", "int8", "-1"});
+  replaced("0.0123456789", "0");
+  refused({"c.json", "int8 is 0"});
+  replaced("0.0123456789", "\"fast\"");
+  refused({"c.json", "corrupt"});
+  replaced("\"fp16\"", "\"fp17\"");
+  refused({"c.json", "corrupt", "fp16"});
+  replaced("\"threads\": ", "\"threads\": -");
+  refused({"c.json", "no thread"});
+  put("[1, 2]");
+  refused({"c.json", "no file of calibrations"});
+  // Nothing is added to what is not understood.
+  expect_error<IoError>([&] { keep_calibration(test::calibration_of_this_cpu(some_times()), path_); },
+                        {"c.json"});
+  EXPECT_EQ(text(), "[1, 2]");
+  expect_error<IoError>([&] { read_calibrations(folder_.path()); }, {"a folder"});
+}
+
+TEST_F(CalibrationFile, WhereItIs) {
+  const Environment named("KITH_CALIBRATION", "/some/file.json");
+  const Environment cache("XDG_CACHE_HOME", "/cache");
+  const Environment home("HOME", "/home/me");
+  EXPECT_EQ(calibration_file(), "/some/file.json");
+  named.set("off");
+  EXPECT_TRUE(calibration_file().empty());
+  named.set("");
+  EXPECT_EQ(calibration_file(), "/cache/kith/calibration.json");
+  named.set(std::nullopt);
+  EXPECT_EQ(calibration_file(), "/cache/kith/calibration.json");
+  cache.set("relative");
+  EXPECT_EQ(calibration_file(), "/home/me/.cache/kith/calibration.json");
+  cache.set(std::nullopt);
+  home.set(std::nullopt);
+  EXPECT_TRUE(calibration_file().empty());
+}
+
+TEST_F(CalibrationFile, ChoicesGoByThatOfThisMachine) {
+  const Environment file("KITH_CALIBRATION", path_.string());
+  EXPECT_EQ(cpu_calibration(), nullptr);
+  const Calibration mine = test::calibration_of_this_cpu(some_times());
+  for (int what = 0; what < 4; ++what) {
+    Calibration other = mine;
+    if (what == 0) other.model += " II";
+    if (what == 1) other.cores += 1;
+    if (what == 2) other.instruction_set = "another";
+    if (what == 3) other.kind = Device::Kind::cuda;
+    keep_calibration(other, path_);
+    EXPECT_EQ(cpu_calibration(), nullptr) << what;
+  }
+  ASSERT_NE(gpu_calibration(mine.model), nullptr);
+  EXPECT_EQ(gpu_calibration("another GPU"), nullptr);
+  keep_calibration(mine, path_);
+  ASSERT_NE(cpu_calibration(), nullptr);
+  EXPECT_EQ(cpu_calibration()->times.scan, 1e6);
+  // Another file in its place is seen without a new process.
+  Calibration later = mine;
+  later.times.scan = 2e6;
+  keep_calibration(later, path_);
+  EXPECT_EQ(cpu_calibration()->times.scan, 2e6);
+  EXPECT_EQ(known_calibrations().size(), 5U);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(cpu_calibration(), nullptr);
+}
+
+TEST_F(CalibrationFile, WhoNamesAFileMeansIt) {
+  const Environment cache("XDG_CACHE_HOME", folder_.path().string());
+  const Environment file("KITH_CALIBRATION", std::nullopt);
+  std::filesystem::create_directories(folder_ / "kith");
+  test::write_file(folder_ / "kith/calibration.json", "damaged");
+  std::string problem;
+  EXPECT_TRUE(known_calibrations(&problem).empty());
+  EXPECT_TRUE(contains(problem, "calibration.json"));
+  EXPECT_EQ(cpu_calibration(), nullptr);
+  file.set((folder_ / "kith/calibration.json").string());
+  expect_error<IoError>([&] { known_calibrations(); }, {"calibration.json"});
+  expect_error<IoError>([&] { cpu_calibration(); }, {"calibration.json"});
+}
+
+}  // namespace
+}  // namespace kith
