@@ -1,12 +1,13 @@
 """What the automatic choice of codes takes beside the best fixed one, on 40 shapes of data, on the same machine.
 
     PYTHONPATH=build/python python benchmarks/brute_force/auto_choice.py OUT.json [--sets avx512_vnni,avx2] [--shapes REGEX]
-        [--repeat N] [--seconds S] [--threads N] [--device cuda] [--commit NAME]
+        [--repeat N] [--seconds S] [--threads N] [--calibrate] [--device cuda] [--commit NAME]
 
 A fixed choice is a filter, with leading directions where they pay or without. An index is built by each, and all are
 searched in turns, so that a slow moment of the machine hits all alike; the median of a choice's searches counts, after a
 warm-up. Choices that come to the same codes count as one. Every instruction set is searched in a process of its own
-(KITH_INSTRUCTION_SET). A GPU (--device) gets twice the rows and ten times the queries, which lie on the host. Answers
+(KITH_INSTRUCTION_SET). Choices go by built-in figures, or with --calibrate by those that this machine is measured to have for
+each set first. A GPU (--device) gets twice the rows and ten times the queries, which lie on the host. Answers
 that are not those of filter none, bit for bit, end the run with status 1. Needs numpy.
 """
 
@@ -177,8 +178,21 @@ def alone(folder, shape, repeat, seconds, threads, device):
     print(json.dumps(list(lines.values())))
 
 
+def environment_of(which, args):
+    calibration = {"KITH_CALIBRATION": args.calibration or "off"}
+    return {**os.environ, **calibration, **({} if on_gpu(args) else {"KITH_INSTRUCTION_SET": which})}
+
+
+def calibrated(which, args):
+    """What calibrating for a set finds; it is kept where searches of this run look."""
+    code = "import dataclasses, json, sys, kith; print(json.dumps(dataclasses.asdict(kith.calibrate(threads=int(sys.argv[1])))))"
+    done = subprocess.run([sys.executable, "-c", code, str(args.threads)], env=environment_of(which, args),
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    return json.loads(done.stdout)
+
+
 def measure(shape, which, folder, args):
-    environment = dict(os.environ) if on_gpu(args) else {**os.environ, "KITH_INSTRUCTION_SET": which}
+    environment = environment_of(which, args)
     task = {"folder": folder, "shape": dataclasses.asdict(shape), "repeat": args.repeat, "seconds": args.seconds,
             "threads": args.threads, "device": args.device}  # fmt: skip
     done = subprocess.run(
@@ -222,10 +236,20 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5, help="least time a shape is searched")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", help="cpu, or the GPU that all is done on: cuda or cuda:1")
+    parser.add_argument("--calibrate", action="store_true", help="the CPU first, a set at a time; choices go by that")
     parser.add_argument("--commit", default="unknown")
     args = parser.parse_args()
     if on_gpu(args):
+        if args.calibrate:
+            parser.error("--calibrate: a GPU's filters go by built-in figures")
         args.sets = args.device
+    with tempfile.TemporaryDirectory() as kept:
+        args.calibration = kept + "/calibration.json" if args.calibrate else None
+        sys.exit(any(line["wrong"] for line in run(args)))
+
+
+def run(args):
+    calibrations = [calibrated(which, args) for which in args.sets.split(",")] if args.calibrate else []
     results = []
     for shape in map(for_gpu, SHAPES) if on_gpu(args) else SHAPES:
         if not re.search(args.shapes, str(shape)):
@@ -246,10 +270,10 @@ def main():
         out = {
             "kind": "auto_choice", "machine": machine_of(args), "device": args.device, "commit": args.commit,
             "threads": args.threads, "date": time.strftime("%Y-%m-%d"),
-            "command": " ".join(["auto_choice.py OUT.json", *sys.argv[2:]]), "results": results,
+            "command": " ".join(["auto_choice.py OUT.json", *sys.argv[2:]]), "calibrations": calibrations, "results": results,
         }  # fmt: skip
         Path(args.out).write_text(json.dumps(out, indent=1) + "\n")
-    sys.exit(any(line["wrong"] for line in results))
+    return results
 
 
 if __name__ == "__main__":

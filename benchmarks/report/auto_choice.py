@@ -29,9 +29,12 @@ def render_auto_choice(result):
         raise ValueError("auto_choice: answers that were not the same bits")
     gpu = result.get("device", "cpu") != "cpu"
     by = ", queries and answers in the host's memory" if gpu else f" by {result['threads']} threads"
+    calibrated = ""
+    if result.get("calibrations"):
+        calibrated = " Choices go by a calibration of this machine for each instruction set (`kith devices --calibrate`)."
     parts = [
-        f"### The automatic choice of codes, on {'a GPU' if gpu else 'the CPU'}\n",
-        INTRODUCTION.format(by=by, summary=" ".join(map(summary_of, by_set.values()))),
+        f"### The automatic choice of codes, on {'a GPU' if gpu else 'the CPU'}{', calibrated' if calibrated else ''}\n",
+        INTRODUCTION.format(by=by, summary=" ".join(map(summary_of, by_set.values())) + calibrated),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]
     for which, lines in by_set.items():
