@@ -31,7 +31,9 @@ def render_auto_choice(result):
     by = ", queries and answers in the host's memory" if gpu else f" by {result['threads']} threads"
     calibrated = ""
     if result.get("calibrations"):
-        calibrated = " Choices go by a calibration of this machine for each instruction set (`kith devices --calibrate`)."
+        calibrated = (
+            " Choices go by a calibration of this machine for each instruction set (`kith devices --calibrate`)."
+        )
     parts = [
         f"### The automatic choice of codes, on {'a GPU' if gpu else 'the CPU'}{', calibrated' if calibrated else ''}\n",
         INTRODUCTION.format(by=by, summary=" ".join(map(summary_of, by_set.values())) + calibrated),
