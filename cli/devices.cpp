@@ -10,7 +10,6 @@
 
 #include "commands.hpp"
 #include "kith/calibration.hpp"
-#include "kith/error.hpp"
 #include "run.hpp"
 #include "units.hpp"
 
@@ -22,7 +21,7 @@ struct Options {
 };
 
 bool is_of(const Calibration& calibration, const DeviceInfo& info) {
-  return calibration.kind == info.device.kind && calibration.model == info.description &&
+  return info.device.kind == Device::Kind::cpu && calibration.model == info.description &&
          calibration.cores == info.cores;
 }
 
@@ -61,10 +60,8 @@ void list_devices(const Common& common) {
     if (!info.usable) print(fmt::format("{:<8} not usable: {}\n", "", info.note));
     for (const Calibration& c : calibrations) {
       if (!is_of(c, info)) continue;
-      print(fmt::format("{:<8} calibrated {}{}\n", "", c.date,
-                        c.instruction_set.empty()
-                            ? std::string()
-                            : fmt::format(": {}, {}", c.instruction_set, plural(c.threads, "thread"))));
+      print(fmt::format("{:<8} calibrated {}: {}, {}\n", "", c.date, c.instruction_set,
+                        plural(c.threads, "thread")));
     }
   }
   if (!problem.empty()) note(common, problem + "; choices go by built-in figures");
@@ -88,40 +85,24 @@ constexpr std::array<const char*, 15> meanings = {"a multiply-add of 8-bit codes
                                                   "a query of many in it"};
 
 void show(const Calibration& c) {
-  print(fmt::format("{}{}\n", c.model,
-                    c.instruction_set.empty() ? std::string()
-                                              : fmt::format(", {}, {} on {} cores", c.instruction_set,
-                                                            plural(c.threads, "thread"), c.cores)));
-  if (c.bandwidth > 0) print(fmt::format("  {:<46} {:>10.4g} GB/s\n", "reading memory", c.bandwidth / 1e9));
+  print(fmt::format("{}, {}, {} on {} cores\n", c.model, c.instruction_set, plural(c.threads, "thread"),
+                    c.cores));
+  print(fmt::format("  {:<46} {:>10.4g} GB/s\n", "reading memory", c.bandwidth / 1e9));
   const auto times = named(c.times);
   for (std::size_t i = 0; i < meanings.size(); ++i) {
-    if (times[i].second > 0) print(fmt::format("  {:<46} {:>10.4g} ns\n", meanings[i], times[i].second));
+    print(fmt::format("  {:<46} {:>10.4g} ns\n", meanings[i], times[i].second));
   }
 }
 
 void run_calibration(const Common& common) {
   const std::filesystem::path file = calibration_file();
-  if (file.empty()) {
-    throw InvalidArgument(
-        "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name a "
-        "file with KITH_CALIBRATION");
-  }
-  (void)read_calibrations(file);  // what cannot be added to is known before seconds are spent
-  Execution execution = make_execution(common);
-  std::vector<Calibration> done;
-  for (const Device& device : execution.devices) {
-    Execution its = execution;
-    its.devices = {device};
-    done.push_back(run_cancellable(common, its, [](const Execution& how) { return calibrate(how); }));
-  }
-  for (const Calibration& c : done) keep_calibration(c, file);
+  const Calibration done = run_cancellable(common, make_execution(common),
+                                           [&](const Execution& how) { return calibrate(file, how); });
   if (common.json) {
-    nlohmann::json array = nlohmann::json::array();
-    for (const Calibration& c : done) array.push_back(nlohmann::json::parse(to_json(c)));
-    print_json({{"file", file.string()}, {"calibrations", array}});
+    print_json({{"file", file.string()}, {"calibration", nlohmann::json::parse(to_json(done))}});
     return;
   }
-  for (const Calibration& c : done) show(c);
+  show(done);
   note(common, fmt::format("kept in '{}'; automatic choices on this machine go by it", file.string()));
 }
 
@@ -134,13 +115,10 @@ void add_devices(CLI::App& app, Common& common) {
       [options, &common] { options->calibrate ? run_calibration(common) : list_devices(common); });
   CLI::Option* calibrate = command.add_flag(
       "--calibrate", options->calibrate,
-      "Measure what work takes here, some ten seconds on two cores, and keep it: which filter, and with "
-      "--index auto which index, is quickest is then chosen by this machine's figures in place of built-in "
-      "ones. Best when nothing else runs");
-  command.add_option("--device", common.device, "With --calibrate: which to measure, as searches name them")
-      ->type_name("DEVICE")
-      ->capture_default_str()
-      ->needs(calibrate);
+      "Measure what work takes on this processor, some ten seconds on two cores, and keep it: which filter, "
+      "and "
+      "with --index auto which index, is quickest is then chosen by its figures in place of built-in ones. "
+      "Best when nothing else runs");
   command
       .add_option("--threads", common.threads,
                   "With --calibrate: threads to measure with; 0 means one per core this process may use")
@@ -150,9 +128,11 @@ void add_devices(CLI::App& app, Common& common) {
   common.about(command).details = {
       "The first column is what --device takes. The processor's kernel path is chosen at run time; the "
       "environment variable KITH_INSTRUCTION_SET forces another one of those listed.",
-      "A calibration is of one instruction set, the one in use, or of one GPU. It is kept in "
+      "A calibration is of one instruction set, the one in use, and one number of threads. It is kept in "
       "~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the environment variable "
-      "KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on it."};
+      "KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on it. GPUs "
+      "go by "
+      "built-in figures."};
   common.about(command).examples = {
       {"kith devices", "Shows them as a table."},
       {"kith devices --json", "Shows them to a program."},

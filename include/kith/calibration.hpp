@@ -1,10 +1,10 @@
 /// @file
-/// What work takes on this machine, measured in some seconds and kept in a file, so that automatic choices
-/// suit the machine they are made on.
+/// What work takes on this machine's processor, measured in some seconds and kept in a file, so that
+/// automatic choices suit the machine they are made on.
 ///
-/// Without a calibration choices go by figures built in for each instruction set and for GPUs. Which filter
-/// exact search uses changes no answer. Where a recall below 1 is asked for, it may change whether a graph
-/// or an exact search answers.
+/// Without a calibration choices go by figures built in for each instruction set, and on GPUs they always do.
+/// Which filter exact search uses changes no answer. Where a recall below 1 is asked for, a calibration may
+/// change whether a graph or an exact search answers.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace kith {
 
 /// How long small pieces of the work of all searches take, in nanoseconds of the clock on the wall, all
-/// threads at work. 0: not measured, on GPUs what concerns filters of the CPU.
+/// threads at work.
 struct WorkTimes {
-  // Of the CPU's filters.
+  // Of filters.
   double int8 = 0;         ///< a multiply-add of 8-bit codes
   double int7 = 0;         ///< of 7-bit codes, where the instruction set wants them; else as int8
   double fp16 = 0;         ///< of float16 codes
@@ -42,38 +42,43 @@ struct WorkTimes {
 /// Each of them with the name that files have it by: {"int8", 0.01}, ...
 std::vector<std::pair<std::string, double>> named(const WorkTimes& times);
 
-/// A machine and what its work takes.
+/// A processor and what its work takes.
 struct Calibration {
-  Device::Kind kind = Device::Kind::cpu;
-  std::string model;             ///< of the processor or GPU
-  std::string instruction_set;   ///< that was measured; empty for a GPU
-  int cores = 0;                 ///< hardware threads the process could use, or multiprocessors
+  std::string model;
+  std::string instruction_set;   ///< that was measured
+  int cores = 0;                 ///< hardware threads the process could use
   int threads = 0;               ///< that measured
   std::int64_t cache_bytes = 0;  ///< of the last level; 0: unknown
-  double bandwidth = 0;  ///< bytes a second that these threads, or the GPU, read from memory; 0: unknown
-  std::string date;      ///< ISO 8601, UTC
+  double bandwidth = 0;          ///< bytes a second that these threads read from memory
+  std::string date;              ///< ISO 8601, UTC
   WorkTimes times;
 };
 
 /// A calibration as files hold it: a JSON object {"device": "cpu", ..., "nanoseconds": {"int8": 0.01, ...}}.
 std::string to_json(const Calibration& calibration);
 
-/// Measures the first of execution.devices: the CPU with its active instruction set and execution.threads, or
-/// a GPU. Takes about ten seconds on two cores and some 400 MiB; other work on the machine blurs the figures.
-/// @throws InvalidArgument, OutOfMemory, DeviceError, Cancelled
+/// Measures the CPU with its active instruction set and execution.threads. Takes about ten seconds on two
+/// cores, and twice the last cache's size of memory, from 256 MiB to 1 GiB; other work on the machine blurs
+/// the figures. Meanwhile this process makes its choices by built-in figures.
+/// @throws InvalidArgument for a GPU, OutOfMemory, Cancelled
 Calibration calibrate(const Execution& execution = {});
+
+/// The same, kept in a file. Whether the file can be written is tried first.
+/// @throws as calibrate() and keep_calibration() do
+Calibration calibrate(const std::filesystem::path& path, const Execution& execution = {});
 
 /// The file that holds calibrations: $KITH_CALIBRATION where that is set, else kith/calibration.json in
 /// $XDG_CACHE_HOME or ~/.cache. Empty where there is none: KITH_CALIBRATION=off, or no home.
 std::filesystem::path calibration_file();
 
-/// The calibrations in a file; none where the file is missing. @throws IoError when corrupt, foreign or newer
+/// The calibrations in a file; none where the file is missing.
+/// @throws IoError when it cannot be read, is corrupt, foreign or newer
 std::vector<Calibration> read_calibrations(const std::filesystem::path& path);
 
-/// Adds a calibration to a file, in place of an earlier one of the same device, instruction set and cores,
-/// whole or not at all; a missing folder is made. What this and other processes choose from then on goes by
-/// it, if the file is calibration_file().
-/// @throws IoError, also when the file holds something else
+/// Adds a calibration to a file, in place of an earlier one of the same processor, instruction set, cores and
+/// threads, whole or not at all; a missing folder is made. What this and other processes choose from then on
+/// goes by it, if the file is calibration_file().
+/// @throws IoError, also when the file holds something else; InvalidArgument for a time that is none
 void keep_calibration(const Calibration& calibration, const std::filesystem::path& path);
 
 /// The calibrations that choices of this process go by: all in calibration_file(). One in the cache that

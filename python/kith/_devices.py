@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 from . import _kith
+from ._errors import InvalidArgument
 from ._progress import Progress, reporting
 
 __all__ = ["Calibration", "DeviceInfo", "calibrate", "calibrations", "devices"]
@@ -32,32 +33,32 @@ def devices() -> list[DeviceInfo]:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A machine and what its work takes; see :func:`calibrate`."""
+    """A processor and what its work takes; see :func:`calibrate`."""
 
-    device: str  #: ``"cpu"`` or ``"cuda"``
-    model: str  #: of the processor or GPU
-    instruction_set: str  #: that was measured; empty for a GPU
-    cores: int  #: hardware threads the process could use, or multiprocessors
+    device: str  #: ``"cpu"``
+    model: str
+    instruction_set: str  #: that was measured
+    cores: int  #: hardware threads the process could use
     threads: int  #: that measured
     cache_bytes: int  #: of the last level; 0: unknown
-    bandwidth: float  #: bytes a second that these threads read from memory; 0: unknown
+    bandwidth: float  #: bytes a second that these threads read from memory
     date: str  #: ISO 8601, UTC
-    nanoseconds: dict[str, float]  #: of pieces of work, all threads together; 0: not measured
+    nanoseconds: dict[str, float]  #: of pieces of work, all threads together
 
 
 def calibrate(
-    *, device: str = "cpu", threads: int = 0, file: str | os.PathLike[str] | None = None, progress: Progress = False
+    *, threads: int = 0, file: str | os.PathLike[str] | None = None, progress: Progress = False
 ) -> Calibration:
-    """Measures what work takes on this machine and keeps it, so that automatic choices suit the machine.
+    """Measures what work takes on this processor and keeps it, so that automatic choices suit the machine.
 
-    Which filter brute force uses, and which index ``"auto"`` takes, then go by this machine's figures in place of those
-    built in for each instruction set and for GPUs. Exact answers stay the same bits. Where a recall below 1 is asked of
-    ``"auto"``, it may change whether a graph or an exact search answers. Takes some ten seconds on two cores; other work
-    on the machine blurs the figures.
+    Which filter brute force uses, and which index ``"auto"`` takes, then go by its figures in place of those built in for
+    each instruction set. Exact answers stay the same bits. Where a recall below 1 is asked of ``"auto"``, it may change
+    whether a graph or an exact search answers. GPUs go by built-in figures. Takes some ten seconds on two cores, and twice
+    the last cache's size of memory, from 256 MiB to 1 GiB; other work on the machine blurs the figures.
 
     Args:
-        device: ``"cpu"``, with the instruction set in use, or a GPU, ``"cuda:0"``.
-        threads: to measure with; 0: one per core this process may use.
+        threads: to measure with; 0: one per core this process may use. Choices for so many threads go by it; those for
+            another number by what most threads measured.
         file: where to keep it, beside the calibrations there. ``None``: the file that choices go by,
             ``~/.cache/kith/calibration.json`` (under ``$XDG_CACHE_HOME``) or the one that the environment variable
             ``KITH_CALIBRATION`` names.
@@ -69,11 +70,12 @@ def calibrate(
     Raises:
         ValueError: threads out of range, or no file to keep it in (``KITH_CALIBRATION=off``).
         OSError: the file cannot be written, or holds something else.
-        kith.DeviceError: the device is not there.
     """
     path = None if file is None else os.fsdecode(file)
+    if path == "":
+        raise InvalidArgument("file is empty; name one, or leave it out")
     with reporting(progress) as report:
-        return Calibration(**json.loads(_kith.calibrate((threads, 0, 0, device), path, report)))
+        return Calibration(**json.loads(_kith.calibrate(threads, path, report)))
 
 
 def calibrations() -> list[Calibration]:

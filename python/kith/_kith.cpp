@@ -299,20 +299,11 @@ nb::list device_list() {
   return out;
 }
 
-std::string calibrate_call(const CallLimits& limits, const std::optional<std::filesystem::path>& file,
+std::string calibrate_call(std::int64_t threads, const std::optional<std::filesystem::path>& file,
                            const nb::object& report) {
-  const std::filesystem::path path = file ? *file : calibration_file();
-  if (path.empty()) {
-    throw InvalidArgument(
-        "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name one "
-        "with file=");
-  }
-  (void)read_calibrations(path);  // what cannot be added to is known before seconds are spent
   Calibration done;
-  run(make_execution(limits), report, false, [&](const Execution& execution) {
-    done = calibrate(execution);
-    keep_calibration(done, path);
-  });
+  run(make_execution({threads, 0, 0, "cpu"}), report, false,
+      [&](const Execution& execution) { done = calibrate(file ? *file : calibration_file(), execution); });
   return to_json(done);
 }
 
@@ -382,8 +373,8 @@ NB_MODULE(_kith, module) {
   module.def(
       "version", [] { return std::string(kith::version()); }, "Version of the library.");
   module.def("devices", &device_list, "What devices() of the package makes its list from.");
-  module.def("calibrate", &calibrate_call, nb::arg("limits"), nb::arg("file").none(),
-             nb::arg("report").none(), "Measures a device and keeps what was measured, JSON.");
+  module.def("calibrate", &calibrate_call, nb::arg("threads"), nb::arg("file").none(),
+             nb::arg("report").none(), "Measures the CPU and keeps what was measured, JSON.");
   module.def("calibrations", &calibration_list, "What choices go by, JSON.");
   module.def("index_types", &kith::index_types, "Names that build() takes.");
   bind_rows(module);

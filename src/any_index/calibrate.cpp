@@ -1,9 +1,8 @@
 // Small searches of every kind on this machine, timed.
 #include <algorithm>
 #include <ctime>
-#include <memory>
+#include <filesystem>
 #include <string>
-#include <vector>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -11,13 +10,12 @@
 
 #include "brute_force/measure.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/calibration.hpp"
 #include "core/cpu_device.hpp"
 #include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
 #include "core/shortest.hpp"
-#include "cuda/device_memory.hpp"
 #include "kith/any_index.hpp"
-#include "kith/calibration.hpp"
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
 
@@ -25,96 +23,21 @@ namespace kith {
 namespace {
 
 constexpr std::int64_t k = 10;
-constexpr std::int64_t measured_bytes = std::int64_t{256} << 20U;  // more than caches of most machines hold
 
-// How much work: enough that starting it is a small part, and that all of it takes seconds.
-struct Sizes {
-  std::int64_t low_rows, low_queries;    // of 3 values, by brute force
-  std::int64_t long_rows, long_queries;  // of 256 values
-  std::int64_t points, tree_queries;
-  std::int64_t nodes, graph_queries;  // of 128 values
-};
-constexpr Sizes on_cpu = {50'000, 1000, 20'000, 500, 100'000, 20'000, 3000, 500};
-constexpr Sizes on_gpu = {1'000'000, 10'000, 200'000, 10'000, 1'000'000, 100'000, 50'000, 10'000};
+Dataset uniform(std::int64_t rows, std::int64_t dim, const Execution& execution, std::int64_t first = 0) {
+  GenerateParameters parameters;
+  parameters.rows = rows;
+  parameters.dim = dim;
+  parameters.first_row = first;
+  return generate(parameters, execution);
+}
 
-// Rows and answers where a device has them at hand, so that no copy is measured.
-class Place {
- public:
-  explicit Place(const Execution& execution) : execution_(execution), device_(execution.devices.front()) {}
-
-  bool gpu() const { return device_.kind == Device::Kind::cuda; }
-
-  Dataset uniform(std::int64_t rows, std::int64_t dim, std::int64_t first = 0) const {
-    GenerateParameters parameters;
-    parameters.rows = rows;
-    parameters.dim = dim;
-    parameters.first_row = first;
-    Execution on_host = execution_;
-    on_host.devices = {Device{}};
-    on_host.device_memory_limit = 0;
-    const Dataset data = generate(parameters, on_host);
-    if (!gpu()) return data;
-    const auto bytes = static_cast<std::uint64_t>(rows * dim) * sizeof(float);
-    std::shared_ptr<void> memory = cuda::allocate(device_.ordinal, bytes);
-    cuda::copy_to_device(data.view().data, memory.get(), device_.ordinal, bytes);
-    DatasetView view(memory.get(), Dtype::f32, rows, dim, dim);
-    view.space = MemorySpace::cuda;
-    view.device = device_.ordinal;
-    return Dataset::adopt(view, memory);
-  }
-
-  // Nanoseconds a query of a search for k.
-  template <class Index>
-  double search(const Index& index, const DatasetView& queries, const SearchOptions& options = {}) const {
-    const auto places = static_cast<std::uint64_t>(queries.rows * k);
-    std::vector<std::int64_t> host_indices;
-    std::vector<float> host_distances;
-    std::shared_ptr<void> indices;
-    std::shared_ptr<void> distances;
-    NeighborsView out;
-    out.queries = queries.rows;
-    out.k = k;
-    if (gpu()) {
-      indices = cuda::allocate(device_.ordinal, places * sizeof(std::int64_t));
-      distances = cuda::allocate(device_.ordinal, places * sizeof(float));
-      out.indices = static_cast<std::int64_t*>(indices.get());
-      out.distances = distances.get();
-      out.space = MemorySpace::cuda;
-      out.device = device_.ordinal;
-    } else {
-      host_indices.resize(places);
-      host_distances.resize(places);
-      out.indices = host_indices.data();
-      out.distances = host_distances.data();
-    }
-    return 1e9 * shortest(execution_, [&] { (void)index.search_into(queries, out, execution_, options); }) /
-           static_cast<double>(queries.rows);
-  }
-
- private:
-  const Execution& execution_;
-  Device device_;
-};
-
-// Bytes a second that all threads read, from memory that no cache holds.
-double read_bandwidth(const Execution& execution) {
-  constexpr std::int64_t count = measured_bytes / static_cast<std::int64_t>(sizeof(std::uint64_t));
-  constexpr std::int64_t part = std::int64_t{1} << 17U;
-  AlignedBuffer<std::uint64_t> values(count);
-  AlignedBuffer<std::uint64_t> sums(count / part);
-  parallel_for(execution, count / part,
-               [&](std::int64_t i) { std::fill_n(values.data() + i * part, part, std::uint64_t{1}); });
-  const double seconds = shortest(execution, [&] {
-    parallel_for(execution, count / part, [&](std::int64_t i) {
-      const std::uint64_t* its = values.data() + i * part;
-      std::uint64_t a = 0, b = 0, c = 0, d = 0;
-      for (std::int64_t j = 0; j < part; j += 4) {
-        a += its[j], b += its[j + 1], c += its[j + 2], d += its[j + 3];
-      }
-      sums[i] = a + b + c + d;
-    });
-  });
-  return static_cast<double>(measured_bytes) / seconds;
+// Nanoseconds a query of a search.
+template <class Index>
+double search_time(const Index& index, const DatasetView& queries, const Execution& execution,
+                   const SearchOptions& options = {}) {
+  return 1e9 * shortest(execution, [&] { (void)index.search(queries, k, execution, options); }) /
+         static_cast<double>(queries.rows);
 }
 
 std::int64_t last_cache() {
@@ -124,91 +47,123 @@ std::int64_t last_cache() {
   return 0;
 }
 
-std::string now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+// More than caches hold.
+std::int64_t bytes_to_read() {
+  constexpr std::int64_t least = std::int64_t{256} << 20U;
+  constexpr std::int64_t most = std::int64_t{1} << 30U;
+  return std::clamp(2 * last_cache(), least, most);
 }
 
-void check_memory(const Execution& execution) {
-  constexpr std::uint64_t most = measured_bytes + (std::uint64_t{16} << 20U);
-  static_assert(most > brute_force::measuring_bytes);
+// Bytes a second that all threads read, from memory that no cache holds.
+double read_bandwidth(std::int64_t bytes, const Execution& execution) {
+  constexpr std::int64_t part = std::int64_t{1} << 17U;
+  const std::int64_t parts = bytes / static_cast<std::int64_t>(sizeof(std::uint64_t)) / part;
+  AlignedBuffer<std::uint64_t> values(parts * part);
+  AlignedBuffer<std::uint64_t> sums(parts);
+  parallel_for(execution, parts,
+               [&](std::int64_t i) { std::fill_n(values.data() + i * part, part, std::uint64_t{1}); });
+  const double seconds = shortest(execution, [&] {
+    parallel_for(execution, parts, [&](std::int64_t i) {
+      const std::uint64_t* its = values.data() + i * part;
+      std::uint64_t sum = 0;
+      for (std::int64_t j = 0; j < part; ++j) sum += its[j];
+      sums[i] = sum;
+    });
+  });
+  return static_cast<double>(parts * part) * sizeof(std::uint64_t) / seconds;
+}
+
+void check(const Execution& execution) {
+  for (const Device& device : execution.devices) {
+    if (device.kind == Device::Kind::cpu) continue;
+    throw InvalidArgument(fmt::format(
+        "{} cannot be calibrated: GPUs go by built-in figures; use the device cpu", name(device)));
+  }
+  const auto most = static_cast<std::uint64_t>(bytes_to_read()) + (std::uint64_t{16} << 20U);
   if (execution.memory_limit == 0 || execution.memory_limit >= most) return;
   throw OutOfMemory(fmt::format("a calibration takes {} bytes, the memory limit is {}; raise it", most,
                                 execution.memory_limit));
 }
 
+void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCounter& progress) {
+  // So that each of many threads has something to do.
+  const std::int64_t more = std::clamp(resolve_threads(execution) / 2, 1, 64);
+  const std::int64_t larger = std::min<std::int64_t>(more, 8);
+  {
+    constexpr std::int64_t count = 50'000;
+    const Dataset rows = uniform(count, 3, execution);
+    const Dataset queries = uniform(1000 * more, 3, execution, count);
+    // The codes that are chosen for such rows with built-in figures, on every instruction set.
+    const auto index = [&](Filter filter) {
+      return BruteForce::build(rows, {.filter = filter, .directions = false}, execution);
+    };
+    times.scan_few = search_time(index(Filter::none), queries.view().slice(0, 1), execution) / count;
+    times.scan = search_time(index(Filter::fp32), queries, execution);
+  }
+  progress.advance(1);
+  {
+    constexpr std::int64_t count = 20'000;
+    times.scan_values =
+        search_time(BruteForce::build(uniform(count, 256, execution),
+                                      {.filter = Filter::int8, .directions = false}, execution),
+                    uniform(500 * more, 256, execution, count), execution);
+  }
+  progress.advance(1);
+  {
+    const std::int64_t count = 100'000 * larger;
+    const Dataset points = uniform(count, 3, execution);
+    times.tree_build = 1e9 * shortest(execution, [&] { (void)KdTree::build(points, {}, execution); }) /
+                       static_cast<double>(count);
+    times.tree_search = search_time(KdTree::build(points, {}, execution),
+                                    uniform(20'000 * more, 3, execution, count), execution);
+  }
+  progress.advance(1);
+  {
+    const std::int64_t count = 3000 * larger;
+    const Dataset rows = uniform(count, 128, execution);
+    times.graph_build = 1e9 * shortest(execution, [&] { (void)Vamana::build(rows, {}, execution); }) /
+                        static_cast<double>(count);
+    SearchOptions options;
+    options.list_size = 40;
+    times.graph_search = search_time(Vamana::build(rows, {}, execution),
+                                     uniform(500 * more, 128, execution, count), execution, options);
+  }
+}
+
 }  // namespace
 
 Calibration calibrate(const Execution& asked) {
-  if (asked.devices.empty()) throw InvalidArgument("there is no device to calibrate; name the CPU or a GPU");
-  check_memory(asked);
-  Execution execution = without_progress(asked);
-  execution.devices = {asked.devices.front()};
-  const Place place(execution);
-  const Sizes& sizes = place.gpu() ? on_gpu : on_cpu;
+  check(asked);
+  const CalibrationsAside aside;
+  const Execution execution = without_progress(asked);
+  const DeviceInfo cpu = cpu_device();
   Calibration result;
-  result.kind = execution.devices.front().kind;
+  result.model = cpu.description;
+  result.instruction_set = name(active_instruction_set());
+  result.cores = cpu.cores;
   result.threads = resolve_threads(execution);
-  result.date = now();
+  result.cache_bytes = last_cache();
+  result.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   ProgressCounter progress(asked, "calibrate", 6);
-  WorkTimes& times = result.times;
-
-  if (place.gpu()) {
-    for (const DeviceInfo& info : devices()) {
-      if (!(info.device == execution.devices.front())) continue;
-      result.model = info.description;
-      result.cores = info.cores;
-    }
-  } else {
-    const DeviceInfo cpu = cpu_device();
-    result.model = cpu.description;
-    result.cores = cpu.cores;
-    result.instruction_set = name(active_instruction_set());
-    result.cache_bytes = last_cache();
-    result.bandwidth = read_bandwidth(execution);
-    progress.advance(1);
-    brute_force::measure_filters(times, execution);
-  }
+  result.bandwidth = read_bandwidth(bytes_to_read(), execution);
   progress.advance(1);
-  {
-    const Dataset rows = place.uniform(sizes.low_rows, 3);
-    const Dataset queries = place.uniform(sizes.low_queries, 3, sizes.low_rows);
-    times.scan_few = place.search(BruteForce::build(rows, {.filter = Filter::none}, execution),
-                                  queries.view().slice(0, 1)) /
-                     static_cast<double>(sizes.low_rows);
-    times.scan = place.search(BruteForce::build(rows, {}, execution), queries);
-  }
+  brute_force::measure_filters(result.times, execution);
   progress.advance(1);
-  {
-    const Dataset rows = place.uniform(sizes.long_rows, 256);
-    times.scan_values = place.search(BruteForce::build(rows, {.directions = false}, execution),
-                                     place.uniform(sizes.long_queries, 256, sizes.long_rows));
-  }
-  progress.advance(1);
-  {
-    const Dataset points = place.uniform(sizes.points, 3);
-    times.tree_build = 1e9 * shortest(execution, [&] { (void)KdTree::build(points, {}, execution); }) /
-                       static_cast<double>(sizes.points);
-    times.tree_search = place.search(KdTree::build(points, {}, execution),
-                                     place.uniform(sizes.tree_queries, 3, sizes.points));
-  }
-  progress.advance(1);
-  {
-    // Rows on the host, where graphs are built from on every device.
-    Execution on_host = execution;
-    on_host.devices = {Device{}};
-    on_host.device_memory_limit = 0;
-    GenerateParameters parameters;
-    parameters.rows = sizes.nodes;
-    parameters.dim = 128;
-    const Dataset rows = generate(parameters, on_host);
-    times.graph_build = 1e9 * shortest(execution, [&] { (void)Vamana::build(rows, {}, execution); }) /
-                        static_cast<double>(sizes.nodes);
-    SearchOptions options;
-    options.list_size = 40;
-    times.graph_search = place.search(Vamana::build(rows, {}, execution),
-                                      place.uniform(sizes.graph_queries, 128, sizes.nodes), options);
-  }
+  measure_indexes(result.times, execution, progress);
   progress.finish();
+  return result;
+}
+
+Calibration calibrate(const std::filesystem::path& path, const Execution& execution) {
+  if (path.empty()) {
+    throw InvalidArgument(
+        "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name a "
+        "file with KITH_CALIBRATION");
+  }
+  check(execution);
+  try_calibration_file(path);
+  Calibration result = calibrate(execution);
+  keep_calibration(result, path);
   return result;
 }
 

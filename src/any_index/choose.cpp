@@ -100,29 +100,23 @@ constexpr Costs on_gpu = {.machine = "one H200",
                           .graph_query = 150,
                           .graph_queries_at_once = 1200};
 
-// What a calibration measured on those two machines. Costs on another are these times the ratio of what is
-// measured there.
+// What a calibration measured on those two cores. Costs on another processor are these times the ratio of
+// what is measured there. GPUs keep to theirs.
 constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
-                                    .scan = 9690,
-                                    .scan_values = 23'400,
+                                    .scan = 9700,
+                                    .scan_values = 24e3,
                                     .tree_build = 17.7,
-                                    .tree_search = 333,
+                                    .tree_search = 350,
                                     .graph_build = 112e3,
-                                    .graph_search = 15.8e3};
-constexpr WorkTimes times_on_gpu = {.scan_few = 1,
-                                    .scan = 1,
-                                    .scan_values = 1,
-                                    .tree_build = 1,
-                                    .tree_search = 1,
-                                    .graph_build = 1,
-                                    .graph_search = 1};
-
+                                    .graph_search = 16.5e3};
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
 
-Costs calibrated(Costs c, const WorkTimes& here, const WorkTimes& there) {
+// @param fewer how many times fewer threads work than were measured
+Costs calibrated(const WorkTimes& here, double fewer) {
+  Costs c = on_cpu;
   const auto scale = [&](double WorkTimes::*what, auto... costs) {
-    ((c.*costs *= here.*what / there.*what), ...);
+    ((c.*costs *= fewer * here.*what / times_on_cpu.*what), ...);
   };
   scale(&WorkTimes::scan_few, &Costs::scan_a_pair_few, &Costs::scan_few_a_value);
   scale(&WorkTimes::scan, &Costs::scan, &Costs::scan_query, &Costs::scan_a_neighbor, &Costs::scan_a_pair,
@@ -137,19 +131,12 @@ Costs calibrated(Costs c, const WorkTimes& here, const WorkTimes& there) {
   return c;
 }
 
-// Of the machine that is to do the work, where it has been measured.
-Costs costs_of(const Execution& execution) {
-  if (execution.devices.empty() || execution.devices.front().kind == Device::Kind::cpu) {
-    const auto known = cpu_calibration();
-    return known ? calibrated(on_cpu, known->times, times_on_cpu) : on_cpu;
-  }
-  if (known_calibrations().empty()) return on_gpu;  // the driver need not be asked what there is
-  for (const DeviceInfo& info : devices()) {
-    if (!(info.device == execution.devices.front())) continue;
-    if (const auto known = gpu_calibration(info.description))
-      return calibrated(on_gpu, known->times, times_on_gpu);
-  }
-  return on_gpu;
+// Of the machine that is to do the work.
+Costs costs_of(const Execution& execution, bool gpu) {
+  if (gpu) return on_gpu;
+  const int threads = resolve_threads(execution);
+  const auto known = cpu_calibration(threads);
+  return known ? calibrated(known->times, static_cast<double>(known->threads) / threads) : on_cpu;
 }
 
 double brute_force_cost(const Costs& c, double rows, double dim, double queries, double k) {
@@ -209,7 +196,7 @@ IndexChoice choose_index(std::int64_t rows, std::int64_t dim, std::int64_t queri
   const double neighbors =
       static_cast<double>(std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(rows, 1)));
   const bool gpu = !execution.devices.empty() && execution.devices.front().kind == Device::Kind::cuda;
-  const Costs costs = costs_of(execution);
+  const Costs costs = costs_of(execution, gpu);
   // Brute force shares its work out among devices, and so do walks; what is built is built on the first.
   const double shared = gpu ? static_cast<double>(execution.devices.size()) : 1;
   const double brute_force = brute_force_cost(costs, n, d, q / shared, neighbors);

@@ -2,16 +2,21 @@
 #include "core/calibration.hpp"
 
 #include <array>
-#include <cmath>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "core/atomic_file.hpp"
@@ -28,7 +33,6 @@ namespace fs = std::filesystem;
 constexpr int version = 1;
 constexpr const char* key = "kith_calibrations";
 
-constexpr std::size_t times_of_filters = 8;  // the first so many, of the CPU alone
 constexpr std::array<std::pair<const char*, double WorkTimes::*>, 15> times_by_name = {
     {{"int8", &WorkTimes::int8},
      {"int7", &WorkTimes::int7},
@@ -54,53 +58,65 @@ const char* variable() {
 nlohmann::json object_of(const Calibration& c) {
   nlohmann::json times = nlohmann::json::object();
   for (const auto& [name, time] : named(c.times)) times[name] = time;
-  return {{"device", c.kind == Device::Kind::cuda ? "cuda" : "cpu"},
-          {"model", c.model},
-          {"instruction_set", c.instruction_set},
-          {"cores", c.cores},
-          {"threads", c.threads},
-          {"cache_bytes", c.cache_bytes},
-          {"bandwidth", c.bandwidth},
-          {"date", c.date},
-          {"nanoseconds", std::move(times)}};
+  return {{"device", "cpu"},          {"model", c.model},     {"instruction_set", c.instruction_set},
+          {"cores", c.cores},         {"threads", c.threads}, {"cache_bytes", c.cache_bytes},
+          {"bandwidth", c.bandwidth}, {"date", c.date},       {"nanoseconds", std::move(times)}};
 }
 
-double number(const nlohmann::json& json, const char* name) {
+std::string text_of(const nlohmann::json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// No machine is outside these limits, and within them no cost is infinite.
+double number(const nlohmann::json& json, const char* name, double least, double most) {
   const double value = json.at(name).get<double>();
-  if (!std::isfinite(value) || value < 0) {
-    throw InvalidArgument(fmt::format("its {} is {}, not a number from 0 on", name, value));
+  if (!(value >= least && value <= most)) {
+    throw InvalidArgument(fmt::format("its {} is {}, not {} to {}", name, value, least, most));
   }
   return value;
 }
 
+std::int64_t integer(const nlohmann::json& json, const char* name, std::int64_t least, std::int64_t most) {
+  const auto& value = json.at(name);
+  if (!value.is_number_integer() || value < least || value > most) {
+    throw InvalidArgument(
+        fmt::format("its {} is {}, not an integer from {} to {}", name, text_of(value), least, most));
+  }
+  return value.get<std::int64_t>();
+}
+
 Calibration calibration_from(const nlohmann::json& json) {
+  constexpr std::int64_t most_threads = 1 << 20;
   Calibration c;
-  const auto device = json.at("device").get<std::string>();
-  if (device != "cpu" && device != "cuda")
-    throw InvalidArgument(fmt::format("its device '{}' is neither cpu nor cuda", device));
-  c.kind = device == "cuda" ? Device::Kind::cuda : Device::Kind::cpu;
+  if (const auto device = json.at("device").get<std::string>(); device != "cpu")
+    throw InvalidArgument(fmt::format("its device '{}' is not cpu", device));
   c.model = json.at("model").get<std::string>();
   c.instruction_set = json.at("instruction_set").get<std::string>();
-  c.cores = json.at("cores").get<int>();
-  c.threads = json.at("threads").get<int>();
-  c.cache_bytes = json.at("cache_bytes").get<std::int64_t>();
-  c.bandwidth = number(json, "bandwidth");
+  c.cores = static_cast<int>(integer(json, "cores", 1, most_threads));
+  c.threads = static_cast<int>(integer(json, "threads", 1, most_threads));
+  c.cache_bytes = integer(json, "cache_bytes", 0, std::int64_t{1} << 50U);
+  c.bandwidth = number(json, "bandwidth", 1e6, 1e15);
   c.date = json.at("date").get<std::string>();
   const auto& times = json.at("nanoseconds");
-  std::size_t position = 0;
-  for (const auto& [name, member] : times_by_name) {
-    c.times.*member = number(times, name);
-    const bool measured = c.kind == Device::Kind::cpu || position >= times_of_filters;
-    if (measured && c.times.*member == 0) throw InvalidArgument(fmt::format("its {} is 0", name));
-    ++position;
-  }
-  if (c.cores < 1 || c.threads < 1) throw InvalidArgument("it was measured by no thread");
+  for (const auto& [name, member] : times_by_name) c.times.*member = number(times, name, 1e-9, 1e12);
   return c;
 }
 
 bool same_place(const Calibration& a, const Calibration& b) {
-  return a.kind == b.kind && a.model == b.model && a.instruction_set == b.instruction_set &&
-         a.cores == b.cores;
+  return a.model == b.model && a.instruction_set == b.instruction_set && a.cores == b.cores &&
+         a.threads == b.threads;
+}
+
+// 0, or why nothing can be known of a file; one that is not there is no fault.
+int look_at(const fs::path& path, struct stat& about) {
+  if (::stat(path.c_str(), &about) == 0) return 0;
+  about = {};
+  about.st_size = -1;
+  return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+}
+
+[[noreturn]] void unreadable(const fs::path& path, int error) {
+  throw IoError(fmt::format("cannot read '{}': {}", path.string(), std::strerror(error)));
 }
 
 // A file as it was when it was read; another one there is read anew.
@@ -109,20 +125,21 @@ struct State {
   timespec changed{};
   ino_t inode = 0;
   off_t size = -1;  // -1: no file
+  int error = 0;
 
   static State of(const fs::path& path) {
     State state;
     state.path = path;
+    if (path.empty()) return state;
     struct stat about {};
-    if (!path.empty() && ::stat(path.c_str(), &about) == 0) {
-      state.changed = about.st_mtim;
-      state.inode = about.st_ino;
-      state.size = about.st_size;
-    }
+    state.error = look_at(path, about);
+    state.changed = about.st_mtim;
+    state.inode = about.st_ino;
+    state.size = about.st_size;
     return state;
   }
   bool operator==(const State& other) const {
-    return path == other.path && inode == other.inode && size == other.size &&
+    return path == other.path && inode == other.inode && size == other.size && error == other.error &&
            changed.tv_sec == other.changed.tv_sec && changed.tv_nsec == other.changed.tv_nsec;
   }
 };
@@ -146,6 +163,7 @@ std::shared_ptr<const Known> last_known() {
   const auto read = std::make_shared<Known>();
   read->state = state;
   try {
+    if (state.error != 0) unreadable(path, state.error);
     if (state.size >= 0) {
       for (Calibration& c : read_calibrations(path))
         read->list.push_back(std::make_shared<const Calibration>(std::move(c)));
@@ -165,12 +183,46 @@ std::shared_ptr<const Known> known() {
   return found;
 }
 
-const DeviceInfo& this_cpu() {
-  static const DeviceInfo cpu = cpu_device();
-  return cpu;
-}
+std::atomic<int> aside = 0;
+
+// Makes the folder of a file, and keeps other writers of it out while it lives.
+class Turn {
+ public:
+  explicit Turn(const fs::path& path) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error)
+      throw IoError(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
+    fd_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // A file system without locks takes none.
+    if (fd_ >= 0) (void)::flock(fd_, LOCK_EX);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_ = -1;
+};
 
 }  // namespace
+
+CalibrationsAside::CalibrationsAside() {
+  ++aside;
+}
+
+CalibrationsAside::~CalibrationsAside() {
+  --aside;
+}
+
+void try_calibration_file(const fs::path& path) {
+  (void)read_calibrations(path);
+  const Turn turn(path);
+  const AtomicFile out(path);
+}
 
 std::vector<std::pair<std::string, double>> named(const WorkTimes& times) {
   std::vector<std::pair<std::string, double>> list;
@@ -179,7 +231,7 @@ std::vector<std::pair<std::string, double>> named(const WorkTimes& times) {
 }
 
 std::string to_json(const Calibration& calibration) {
-  return object_of(calibration).dump();
+  return text_of(object_of(calibration));
 }
 
 fs::path calibration_file() {
@@ -199,11 +251,12 @@ fs::path calibration_file() {
 }
 
 std::vector<Calibration> read_calibrations(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error) && !error) return {};
-  if (!fs::is_regular_file(path, error)) {
+  struct stat about {};
+  if (const int error = look_at(path, about); error != 0) unreadable(path, error);
+  if (about.st_size < 0) return {};
+  if (!S_ISREG(about.st_mode)) {
     throw IoError(fmt::format("'{}' is no file of calibrations: it is {}", path.string(),
-                              fs::is_directory(path, error) ? "a folder" : "not a regular file"));
+                              S_ISDIR(about.st_mode) ? "a folder" : "not a regular file"));
   }
   const auto file = MappedFile::open(path);
   const char* text = reinterpret_cast<const char*>(file->bytes().data());
@@ -230,19 +283,19 @@ std::vector<Calibration> read_calibrations(const fs::path& path) {
 }
 
 void keep_calibration(const Calibration& calibration, const fs::path& path) {
+  try {
+    (void)calibration_from(object_of(calibration));
+  } catch (const nlohmann::json::exception& problem) {  // a number that is none
+    throw InvalidArgument(fmt::format("a calibration that no file can hold: {}", problem.what()));
+  }
+  const Turn turn(path);
   std::vector<Calibration> list = read_calibrations(path);
   std::erase_if(list, [&](const Calibration& other) { return same_place(calibration, other); });
   list.push_back(calibration);
   nlohmann::json json = {{key, version}, {"calibrations", nlohmann::json::array()}};
   for (const Calibration& c : list) json["calibrations"].push_back(object_of(c));
-  std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (error) {
-    throw IoError(
-        fmt::format("cannot make the folder '{}': {}", path.parent_path().string(), error.message()));
-  }
   AtomicFile out(path);
-  out.write(json.dump(1) + "\n");
+  out.write(text_of(json, 1) + "\n");
   out.commit();
 }
 
@@ -254,22 +307,20 @@ std::vector<Calibration> known_calibrations(std::string* problem) {
   return list;
 }
 
-std::shared_ptr<const Calibration> cpu_calibration() {
+std::shared_ptr<const Calibration> cpu_calibration(int threads) {
+  if (aside > 0) return nullptr;
+  const auto all = known();
+  if (all->list.empty()) return nullptr;
+  static const std::string model = cpu_device().description;
   const std::string_view set = name(active_instruction_set());
-  for (const auto& c : known()->list) {
-    if (c->kind == Device::Kind::cpu && c->instruction_set == set && c->cores == this_cpu().cores &&
-        c->model == this_cpu().description) {
-      return c;
-    }
+  const int cores = resolve_threads({});
+  std::shared_ptr<const Calibration> best;
+  for (const auto& c : all->list) {
+    if (c->instruction_set != set || c->cores != cores || c->model != model) continue;
+    if (c->threads == threads) return c;
+    if (best == nullptr || c->threads > best->threads) best = c;
   }
-  return nullptr;
-}
-
-std::shared_ptr<const Calibration> gpu_calibration(std::string_view model) {
-  for (const auto& c : known()->list) {
-    if (c->kind == Device::Kind::cuda && c->model == model) return c;
-  }
-  return nullptr;
+  return best;
 }
 
 }  // namespace kith

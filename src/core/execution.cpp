@@ -28,7 +28,12 @@ std::string cpu_model() {
   for (std::string line; std::getline(info, line);) {
     if (line.starts_with("model name")) {
       const auto colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
+      if (colon == std::string::npos) continue;
+      std::string model = line.substr(colon + 2);
+      // It goes into JSON and onto terminals.
+      std::ranges::replace_if(
+          model, [](char c) { return c < ' ' || c > '~'; }, '?');
+      return model;
     }
   }
   return "CPU";

@@ -17,7 +17,7 @@ double shortest(const Execution& execution, const Work& work) {
   using Clock = std::chrono::steady_clock;
   constexpr int fewest = 3;
   constexpr int most = 1000;
-  constexpr double enough = 0.1;
+  constexpr double enough = 0.05;
   StopRequest stop(execution);
   work();
   double least = std::numeric_limits<double>::infinity();

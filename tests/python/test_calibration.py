@@ -53,11 +53,13 @@ def test_a_file_that_is_named_must_be_one(tmp_path, monkeypatch):
     assert file.read_text() == "something else"
 
 
-def test_refusals(tmp_path, monkeypatch):
+def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="no file"):
         kith.calibrate()
     with pytest.raises(ValueError, match="5000 threads"):
         kith.calibrate(threads=5000, file=tmp_path / "a.json")
-    with pytest.raises(kith.DeviceError):
-        kith.calibrate(device="cuda:99", file=tmp_path / "a.json")
+    with pytest.raises(ValueError, match="empty"):
+        kith.calibrate(file="")
+    with pytest.raises(OSError, match="nowhere"):
+        kith.calibrate(file="/proc/nowhere/a.json")
     assert list(tmp_path.iterdir()) == []

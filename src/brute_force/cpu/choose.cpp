@@ -345,7 +345,7 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
     }
     const double cost = costs.pair(choice, surplus->measure(space, tuning::sample_queries), data.dim,
                                    data.dim, data.rows, expected_queries);
-    if (cost < least) {
+    if (best.dim == 0 || cost < least) {
       least = cost;
       best = space;
     }

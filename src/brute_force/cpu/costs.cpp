@@ -31,7 +31,9 @@ double CostModel::pair(codes::CodeChoice choice, double kept, std::int64_t value
                                                     : choice.filter == Filter::fp16 ? 2
                                                                                     : 4);
   double compared = step * static_cast<double>(values);
-  if (queries > 0 && bytes * static_cast<double>(rows) > static_cast<double>(cache_bytes)) {
+  constexpr std::int64_t usual_cache = std::int64_t{32} << 20U;
+  const std::int64_t cached = cache_bytes > 0 ? cache_bytes : usual_cache;
+  if (queries > 0 && bytes * static_cast<double>(rows) > static_cast<double>(cached)) {
     const std::int64_t together = std::min(queries, tuning::largest_chunk);
     compared = std::max(compared, byte * bytes / static_cast<double>(together));
   }
@@ -62,7 +64,8 @@ CostModel cost_model_of(const Calibration& calibration, int threads) {
 }
 
 CostModel cost_model(const Execution& execution) {
-  if (const auto known = cpu_calibration()) return cost_model_of(*known, resolve_threads(execution));
+  const int threads = resolve_threads(execution);
+  if (const auto known = cpu_calibration(threads)) return cost_model_of(*known, threads);
   const tuning::Costs& costs = built_in();
   CostModel model;
   model.int8 = costs.int8;

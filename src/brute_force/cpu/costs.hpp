@@ -22,7 +22,7 @@ struct CostModel {
   double projection = 0;   ///< a value of a row and direction
   std::int64_t difference_dim = 0;
   double byte = 0;               ///< to read a byte of codes that no cache holds; 0: unknown
-  std::int64_t cache_bytes = 0;  ///< what a cache holds
+  std::int64_t cache_bytes = 0;  ///< what a cache holds; 0: unknown
 
   /// Of one pair: `values` to compare and, where it is kept, `dim` to evaluate.
   /// @param rows of the codes @param queries that look at a row once it is in a cache; 0: many

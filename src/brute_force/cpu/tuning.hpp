@@ -60,14 +60,14 @@ inline constexpr double cost_exact_rows = 2000;  // a scattered row, whatever it
 
 /// What a calibration measured where these costs were fitted, two cores of an Intel Xeon with AVX-512
 /// VNNI: costs elsewhere are these times the ratio of what is measured there.
-inline constexpr WorkTimes times_avx512 = {.int8 = 0.00206,
-                                           .int7 = 0.00206,
-                                           .fp16 = 0.00897,
-                                           .fp32 = 0.00795,
-                                           .exact_value = 0.131,
-                                           .exact_row = 1.48,
-                                           .directions = 0.61,
-                                           .projection = 0.0399};
+inline constexpr WorkTimes times_avx512 = {.int8 = 0.0021,
+                                           .int7 = 0.0021,
+                                           .fp16 = 0.0092,
+                                           .fp32 = 0.0081,
+                                           .exact_value = 0.15,
+                                           .exact_row = 1.45,
+                                           .directions = 0.6,
+                                           .projection = 0.042};
 
 /// Codes along leading directions are looked for from so many rows a dimension on. Those that hold less than
 /// `least_share` of the variance keep too many rows. They are taken where a search for `typical_k_along`

@@ -41,8 +41,12 @@ TEST(Costs, BuiltInOnesAreOfTheInstructionSet) {
       EXPECT_EQ(model.int8, tuning::costs_avx512.int8);
       EXPECT_EQ(model.difference_dim, tuning::costs_avx512.difference_dim);
     }
-    if (set == InstructionSet::avx2) EXPECT_EQ(model.int7, tuning::costs_avx2.narrow);
-    if (set == InstructionSet::portable) EXPECT_EQ(model.fp16, tuning::costs_portable.fp16);
+    if (set == InstructionSet::avx2) {
+      EXPECT_EQ(model.int7, tuning::costs_avx2.narrow);
+    }
+    if (set == InstructionSet::portable) {
+      EXPECT_EQ(model.fp16, tuning::costs_portable.fp16);
+    }
   }
 }
 
@@ -102,6 +106,9 @@ TEST(Costs, FewQueriesWaitForMemoryManyDoNot) {
   EXPECT_EQ(model.pair(int8, 0, dim, dim, beyond, 10), 640);
   EXPECT_EQ(model.pair(int8, 0, dim, dim, beyond, 1'000'000), 64);
   EXPECT_EQ(model.pair(int8, 0, dim, dim, 1000, 1), 64);  // a cache holds them
+  model.cache_bytes = 0;                                  // unknown: a usual one
+  EXPECT_EQ(model.pair(int8, 0, dim, dim, 1000, 1), 64);
+  EXPECT_EQ(model.pair(int8, 0, dim, dim, beyond, 1), 6400);
 }
 
 TEST(Costs, ACalibrationDecidesWhichCodesAndNoBitOfTheAnswer) {
@@ -138,6 +145,19 @@ TEST(Costs, ACalibrationDecidesWhichCodesAndNoBitOfTheAnswer) {
   EXPECT_EQ(answer.distances, same.distances);
 }
 
+TEST(Costs, AFilterThatIsAskedForStaysWhateverItCosts) {
+  GenerateParameters parameters;
+  parameters.generator = Generator::gaussian;
+  parameters.rows = 3000;
+  parameters.dim = 64;
+  const Dataset rows = generate(parameters);
+  WorkTimes times = {1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1, 1, 1, 1, 1, 1, 1};
+  const test::ChoicesBy by(test::calibration_of_this_cpu(times));
+  for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {
+    EXPECT_EQ(BruteForce::build(rows, {.filter = filter}).filter(), filter) << name(filter);
+  }
+}
+
 TEST(Costs, MeasuringFindsEveryTime) {
   for (const InstructionSet set : usable_instruction_sets()) {
     const test::Forced forced(set);
@@ -152,7 +172,9 @@ TEST(Costs, MeasuringFindsEveryTime) {
     }
     EXPECT_EQ(times.scan, 0);  // not its own
     // Only AVX2 has filters for codes of 7 bits.
-    if (set != InstructionSet::avx2) EXPECT_EQ(times.int7, times.int8) << name(set);
+    if (set != InstructionSet::avx2) {
+      EXPECT_EQ(times.int7, times.int8) << name(set);
+    }
   }
 }
 

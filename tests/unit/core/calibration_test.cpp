@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kith/error.hpp"
@@ -47,7 +49,6 @@ TEST_F(CalibrationFile, ComesBackAsItWas) {
   keep_calibration(c, path_);  // makes the folders
   const auto list = read_calibrations(path_);
   ASSERT_EQ(list.size(), 1U);
-  EXPECT_EQ(list[0].kind, Device::Kind::cpu);
   EXPECT_EQ(list[0].model, c.model);
   EXPECT_EQ(list[0].instruction_set, c.instruction_set);
   EXPECT_EQ(list[0].cores, c.cores);
@@ -68,19 +69,31 @@ TEST_F(CalibrationFile, OneOfTheSameMachineIsReplacedOthersStay) {
   Calibration other = c;
   other.instruction_set = "another";
   keep_calibration(other, path_);
-  Calibration gpu = c;
-  gpu.kind = Device::Kind::cuda;
-  gpu.instruction_set.clear();
-  gpu.times.int8 = gpu.times.projection = 0;  // of the CPU's filters
-  keep_calibration(gpu, path_);
+  Calibration more = c;
+  more.threads += 1;
+  keep_calibration(more, path_);
   c.times.int8 = 7;
   keep_calibration(c, path_);
   const auto list = read_calibrations(path_);
   ASSERT_EQ(list.size(), 3U);
   EXPECT_EQ(list[0].instruction_set, "another");
   EXPECT_EQ(list[0].times.int8, some_times().int8);
-  EXPECT_EQ(list[1].kind, Device::Kind::cuda);
+  EXPECT_EQ(list[1].threads, c.threads + 1);
   EXPECT_EQ(list[2].times.int8, 7);
+}
+
+// Several processes and threads may have measured at once.
+TEST_F(CalibrationFile, NoneIsLostWhereSeveralAreKeptAtOnce) {
+  std::vector<std::thread> writers;
+  for (int i = 1; i <= 4; ++i) {
+    writers.emplace_back([&, i] {
+      Calibration c = test::calibration_of_this_cpu(some_times());
+      c.threads = i;
+      for (int again = 0; again < 3; ++again) keep_calibration(c, path_);
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(read_calibrations(path_).size(), 4U);
 }
 
 TEST_F(CalibrationFile, DamageIsNamed) {
@@ -104,16 +117,22 @@ TEST_F(CalibrationFile, DamageIsNamed) {
   refused({"c.json", "version 2", "reads 1"});
   replaced("\"cpu\"", "\"tpu\"");
   refused({"c.json", "'tpu'"});
-  replaced("0.0123456789", "-1");
-  refused({"c.json", "int8", "-1"});
-  replaced("0.0123456789", "0");
-  refused({"c.json", "int8 is 0"});
+  for (const char* time : {"-1", "0", "1e300", "1e-300"}) {
+    replaced("0.0123456789", time);
+    refused({"c.json", "int8 is"});
+  }
+  replaced("20000000000.0", "0");
+  refused({"c.json", "bandwidth is 0"});
+  for (const char* count : {"-", "4294967296", "1.5e0 ,\"x\":", "true ,\"x\":"}) {
+    replaced("\"threads\": ", std::string("\"threads\": ") + count);
+    refused({"c.json", "threads is"});
+  }
+  replaced("\"cache_bytes\": ", "\"cache_bytes\": -1");
+  refused({"c.json", "cache_bytes is -1"});
   replaced("0.0123456789", "\"fast\"");
   refused({"c.json", "corrupt"});
   replaced("\"fp16\"", "\"fp17\"");
   refused({"c.json", "corrupt", "fp16"});
-  replaced("\"threads\": ", "\"threads\": -");
-  refused({"c.json", "no thread"});
   put("[1, 2]");
   refused({"c.json", "no file of calibrations"});
   // Nothing is added to what is not understood.
@@ -121,6 +140,37 @@ TEST_F(CalibrationFile, DamageIsNamed) {
                         {"c.json"});
   EXPECT_EQ(text(), "[1, 2]");
   expect_error<IoError>([&] { read_calibrations(folder_.path()); }, {"a folder"});
+}
+
+TEST_F(CalibrationFile, WhatNoFileCanHoldIsRefusedBefore) {
+  for (int what = 0; what < 4; ++what) {
+    Calibration c = test::calibration_of_this_cpu(some_times());
+    if (what == 0) c.times.scan = 0;
+    if (what == 1) c.times.scan = std::numeric_limits<double>::quiet_NaN();
+    if (what == 2) c.cores = 0;
+    if (what == 3) c.bandwidth = std::numeric_limits<double>::infinity();
+    EXPECT_THROW(keep_calibration(c, path_), InvalidArgument) << what;
+    EXPECT_FALSE(std::filesystem::exists(path_)) << what;
+  }
+  Calibration odd = test::calibration_of_this_cpu(some_times());
+  odd.model = "Odd \xae CPU";
+  keep_calibration(odd, path_);
+  EXPECT_EQ(read_calibrations(path_).size(), 1U);
+}
+
+TEST_F(CalibrationFile, AFileThatCannotBeReachedIsNotAMissingOne) {
+  std::filesystem::create_directories(path_.parent_path());
+  std::filesystem::create_symlink("loop.json", folder_ / "loop.json");
+  const std::filesystem::path long_name = folder_ / std::string(300, 'a');
+  for (const std::filesystem::path& path : {folder_ / "loop.json", long_name}) {
+    const Environment file("KITH_CALIBRATION", path.string());
+    expect_error<IoError>([&] { read_calibrations(path); }, {"cannot read"});
+    expect_error<IoError>([&] { known_calibrations(); }, {"cannot read"});
+    expect_error<IoError>([&] { try_calibration_file(path); }, {"cannot read"});
+  }
+  expect_error<IoError>([&] { try_calibration_file("/proc/none/c.json"); }, {"/proc/none"});
+  try_calibration_file(path_);
+  EXPECT_TRUE(std::filesystem::is_empty(path_.parent_path()));
 }
 
 TEST_F(CalibrationFile, WhereItIs) {
@@ -143,30 +193,39 @@ TEST_F(CalibrationFile, WhereItIs) {
 
 TEST_F(CalibrationFile, ChoicesGoByThatOfThisMachine) {
   const Environment file("KITH_CALIBRATION", path_.string());
-  EXPECT_EQ(cpu_calibration(), nullptr);
+  EXPECT_EQ(cpu_calibration(2), nullptr);
   const Calibration mine = test::calibration_of_this_cpu(some_times());
-  for (int what = 0; what < 4; ++what) {
+  for (int what = 0; what < 3; ++what) {
     Calibration other = mine;
     if (what == 0) other.model += " II";
     if (what == 1) other.cores += 1;
     if (what == 2) other.instruction_set = "another";
-    if (what == 3) other.kind = Device::Kind::cuda;
     keep_calibration(other, path_);
-    EXPECT_EQ(cpu_calibration(), nullptr) << what;
+    EXPECT_EQ(cpu_calibration(mine.threads), nullptr) << what;
   }
-  ASSERT_NE(gpu_calibration(mine.model), nullptr);
-  EXPECT_EQ(gpu_calibration("another GPU"), nullptr);
   keep_calibration(mine, path_);
-  ASSERT_NE(cpu_calibration(), nullptr);
-  EXPECT_EQ(cpu_calibration()->times.scan, 1e6);
+  ASSERT_NE(cpu_calibration(mine.threads), nullptr);
+  EXPECT_EQ(cpu_calibration(mine.threads)->times.scan, 1e6);
   // Another file in its place is seen without a new process.
   Calibration later = mine;
   later.times.scan = 2e6;
   keep_calibration(later, path_);
-  EXPECT_EQ(cpu_calibration()->times.scan, 2e6);
+  EXPECT_EQ(cpu_calibration(mine.threads)->times.scan, 2e6);
+  // So many threads, else the most.
+  Calibration more = mine;
+  more.threads = 1000;
+  keep_calibration(more, path_);
+  EXPECT_EQ(cpu_calibration(mine.threads)->threads, mine.threads);
+  EXPECT_EQ(cpu_calibration(1000)->threads, 1000);
+  EXPECT_EQ(cpu_calibration(999)->threads, 1000);
   EXPECT_EQ(known_calibrations().size(), 5U);
+  {
+    const CalibrationsAside aside;
+    EXPECT_EQ(cpu_calibration(mine.threads), nullptr);
+  }
+  EXPECT_NE(cpu_calibration(mine.threads), nullptr);
   std::filesystem::remove(path_);
-  EXPECT_EQ(cpu_calibration(), nullptr);
+  EXPECT_EQ(cpu_calibration(mine.threads), nullptr);
 }
 
 TEST_F(CalibrationFile, WhoNamesAFileMeansIt) {
@@ -177,10 +236,10 @@ TEST_F(CalibrationFile, WhoNamesAFileMeansIt) {
   std::string problem;
   EXPECT_TRUE(known_calibrations(&problem).empty());
   EXPECT_TRUE(contains(problem, "calibration.json"));
-  EXPECT_EQ(cpu_calibration(), nullptr);
+  EXPECT_EQ(cpu_calibration(1), nullptr);
   file.set((folder_ / "kith/calibration.json").string());
   expect_error<IoError>([&] { known_calibrations(); }, {"calibration.json"});
-  expect_error<IoError>([&] { cpu_calibration(); }, {"calibration.json"});
+  expect_error<IoError>([&] { cpu_calibration(1); }, {"calibration.json"});
 }
 
 }  // namespace
