@@ -8,7 +8,6 @@
 #include <deque>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -116,7 +115,6 @@ void measure_filters(WorkTimes& times, const Execution& asked) {
   const Execution execution = without_progress(asked);
   const Dataset data = uniform(std::int64_t{8} << 10U, dim, execution);
   std::deque<std::pair<double*, MultiplyAdd>> filters;
-  std::optional<codes::CodeSpace> space;
   for (const codes::CodeChoice choice : codes::possible_codes(data.dtype(), metric, dim)) {
     if (choice.form != codes::Form::triangle || choice.filter == Filter::none) continue;
     double* time = choice.filter == Filter::fp32   ? &times.fp32
@@ -125,17 +123,16 @@ void measure_filters(WorkTimes& times, const Execution& asked) {
                                                    : &times.int8;
     filters.emplace_back(std::piecewise_construct, std::forward_as_tuple(time),
                          std::forward_as_tuple(data, choice, execution));
-    if (choice.filter == Filter::int8 && !space) {
-      space = codes::real_valued(data, codes::make_code_space(data, metric, choice));
-    }
   }
   constexpr std::int64_t few = 32;
   constexpr std::int64_t many = 1024;
   const Evaluation of_short_rows(few, execution);
   const Evaluation of_long_rows(many, execution);
   constexpr std::int64_t count = 64;
-  const auto find_directions = [&] { return codes::directions_of(data, *space, count, execution); };
-  codes::CodeSpace along = *space;
+  codes::CodeSpace along =
+      codes::real_valued(data, codes::make_code_space(data, metric, {Filter::int8, codes::Form::triangle}));
+  const codes::CodeSpace space = along;
+  const auto find_directions = [&] { return codes::directions_of(data, space, count, execution); };
   along.projection = std::make_shared<codes::Projection>(codes::make_projection(find_directions(), count));
 
   // In turns, so that a slow moment of the machine hits all alike; the least of each counts.
