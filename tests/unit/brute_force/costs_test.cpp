@@ -10,6 +10,7 @@
 #include "kith/generate.hpp"
 #include "support/calibration.hpp"
 #include "support/instruction_sets.hpp"
+#include "support/sanitizers.hpp"
 
 namespace kith::brute_force {
 namespace {
@@ -160,6 +161,7 @@ TEST(Costs, AFilterThatIsAskedForStaysWhateverItCosts) {
 
 TEST(Costs, MeasuringFindsEveryTime) {
   for (const InstructionSet set : usable_instruction_sets()) {
+    if (test::reduced() && set != usable_instruction_sets().front()) break;
     const test::Forced forced(set);
     Execution execution;
     execution.threads = 2;
