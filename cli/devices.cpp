@@ -116,9 +116,8 @@ void add_devices(CLI::App& app, Common& common) {
   CLI::Option* calibrate = command.add_flag(
       "--calibrate", options->calibrate,
       "Measure what work takes on this processor, some ten seconds on two cores, and keep it: which filter, "
-      "and "
-      "with --index auto which index, is quickest is then chosen by its figures in place of built-in ones. "
-      "Best when nothing else runs");
+      "and with --index auto which index, is quickest is then chosen by its figures in place of built-in "
+      "ones. Best when nothing else runs");
   command
       .add_option("--threads", common.threads,
                   "With --calibrate: threads to measure with; 0 means one per core this process may use")
@@ -131,8 +130,7 @@ void add_devices(CLI::App& app, Common& common) {
       "A calibration is of one instruction set, the one in use, and one number of threads. It is kept in "
       "~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the environment variable "
       "KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on it. GPUs "
-      "go by "
-      "built-in figures."};
+      "go by built-in figures."};
   common.about(command).examples = {
       {"kith devices", "Shows them as a table."},
       {"kith devices --json", "Shows them to a program."},

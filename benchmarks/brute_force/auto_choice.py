@@ -183,12 +183,12 @@ def environment_of(which, args):
     return {**os.environ, **calibration, **({} if on_gpu(args) else {"KITH_INSTRUCTION_SET": which})}
 
 
-def calibrated(which, args):
-    """What calibrating for a set finds; it is kept where searches of this run look."""
-    code = "import dataclasses, json, sys, kith; print(json.dumps(dataclasses.asdict(kith.calibrate(threads=int(sys.argv[1])))))"
-    done = subprocess.run([sys.executable, "-c", code, str(args.threads)], env=environment_of(which, args),
-                          capture_output=True, text=True, check=True)  # fmt: skip
-    return json.loads(done.stdout)
+def calibrate(args):
+    """What calibrating for each set finds; it is kept where searches of this run look."""
+    for which in args.sets.split(","):
+        code = f"import kith; kith.calibrate(threads={args.threads})"
+        subprocess.run([sys.executable, "-c", code], env=environment_of(which, args), check=True)
+    return json.loads(Path(args.calibration).read_text())["calibrations"]
 
 
 def measure(shape, which, folder, args):
@@ -249,7 +249,7 @@ def main():
 
 
 def run(args):
-    calibrations = [calibrated(which, args) for which in args.sets.split(",")] if args.calibrate else []
+    calibrations = calibrate(args) if args.calibrate else []
     results = []
     for shape in map(for_gpu, SHAPES) if on_gpu(args) else SHAPES:
         if not re.search(args.shapes, str(shape)):

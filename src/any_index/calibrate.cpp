@@ -25,11 +25,7 @@ namespace {
 constexpr std::int64_t k = 10;
 
 Dataset uniform(std::int64_t rows, std::int64_t dim, const Execution& execution, std::int64_t first = 0) {
-  GenerateParameters parameters;
-  parameters.rows = rows;
-  parameters.dim = dim;
-  parameters.first_row = first;
-  return generate(parameters, execution);
+  return generate({.rows = rows, .dim = dim, .first_row = first}, execution);
 }
 
 // Nanoseconds a query of a search.
@@ -130,10 +126,7 @@ void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCount
   }
 }
 
-}  // namespace
-
-Calibration calibrate(const Execution& asked) {
-  check(asked);
+Calibration measure(const Execution& asked) {
   const CalibrationsAside aside;
   const Execution execution = without_progress(asked);
   const DeviceInfo cpu = cpu_device();
@@ -154,6 +147,13 @@ Calibration calibrate(const Execution& asked) {
   return result;
 }
 
+}  // namespace
+
+Calibration calibrate(const Execution& execution) {
+  check(execution);
+  return measure(execution);
+}
+
 Calibration calibrate(const std::filesystem::path& path, const Execution& execution) {
   if (path.empty()) {
     throw InvalidArgument(
@@ -162,7 +162,7 @@ Calibration calibrate(const std::filesystem::path& path, const Execution& execut
   }
   check(execution);
   try_calibration_file(path);
-  Calibration result = calibrate(execution);
+  Calibration result = measure(execution);
   keep_calibration(result, path);
   return result;
 }

@@ -109,6 +109,7 @@ constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
                                     .tree_search = 350,
                                     .graph_build = 112e3,
                                     .graph_search = 16.5e3};
+
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
 

@@ -146,7 +146,7 @@ struct State {
 
 struct Known {
   State state;
-  std::vector<std::shared_ptr<const Calibration>> list;
+  std::vector<Calibration> list;
   std::string problem;
 };
 
@@ -163,11 +163,7 @@ std::shared_ptr<const Known> last_known() {
   const auto read = std::make_shared<Known>();
   read->state = state;
   try {
-    if (state.error != 0) unreadable(path, state.error);
-    if (state.size >= 0) {
-      for (Calibration& c : read_calibrations(path))
-        read->list.push_back(std::make_shared<const Calibration>(std::move(c)));
-    }
+    read->list = read_calibrations(path);
   } catch (const IoError& error) {
     read->problem = error.what();
   }
@@ -302,9 +298,7 @@ void keep_calibration(const Calibration& calibration, const fs::path& path) {
 std::vector<Calibration> known_calibrations(std::string* problem) {
   const auto all = known();
   if (problem != nullptr) *problem = all->problem;
-  std::vector<Calibration> list;
-  for (const auto& c : all->list) list.push_back(*c);
-  return list;
+  return all->list;
 }
 
 std::shared_ptr<const Calibration> cpu_calibration(int threads) {
@@ -314,13 +308,13 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads) {
   static const std::string model = cpu_device().description;
   const std::string_view set = name(active_instruction_set());
   const int cores = resolve_threads({});
-  std::shared_ptr<const Calibration> best;
-  for (const auto& c : all->list) {
-    if (c->instruction_set != set || c->cores != cores || c->model != model) continue;
-    if (c->threads == threads) return c;
-    if (best == nullptr || c->threads > best->threads) best = c;
+  const auto rank = [&](const Calibration& c) { return std::pair(c.threads == threads, c.threads); };
+  const Calibration* best = nullptr;
+  for (const Calibration& c : all->list) {
+    if (c.instruction_set != set || c.cores != cores || c.model != model) continue;
+    if (best == nullptr || rank(c) > rank(*best)) best = &c;
   }
-  return best;
+  return best == nullptr ? nullptr : std::shared_ptr<const Calibration>(all, best);
 }
 
 }  // namespace kith

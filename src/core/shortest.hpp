@@ -10,8 +10,8 @@
 
 namespace kith {
 
-/// The least of a few runs of `work` in seconds, after one that warms up: as many as fill a tenth of a
-/// second, from three to a thousand. @throws Cancelled between two
+/// The least of a few runs of `work` in seconds, after one that warms up: as many as fill 50 ms, from three
+/// to a thousand. @throws Cancelled between two
 template <class Work>
 double shortest(const Execution& execution, const Work& work) {
   using Clock = std::chrono::steady_clock;

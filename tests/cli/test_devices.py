@@ -9,8 +9,6 @@ import time
 import pytest
 from program import KITH, files_of
 
-SETS = ["avx512_vnni", "avx_vnni", "avx2", "neon_i8mm", "neon", "portable"]
-
 
 @pytest.fixture
 def calibrate(kith, folder):

@@ -1,36 +1,13 @@
 // Calibrations that tests choose by.
 #pragma once
 
-#include <cstdlib>
-#include <optional>
-#include <string>
-
 #include "core/cpu_device.hpp"
 #include "core/instruction_set.hpp"
 #include "kith/calibration.hpp"
+#include "support/environment.hpp"
 #include "support/files.hpp"
 
 namespace kith::test {
-
-/// Sets an environment variable, or takes it away, while it lives.
-class Environment {
- public:
-  Environment(const char* name, const std::optional<std::string>& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    set(value);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() { set(before_); }
-
-  void set(const std::optional<std::string>& value) const {
-    value ? ::setenv(name_, value->c_str(), 1) : ::unsetenv(name_);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 /// A calibration of this CPU and its active instruction set that says `times`.
 inline Calibration calibration_of_this_cpu(const WorkTimes& times) {

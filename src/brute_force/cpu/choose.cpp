@@ -270,6 +270,10 @@ codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::C
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution) {
   const Metric metric = parameters.metric;
+  if (parameters.filter == Filter::automatic && expected_queries > 0 &&
+      expected_queries <= tuning::queries_without_codes) {
+    return codes::make_code_space(data, metric, {Filter::none, {}});
+  }
   const CostModel costs = cost_model(execution);
   auto list = codes::possible_codes(data.dtype, metric, data.dim);
   const auto bytes = [&](codes::CodeChoice choice) {
@@ -306,9 +310,6 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
       }
     }
   } else {
-    if (expected_queries > 0 && expected_queries <= tuning::queries_without_codes) {
-      return codes::make_code_space(data, metric, {Filter::none, {}});
-    }
     if (execution.memory_limit > 0) {
       // No codes at all is always possible.
       std::erase_if(list, [&](codes::CodeChoice c) {

@@ -20,6 +20,19 @@ const tuning::Costs& built_in() {
   }
 }
 
+CostModel model_of(const tuning::Costs& costs) {
+  return {.int8 = costs.int8,
+          .int7 = costs.narrow,
+          .fp16 = costs.fp16,
+          .fp32 = costs.fp32,
+          .exact_value = tuning::cost_exact,
+          .exact_row = tuning::cost_exact_rows,
+          .directions = tuning::cost_of_directions,
+          .look = tuning::cost_of_a_look,
+          .projection = tuning::cost_of_projection,
+          .difference_dim = costs.difference_dim};
+}
+
 }  // namespace
 
 double CostModel::pair(codes::CodeChoice choice, double kept, std::int64_t values, std::int64_t dim,
@@ -46,17 +59,16 @@ CostModel cost_model_of(const Calibration& calibration, int threads) {
   // What is computed takes as many times longer as there are fewer threads; reading memory does not.
   const double fewer = static_cast<double>(calibration.threads) / threads;
   const auto times = [&](double WorkTimes::*what) { return here.*what / there.*what * fewer; };
-  const tuning::Costs& costs = tuning::costs_avx512;
-  CostModel model;
-  model.int8 = costs.int8 * times(&WorkTimes::int8);
-  model.int7 = costs.narrow * here.int7 / there.int8 * fewer;
-  model.fp16 = costs.fp16 * times(&WorkTimes::fp16);
-  model.fp32 = costs.fp32 * times(&WorkTimes::fp32);
-  model.exact_value = tuning::cost_exact * times(&WorkTimes::exact_value);
-  model.exact_row = tuning::cost_exact_rows * times(&WorkTimes::exact_row);
-  model.directions = tuning::cost_of_directions * times(&WorkTimes::directions);
-  model.look = tuning::cost_of_a_look * times(&WorkTimes::directions);
-  model.projection = tuning::cost_of_projection * times(&WorkTimes::projection);
+  CostModel model = model_of(tuning::costs_avx512);
+  model.int8 *= times(&WorkTimes::int8);
+  model.int7 *= times(&WorkTimes::int7);
+  model.fp16 *= times(&WorkTimes::fp16);
+  model.fp32 *= times(&WorkTimes::fp32);
+  model.exact_value *= times(&WorkTimes::exact_value);
+  model.exact_row *= times(&WorkTimes::exact_row);
+  model.directions *= times(&WorkTimes::directions);
+  model.look *= times(&WorkTimes::directions);
+  model.projection *= times(&WorkTimes::projection);
   if (calibration.bandwidth > 0) model.byte = 1e9 / calibration.bandwidth / there.int8;
   model.cache_bytes = calibration.cache_bytes;
   model.difference_dim = built_in().difference_dim;
@@ -66,19 +78,7 @@ CostModel cost_model_of(const Calibration& calibration, int threads) {
 CostModel cost_model(const Execution& execution) {
   const int threads = resolve_threads(execution);
   if (const auto known = cpu_calibration(threads)) return cost_model_of(*known, threads);
-  const tuning::Costs& costs = built_in();
-  CostModel model;
-  model.int8 = costs.int8;
-  model.int7 = costs.narrow;
-  model.fp16 = costs.fp16;
-  model.fp32 = costs.fp32;
-  model.exact_value = tuning::cost_exact;
-  model.exact_row = tuning::cost_exact_rows;
-  model.directions = tuning::cost_of_directions;
-  model.look = tuning::cost_of_a_look;
-  model.projection = tuning::cost_of_projection;
-  model.difference_dim = costs.difference_dim;
-  return model;
+  return model_of(built_in());
 }
 
 }  // namespace kith::brute_force

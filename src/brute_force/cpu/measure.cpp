@@ -25,13 +25,6 @@ namespace {
 constexpr Metric metric = Metric::sqeuclidean;
 constexpr std::int64_t dim = 256;
 
-Dataset uniform(std::int64_t rows, std::int64_t dimension, const Execution& execution) {
-  GenerateParameters parameters;
-  parameters.rows = rows;
-  parameters.dim = dimension;
-  return generate(parameters, execution);
-}
-
 std::vector<double> values_of(const DatasetView& data, std::int64_t row) {
   std::vector<double> values(static_cast<std::size_t>(canonical_padded(data.dim)));
   (void)prepare_canonical_query(data.row(row), data.dtype, data.dim, metric, values.data());
@@ -84,7 +77,7 @@ class MultiplyAdd {
 class Evaluation {
  public:
   Evaluation(std::int64_t dimension, const Execution& execution)
-      : data_(uniform(std::int64_t{32} << 10U, dimension, execution)),
+      : data_(generate({.rows = std::int64_t{32} << 10U, .dim = dimension}, execution)),
         ids_(static_cast<std::size_t>(data_.rows())),
         query_(values_of(data_, 0)) {
     // A stride that is no divisor of their number comes by every row, and far from the one before.
@@ -113,7 +106,7 @@ class Evaluation {
 
 void measure_filters(WorkTimes& times, const Execution& asked) {
   const Execution execution = without_progress(asked);
-  const Dataset data = uniform(std::int64_t{8} << 10U, dim, execution);
+  const Dataset data = generate({.rows = std::int64_t{8} << 10U, .dim = dim}, execution);
   std::deque<std::pair<double*, MultiplyAdd>> filters;
   for (const codes::CodeChoice choice : codes::possible_codes(data.dtype(), metric, dim)) {
     if (choice.form != codes::Form::triangle || choice.filter == Filter::none) continue;

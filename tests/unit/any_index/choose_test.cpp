@@ -10,6 +10,7 @@
 #include "kith/calibration.hpp"
 #include "kith/error.hpp"
 #include "support/calibration.hpp"
+#include "support/environment.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 

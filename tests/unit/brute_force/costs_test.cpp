@@ -9,6 +9,7 @@
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
 #include "support/calibration.hpp"
+#include "support/environment.hpp"
 #include "support/instruction_sets.hpp"
 #include "support/sanitizers.hpp"
 
@@ -19,6 +20,10 @@ using test::Environment;
 
 constexpr codes::CodeChoice int8 = {Filter::int8, codes::Form::triangle};
 constexpr codes::CodeChoice fp16 = {Filter::fp16, codes::Form::triangle};
+
+Dataset gaussian(std::int64_t rows, std::int64_t first = 0) {
+  return generate({.generator = Generator::gaussian, .rows = rows, .dim = 64, .first_row = first});
+}
 
 void expect_same(const CostModel& a, const CostModel& b) {
   EXPECT_DOUBLE_EQ(a.int8, b.int8);
@@ -113,14 +118,8 @@ TEST(Costs, FewQueriesWaitForMemoryManyDoNot) {
 }
 
 TEST(Costs, ACalibrationDecidesWhichCodesAndNoBitOfTheAnswer) {
-  GenerateParameters parameters;
-  parameters.generator = Generator::gaussian;
-  parameters.rows = 3000;
-  parameters.dim = 64;
-  const Dataset rows = generate(parameters);
-  parameters.first_row = parameters.rows;
-  parameters.rows = 20;
-  const Dataset queries = generate(parameters);
+  const Dataset rows = gaussian(3000);
+  const Dataset queries = gaussian(20, 3000);
   const auto chosen = [&](WorkTimes times) {
     // A file has all of them.
     times.scan_few = times.scan = times.scan_values = times.tree_build = times.tree_search = 1;
@@ -147,11 +146,7 @@ TEST(Costs, ACalibrationDecidesWhichCodesAndNoBitOfTheAnswer) {
 }
 
 TEST(Costs, AFilterThatIsAskedForStaysWhateverItCosts) {
-  GenerateParameters parameters;
-  parameters.generator = Generator::gaussian;
-  parameters.rows = 3000;
-  parameters.dim = 64;
-  const Dataset rows = generate(parameters);
+  const Dataset rows = gaussian(3000);
   WorkTimes times = {1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1, 1, 1, 1, 1, 1, 1};
   const test::ChoicesBy by(test::calibration_of_this_cpu(times));
   for (const Filter filter : {Filter::int8, Filter::fp16, Filter::fp32}) {

@@ -10,7 +10,9 @@
 
 #include "kith/error.hpp"
 #include "support/calibration.hpp"
+#include "support/environment.hpp"
 #include "support/errors.hpp"
+#include "support/expect_error.hpp"
 #include "support/files.hpp"
 
 namespace kith {
@@ -18,12 +20,7 @@ namespace {
 
 using test::contains;
 using test::Environment;
-
-template <class Expected, class Call>
-void expect_error(Call call, const std::vector<std::string>& words) {
-  const std::string message = test::message_of<Expected>(call);
-  for (const std::string& word : words) EXPECT_TRUE(contains(message, word));
-}
+using test::expect_error;
 
 WorkTimes some_times() {
   WorkTimes times = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
+#include <string>
 
 #include <sched.h>
 
 #include "core/instruction_set.hpp"
 #include "kith/error.hpp"
+#include "support/environment.hpp"
 #include "support/errors.hpp"
 
 namespace kith {
@@ -77,20 +79,14 @@ TEST(InstructionSets, EachCanBeForced) {
 }
 
 TEST(InstructionSets, TheEnvironmentChooses) {
-  const char* before = std::getenv("KITH_INSTRUCTION_SET");
-  const std::string kept = before == nullptr ? "" : before;
-  ::setenv("KITH_INSTRUCTION_SET", "portable", 1);
+  const test::Environment set("KITH_INSTRUCTION_SET", "portable");
   EXPECT_EQ(active_instruction_set(), InstructionSet::portable);
-  ::setenv("KITH_INSTRUCTION_SET", "sse9", 1);
+  set.set("sse9");
   const std::string message = message_of<InvalidArgument>([] { active_instruction_set(); });
   EXPECT_TRUE(contains(message, "sse9"));
   EXPECT_TRUE(contains(message, "portable"));
-  if (before == nullptr) {
-    ::unsetenv("KITH_INSTRUCTION_SET");
-    EXPECT_EQ(active_instruction_set(), usable_instruction_sets().front());
-  } else {
-    ::setenv("KITH_INSTRUCTION_SET", kept.c_str(), 1);
-  }
+  set.set(std::nullopt);
+  EXPECT_EQ(active_instruction_set(), usable_instruction_sets().front());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tests of the formats share: a folder of their own, bytes by hand, and checks of errors.
+// What the tests of the formats share: a folder of their own and bytes by hand.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "io/format.hpp"
 #include "kith/io.hpp"
+#include "support/expect_error.hpp"
 
 namespace kith::test {
 
@@ -66,20 +67,6 @@ inline std::vector<double> values(const DatasetView& data) {
     }
   }
   return all;
-}
-
-/// Runs `function`, which must throw E with every one of `words` in its message.
-template <class E, class Function>
-void expect_error(Function&& function, const std::vector<std::string>& words) {
-  try {
-    function();
-    ADD_FAILURE() << "no exception; one with '" << (words.empty() ? "" : words.front()) << "' was expected";
-  } catch (const E& error) {
-    for (const std::string& word : words) {
-      EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
-          << "'" << word << "' is not in: " << error.what();
-    }
-  }
 }
 
 }  // namespace kith::test
