@@ -2,6 +2,7 @@
 // system gives them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -19,13 +20,16 @@ class AlignedBuffer {
 
   /// @throws std::bad_alloc: whoever knows what the memory is for says so
   explicit AlignedBuffer(std::int64_t count) : count_(count) {
-    constexpr std::size_t huge_page = std::size_t{2} << 20U;
+    if (static_cast<std::uint64_t>(count) > most_bytes / sizeof(T)) throw std::bad_alloc();
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
-    const std::size_t alignment = bytes >= huge_page ? huge_page : 64;
-    const std::size_t rounded = (bytes + alignment) / alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, rounded);
+    if (bytes >= huge_page) {
+      const std::size_t mapped = bytes / page * page + page;
+      data_ = {static_cast<T*>(map(mapped)), Free{mapped}};
+      return;
+    }
+    constexpr std::size_t line = 64;
+    void* memory = std::aligned_alloc(line, bytes / line * line + line);
     if (memory == nullptr) throw std::bad_alloc();
-    if (alignment == huge_page) (void)::madvise(memory, rounded, MADV_HUGEPAGE);
     data_.reset(static_cast<T*>(memory));
   }
 
@@ -38,9 +42,34 @@ class AlignedBuffer {
   std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(count_) * sizeof(T); }
 
  private:
+  static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
+  static constexpr std::size_t page = std::size_t{64} << 10U;  // the largest of any Linux
+  static constexpr std::size_t huge_page = std::size_t{2} << 20U;
+
   struct Free {
-    void operator()(T* p) const noexcept { std::free(p); }
+    std::size_t mapped = 0;  ///< bytes; 0: from the heap
+    void operator()(T* p) const noexcept {
+      if (mapped == 0)
+        std::free(p);
+      else
+        (void)::munmap(p, mapped);
+    }
   };
+
+  // A mapping of its own goes back to the system when it is freed, where the heap of a thread keeps what it
+  // had. It begins with a huge page; only whole ones become huge, so that the last takes what it holds.
+  static void* map(std::size_t bytes) {
+    const std::size_t reserved = bytes + huge_page;
+    void* memory = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    auto* const begin = static_cast<std::byte*>(memory);
+    const std::size_t before = (huge_page - reinterpret_cast<std::uintptr_t>(memory) % huge_page) % huge_page;
+    if (before != 0) (void)::munmap(begin, before);
+    (void)::munmap(begin + before + bytes, huge_page - before);
+    (void)::madvise(begin + before, bytes, MADV_HUGEPAGE);
+    return begin + before;
+  }
+
   std::unique_ptr<T, Free> data_;
   std::int64_t count_ = 0;
 };
