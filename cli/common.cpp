@@ -227,6 +227,7 @@ std::string describe(const SearchStatistics& s) {
   if (!s.filter.empty()) {
     line("filter",
          s.directions > 0 ? fmt::format("{} along {} directions", s.filter, s.directions) : s.filter);
+    if (s.lists > 0) line("lists", format_count(s.lists));
   }
   if (!s.instruction_set.empty()) line("kernels", s.instruction_set);
   line("pairs", format_count(s.pairs));
@@ -254,6 +255,7 @@ nlohmann::json to_json(const SearchStatistics& s) {
   return {{"index", s.index},
           {"filter", s.filter},
           {"directions", s.directions},
+          {"lists", s.lists},
           {"instruction_set", s.instruction_set},
           {"pairs", s.pairs},
           {"candidates", s.candidates},

@@ -1,7 +1,10 @@
 // kith knn: one-shot search, nothing is saved.
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -26,6 +29,7 @@ struct Options {
   std::string metric = "sqeuclidean";
   std::string filter = "auto";
   std::string directions = "auto";
+  std::string lists = "auto";
   IndexOptions index;
   ResultOptions result;
   std::string allowed;
@@ -36,7 +40,7 @@ bool asks_for_more(const Options& options) {
   const SearchOptions& asked = options.index.approximate;
   return asked.recall || asked.list_size || asked.beam_width || asked.rerank ||
          !options.index.tuning.empty() || !options.allowed.empty() || options.filter != "auto" ||
-         options.directions != "auto";
+         options.directions != "auto" || options.lists != "auto";
 }
 
 TileSearchOptions tile_search(const Options& options, Metric metric) {
@@ -53,7 +57,7 @@ void run_on_tiles(const Common& common, Options& options) {
   if (asks_for_more(options)) {
     throw InvalidArgument(
         "point tiles are searched exactly, among all rows; leave out --recall, --list-size, --beam-width, "
-        "--rerank, --tune, --allowed, --filter and --directions");
+        "--rerank, --tune, --allowed, --filter, --directions and --lists");
   }
   search_folder(common, options.base.path, options.queries, options.input_format, options.result,
                 tile_search(options, parse_tree_metric(options.metric)), options.tiles);
@@ -74,15 +78,24 @@ std::string inside_for(const Options& options) {
   return std::string(tree ? KdTree::index_type.name : BruteForce::index_type.name);
 }
 
-// --directions is an option of brute force.
+// --directions and --lists are options of brute force.
 void ask_for_brute_force(Options& options) {
-  if (options.directions == "auto") return;
+  if (options.directions == "auto" && options.lists == "auto") return;
   if (options.index.index == "auto") options.index.index = BruteForce::index_type.name;
   if (options.index.index != BruteForce::index_type.name) {
     throw InvalidArgument(
-        fmt::format("--directions is for brute_force, --index {} would ignore it; leave one of them out",
-                    options.index.index));
+        fmt::format("{} is for brute_force, --index {} would ignore it; leave one of them out",
+                    options.directions == "auto" ? "--lists" : "--directions", options.index.index));
   }
+}
+
+std::optional<std::int64_t> lists_asked(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  std::int64_t lists = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), lists);
+  if (error != std::errc() || end != text.data() + text.size() || lists < 0)
+    throw InvalidArgument(fmt::format("--lists {}: use auto, 0 for none, or how many", text));
+  return lists;
 }
 
 // Refuses what does not fit together: by what the search will take, before it begins.
@@ -124,6 +137,7 @@ void run(const Common& common, Options& options) {
   options.queries.max_rows = options.result.max_queries;
   BruteForceParameters parameters{parse_metric(options.metric), parse_filter(options.filter)};
   if (options.directions != "auto") parameters.directions = options.directions == "on";
+  parameters.lists = lists_asked(options.lists);
   IndexUsed index;
   const auto in_memory = [&](bool& on_gpu) {
     BaseAndQueries data = load_base_and_queries(common, options.base, options.queries,
@@ -201,6 +215,15 @@ void add_knn(CLI::App& app, Common& common) {
                 "a second, by more"},
                {"on", "wherever they promise to be quicker"},
                {"off", "never"}})
+      ->capture_default_str()
+      ->group("Search");
+  command
+      .add_option(
+          "--lists", options->lists,
+          "Lists that brute_force divides the rows into by k-means, so that a query looks only at those "
+          "near enough: about so many, 0 for none, or auto, where a sample shows clusters and the "
+          "queries repay making them; it changes time and memory, never the answer")
+      ->type_name("N|auto")
       ->capture_default_str()
       ->group("Search");
   add_inside_option(command, common, options->tiles);

@@ -24,6 +24,10 @@ struct BruteForceParameters {
   /// SearchStatistics::directions. Unset: as true, but on GPUs, where finding them takes some tenths of a
   /// second, they must promise more. The answer is the same either way.
   std::optional<bool> directions = std::nullopt;
+  /// Lists that rows are divided into by k-means, so that queries look only at those near enough: about so
+  /// many, 0 for none. Unset: where a sample shows clusters, and the searches to come repay making lists. On
+  /// CPUs, for the Euclidean metrics and cosine. The answer is the same either way.
+  std::optional<std::int64_t> lists = std::nullopt;
 };
 
 inline constexpr SearchOption brute_force_options[] = {SearchOption::allowed};

@@ -19,6 +19,7 @@ struct SearchStatistics {
   std::string index;                ///< "brute_force", ...
   std::string filter;               ///< "int8", "fp16", "fp32", "none"
   std::int64_t directions = 0;      ///< leading directions that the filter compared; 0: all values
+  std::int64_t lists = 0;           ///< lists that the rows are divided into; 0: every row is looked at
   std::string instruction_set;      ///< kernel path that ran
   std::int64_t pairs = 0;           ///< (query, row) pairs the filter compared
   std::int64_t candidates = 0;      ///< pairs the filter kept and that were evaluated exactly

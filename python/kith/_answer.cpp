@@ -38,6 +38,7 @@ nb::dict statistics_dict(const SearchStatistics& s) {
   out["candidates"] = s.candidates;
   out["fallbacks"] = s.fallbacks;
   out["directions"] = s.directions;
+  out["lists"] = s.lists;
   out["nan_rows"] = s.nan_rows;
   out["nan_queries"] = s.nan_queries;
   out["collapsed_rows"] = s.collapsed_rows;

@@ -370,6 +370,9 @@ class BruteForce(Index):
         directions: whether filters may compare leading directions alone, where these promise to be quicker. None: as
             True, but on a GPU, where finding them takes some tenths of a second, they must promise more. Changes time
             and memory only.
+        lists: divide the rows into about so many lists by k-means, so that a query looks only at those near enough; 0:
+            none. None: where a sample shows clusters. On the CPU, for ``"sqeuclidean"``, ``"euclidean"`` and
+            ``"cosine"``. Changes time and memory only.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.
@@ -388,6 +391,7 @@ class BruteForce(Index):
         device: str | None = None,
         device_memory_limit: int = 0,
         directions: bool | None = None,
+        lists: int | None = None,
     ) -> None:
         metric, filter = name_of(metric, "metric", METRICS), name_of(filter, "filter", _FILTERS)
         dataset = to_rows(X, "dataset")
@@ -401,6 +405,7 @@ class BruteForce(Index):
                 filter,
                 0,
                 None if directions is None else flag(directions, "directions"),
+                _optional(lists, "lists"),
                 execution,
                 report,
             )

@@ -173,12 +173,13 @@ nb::tuple chosen(std::int64_t rows, std::int64_t dim, std::int64_t queries, std:
 
 AnyIndex build_index(const std::string& type, const Rows& dataset, const std::string& metric,
                      const std::string& filter, std::int64_t leaf_size, std::optional<bool> directions,
-                     const CallLimits& limits, const nb::object& report) {
+                     std::optional<std::int64_t> lists, const CallLimits& limits, const nb::object& report) {
   IndexParameters parameters = Indexes::parameters(type, parse_metric(metric));
   set_filter(parameters, parse_filter(filter));
   set_leaf_size(parameters, leaf_size);
   if (auto* brute_force = std::get_if<BruteForceParameters>(&parameters)) {
     brute_force->directions = directions;
+    brute_force->lists = lists;
   }
   std::optional<AnyIndex> index;
   const Execution asked = make_execution(limits);
@@ -350,8 +351,8 @@ void bind_index(nb::module_& module) {
   bind_trees(index);
   bind_tuning(module, index);
   module.def("build", &build_index, nb::arg("type"), nb::arg("dataset"), nb::arg("metric"), nb::arg("filter"),
-             nb::arg("leaf_size"), nb::arg("directions").none(), nb::arg("limits"), nb::arg("report").none(),
-             "Builds an index of a named type over rows it keeps alive.");
+             nb::arg("leaf_size"), nb::arg("directions").none(), nb::arg("lists").none(), nb::arg("limits"),
+             nb::arg("report").none(), "Builds an index of a named type over rows it keeps alive.");
   module.def("build_vamana", &build_vamana, nb::arg("dataset"), nb::arg("metric"), nb::arg("max_degree"),
              nb::arg("build_list_size"), nb::arg("alpha"), nb::arg("seed"), nb::arg("code_bits"),
              nb::arg("code_dim"), nb::arg("codes"), nb::arg("rabitq_bits"), nb::arg("pq_subspaces"),

@@ -21,6 +21,7 @@ class SearchStatistics:
     index: str = ""  #: index type: ``"brute_force"``, ``"kd_tree"``, ``"octree"`` or ``"vamana"``
     filter: str = ""  #: ``"int8"``, ``"fp16"``, ``"fp32"`` or ``"none"``
     directions: int = 0  #: leading directions that the filter compared; 0: all values
+    lists: int = 0  #: lists that the rows are divided into; 0: every row is looked at
     instruction_set: str = ""  #: kernel path that ran
     pairs: int = 0  #: (query, row) pairs the filter, or a leaf of a tree, looked at
     candidates: int = 0  #: pairs the filter kept and that were evaluated exactly

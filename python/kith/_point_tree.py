@@ -102,7 +102,7 @@ class PointTree(Index):
         size = _integer(leaf_size, "leaf_size")
         execution = _execution(threads, memory_limit, device_memory_limit, self._device)
         with reporting(progress) as report:
-            self._index = _kith.build(type, dataset, metric, "auto", size, None, execution, report)
+            self._index = _kith.build(type, dataset, metric, "auto", size, None, None, execution, report)
 
     def _queries(self, Q: Any) -> _kith.Rows:
         dtype = self._index.dtype

@@ -44,6 +44,7 @@ void for_each_parameter(Parameters& its, const Visit& visit) {
     visit("filter", [&](nb::handle value) { its.filter = parse_filter(nb::cast<std::string>(value)); });
   }
   if constexpr (requires { its.directions; }) number("directions", its.directions);
+  if constexpr (requires { its.lists; }) number("lists", its.lists);
   if constexpr (requires { its.leaf_size; }) number("leaf_size", its.leaf_size);
   if constexpr (requires { its.max_degree; }) {
     number("max_degree", its.max_degree);

@@ -14,7 +14,7 @@ from . import _kith
 from ._arrays import promote_queries, to_row_set, to_rows
 from ._errors import InvalidArgument
 from ._gpu import default_device, library_of
-from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, flag, name_of, number, seed_of
+from ._index import CLASSES, METRICS, Index, Limits, _execution, _integer, _optional, flag, name_of, number, seed_of
 from ._neighborhoods import RadiusNeighbors
 from ._neighbors import Neighbors, SearchStatistics, from_parts
 from ._progress import Progress, reporting
@@ -29,6 +29,8 @@ def _parameter(name: str, value: Any) -> Any:
     """What a type of index is built with, as _kith takes it."""
     if name == "directions":
         return None if value is None else flag(value, name)
+    if name == "lists":
+        return _optional(value, name)
     if name in ("filter", "codes"):
         return name_of(value, name, "one of its names")
     if name == "seed":
@@ -96,7 +98,7 @@ class Sharded:
                 where rows cannot be divided so that each shard has one.
             metric, threads, memory_limit, device_memory_limit, progress, device: as for :func:`kith.knn`; ``device``
                 None is the CPU, and shards are searched where they were built unless a search says otherwise.
-            **parameters: what the type takes besides: ``filter`` and ``directions``, ``leaf_size``, or those of
+            **parameters: what the type takes besides: ``filter``, ``directions`` and ``lists``, ``leaf_size``, or those of
                 :class:`Vamana`.
 
         Raises:

@@ -34,6 +34,9 @@ struct BruteForce::State {
 
 namespace {
 
+/// Lists that rows may be divided into.
+constexpr std::int64_t most_lists = std::int64_t{1} << 24;
+
 // Of the backend that devices belong to, in files.
 constexpr std::string_view cpu_name = "cpu";
 std::string_view backend_name(const std::vector<Device>& devices) {
@@ -102,6 +105,18 @@ bool some_allowed(const DatasetView& data, const SearchOptions& options) {
   return true;
 }
 
+void check_lists(const BruteForceParameters& parameters, const brute_force::Backend& backend) {
+  const std::int64_t lists = parameters.lists.value_or(0);
+  if (lists < 0 || lists > most_lists) {
+    throw InvalidArgument(
+        fmt::format("lists = {}: use 0 for none, up to {}, or leave it to be chosen", lists, most_lists));
+  }
+  if (lists > 0 && &backend != &brute_force::cpu_backend()) {
+    throw InvalidArgument(fmt::format(
+        "lists = {}: rows are searched by lists on the CPU alone; leave lists out on a GPU", lists));
+  }
+}
+
 BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters& parameters,
                              std::int64_t expected_queries, const Execution& asked) {
   const Execution execution = asked_by_one(asked);  // rows go to several devices side by side
@@ -112,6 +127,7 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.filter_chosen = parameters.filter == Filter::automatic;
   state.backend = &brute_force::backend_for(execution);
   state.devices = execution.devices;
+  check_lists(parameters, *state.backend);
   check_space(dataset.view(), "rows", *state.backend);
   // Rows that somebody still writes on a GPU: building reads them from several streams and devices.
   if (dataset.view().space == MemorySpace::cuda) cuda::wait_for_caller(execution, {dataset.view().device});
@@ -306,6 +322,7 @@ void BruteForce::save(const std::filesystem::path& path, const Execution& execut
   // Another backend has other filters, and other costs: there the choice is made anew.
   if (state_->filter_chosen) header["filter_chosen_on"] = backend_name(state_->devices);
   if (const auto& directions = state_->parameters.directions) header["directions"] = *directions;
+  if (const auto& lists = state_->parameters.lists) header["lists"] = *lists;
   write_index_file(path, std::move(header), {rows_section(data)}, execution.cancelled);
 }
 
@@ -334,6 +351,8 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
     parameters.metric = parse_metric(header.at("metric").get<std::string>());
     parameters.filter = parse_filter(header.at("filter").get<std::string>());
     if (header.contains("directions")) parameters.directions = header.at("directions").get<bool>();
+    if (header.contains("lists")) parameters.lists = header.at("lists").get<std::int64_t>();
+    check_lists(parameters, brute_force::cpu_backend());
     // Files of before do not say who chose it; most did not.
     const std::string_view here = backend_name(execution.devices);
     if (header.contains("filter_chosen_on")) {

@@ -72,6 +72,9 @@ nlohmann::json to_json(const IndexParameters& parameters) {
         if constexpr (requires { its.directions; }) {
           object["directions"] = its.directions ? nlohmann::json(*its.directions) : nlohmann::json();
         }
+        if constexpr (requires { its.lists; }) {
+          if (its.lists) object["lists"] = *its.lists;
+        }
         if constexpr (requires { its.leaf_size; }) object["leaf_size"] = its.leaf_size;
         if constexpr (requires { its.max_degree; }) {
           object["graph"] = {its.max_degree,  its.build_list_size, its.alpha,

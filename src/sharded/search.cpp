@@ -101,6 +101,7 @@ void add_shard(SearchStatistics& sum, const SearchStatistics& more, bool again) 
   join(sum.filter, more.filter);
   join(sum.instruction_set, more.instruction_set);
   sum.directions = std::max(sum.directions, more.directions);
+  if (!again) sum.lists += more.lists;
   if (!again) sum.collapsed_rows += more.collapsed_rows;
   sum.cached_hops += more.cached_hops;
   sum.list_size = std::max(sum.list_size, more.list_size);

@@ -164,6 +164,22 @@ def test_all_values_are_compared_on_request(kith, folder):
         assert open(f"plain.{part}.npy", "rb").read() == open(f"along.{part}.npy", "rb").read()
 
 
+@pytest.mark.covers("knn", "--lists")
+def test_clustered_rows_are_searched_by_lists(kith, folder):
+    random = np.random.default_rng(4)
+    values = np.repeat(random.standard_normal((20, 24)), 150, axis=0) + 0.01 * random.standard_normal((3000, 24))
+    np.save("base.npy", values.astype(np.float32))
+    listed = kith("knn", "base.npy", "base.npy", "-k", 3, "--lists", 20, "-o", "listed", "--json").json
+    plain = kith("knn", "base.npy", "base.npy", "-k", 3, "--lists", 0, "-o", "plain", "--json").json
+    assert listed["statistics"]["lists"] > 10
+    assert listed["statistics"]["pairs"] < plain["statistics"]["pairs"] / 4
+    assert plain["statistics"]["lists"] == 0
+    for part in ["indices", "distances"]:
+        assert open(f"plain.{part}.npy", "rb").read() == open(f"listed.{part}.npy", "rb").read()
+    text = kith("knn", "base.npy", "base.npy", "--lists", 20, "-o", "again", "--statistics").err
+    assert "\n  lists " in text
+
+
 @pytest.mark.covers("knn", "--statistics")
 def test_statistics(kith, data):
     quiet = kith("knn", "base.npy", "queries.npy", "-o", "r")

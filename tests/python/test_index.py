@@ -47,6 +47,50 @@ def test_leading_directions_are_left_out_on_request():
     assert answers[0].distances.tobytes() == answers[1].distances.tobytes()
 
 
+def in_clusters(rows: int, dim: int) -> np.ndarray:
+    random = np.random.default_rng(8)
+    centres = random.standard_normal((30, dim))
+    return (centres[random.integers(30, size=rows)] + 0.05 * random.standard_normal((rows, dim))).astype(np.float32)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine"])
+def test_clustered_rows_are_searched_by_lists(metric):
+    X = in_clusters(30_000, 32)
+    indexes = [kith.BruteForce(X, metric, lists=lists) for lists in (None, 0, 12)]
+    chosen, plain, asked = (index.search(X[:40], 5) for index in indexes)
+    assert chosen.statistics.lists > 20 and asked.statistics.lists > 4
+    assert plain.statistics.lists == 0
+    assert chosen.statistics.pairs < plain.statistics.pairs / 4
+    for answer in (chosen, asked):
+        np.testing.assert_array_equal(answer.indices, plain.indices)
+        assert answer.distances.tobytes() == plain.distances.tobytes()
+
+
+def test_lists_are_saved_as_they_were_asked_for(tmp_path):
+    X = in_clusters(30_000, 32)
+    for lists in (0, 9):
+        kith.BruteForce(X, lists=lists).save(tmp_path / "i.kith")
+        assert (kith.load(tmp_path / "i.kith").search(X[:4], 5).statistics.lists > 0) == (lists > 0)
+
+
+@pytest.mark.parametrize(
+    ("lists", "error", "words"),
+    [
+        (-1, kith.InvalidArgument, "lists = -1: use 0 for none"),
+        (1.5, TypeError, "lists"),
+        ("many", TypeError, "lists"),
+    ],
+)
+def test_lists_that_are_none(lists, error, words):
+    with pytest.raises(error, match=words):
+        kith.BruteForce(np.zeros((9, 3), np.float32), lists=lists)
+
+
+def test_lists_need_a_metric_of_lengths():
+    with pytest.raises(kith.InvalidArgument, match="4 lists need a metric"):
+        kith.BruteForce(np.zeros((9, 3), np.float32), "manhattan", lists=4)
+
+
 def test_pickles_and_copies_answer_the_same(dtype):
     X = random_rows(dtype, 40, 5, 1)
     index = kith.BruteForce(X, metric="euclidean")

@@ -94,7 +94,7 @@ Tile tile_of(const codes::Codes& codes, std::int64_t t) {
 }
 
 FilterQueries::FilterQueries(const codes::Codes& codes, std::int64_t capacity)
-    : codes_(codes), scratch_(codes.space), rows_(capacity * codes.space.query_stride_bytes()) {
+    : codes_(&codes), scratch_(codes.space), rows_(capacity * codes.space.query_stride_bytes()) {
   const auto count = static_cast<std::size_t>(capacity);
   queries_.reserve(count);
   for (auto* array : {&threshold_, &h_weight_, &g_weight_, &e_weight_}) array->resize(count);
@@ -102,8 +102,13 @@ FilterQueries::FilterQueries(const codes::Codes& codes, std::int64_t capacity)
   bias_.resize(count);
 }
 
+void FilterQueries::start_over(const codes::Codes& codes) {
+  codes_ = &codes;
+  queries_.clear();
+}
+
 TileQueries FilterQueries::view() const {
-  return {rows_.data(),      codes_.space.query_stride_bytes(),
+  return {rows_.data(),      codes_->space.query_stride_bytes(),
           bias_.data(),      h_weight_.data(),
           g_weight_.data(),  e_weight_.data(),
           threshold_.data(), integer_threshold_.data()};
@@ -112,7 +117,7 @@ TileQueries FilterQueries::view() const {
 codes::RowKind FilterQueries::add(const double* values) {
   const std::int64_t slot = size();
   const codes::QueryCode code = codes::encode_query(
-      codes_.space, values, rows_.data() + slot * codes_.space.query_stride_bytes(), scratch_);
+      codes_->space, values, rows_.data() + slot * codes_->space.query_stride_bytes(), scratch_);
   if (code.kind != codes::RowKind::regular) return code.kind;
   queries_.push_back(code);
   bias_[static_cast<std::size_t>(slot)] = code.bias;
@@ -122,7 +127,7 @@ codes::RowKind FilterQueries::add(const double* values) {
 
 void FilterQueries::keep_all(std::int64_t slot) {
   const auto i = static_cast<std::size_t>(slot);
-  const codes::Form form = codes_.space.choice.form;
+  const codes::Form form = codes_->space.choice.form;
   const bool distance = form == codes::Form::difference || form == codes::Form::absolute;
   threshold_[i] = distance ? infinity : -infinity;
   integer_threshold_[i] =
@@ -140,7 +145,7 @@ void FilterQueries::close(std::int64_t slot) {
 void FilterQueries::set_bound(std::int64_t slot, double real) {
   const auto i = static_cast<std::size_t>(slot);
   const codes::QueryCode& q = queries_[i];
-  const codes::CodeSpace& space = codes_.space;
+  const codes::CodeSpace& space = codes_->space;
   if (!std::isfinite(real)) {
     keep_all(slot);
     return;
@@ -156,13 +161,13 @@ void FilterQueries::set_bound(std::int64_t slot, double real) {
       integer_threshold_[i] = clamp_int(euclid ? (q.norm_sq - real) / 2 : -real);
       return;
     case codes::Form::absolute: {
-      const double limit = real * unit * more + q.residual + codes_.largest_residual;
+      const double limit = real * unit * more + q.residual + codes_->largest_residual;
       integer_threshold_[i] = clamp_int(limit / q.scale * more);
       threshold_[i] = round_up<float>(limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }
     case codes::Form::difference: {
-      const double limit = std::sqrt(real) * unit * more + q.residual + codes_.largest_residual;
+      const double limit = std::sqrt(real) * unit * more + q.residual + codes_->largest_residual;
       threshold_[i] = round_up<float>(limit * limit * (1 + space.rounding() * 2) + 0x1p-120);
       return;
     }

@@ -33,6 +33,9 @@ class FilterQueries {
 
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(queries_.size()); }
 
+  /// Forgets all queries, for other codes of the same kind and length.
+  void start_over(const codes::Codes& codes);
+
   /// Keep what may be at most `real` away (see real_bound).
   void set_bound(std::int64_t slot, double real);
   /// Keep nothing from now on.
@@ -42,7 +45,7 @@ class FilterQueries {
 
  private:
   void keep_all(std::int64_t slot);
-  const codes::Codes& codes_;
+  const codes::Codes* codes_;
   codes::Scratch scratch_;
   AlignedBuffer<unsigned char> rows_;
   std::vector<codes::QueryCode> queries_;

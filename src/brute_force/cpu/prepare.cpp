@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
@@ -15,15 +18,19 @@ namespace kith::brute_force {
 
 namespace {
 
+// Equal rows, where there is room beside so many bytes.
+codes::Duplicates equal_rows(const DatasetView& data, std::uint64_t beside, const Execution& execution) {
+  const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * codes::Duplicates::most_bytes_a_row;
+  const bool room = execution.memory_limit == 0 || beside + grouping <= execution.memory_limit;
+  return room ? codes::Duplicates::find(data, execution) : codes::Duplicates();
+}
+
 std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, const DatasetView& data,
                                               const Execution& execution) {
   auto prepared = std::make_shared<CpuPrepared>();
   prepared->codes = codes::encode_rows(data, space, execution);
-  const std::uint64_t grouping = static_cast<std::uint64_t>(data.rows) * codes::Duplicates::most_bytes_a_row;
-  const bool room =
-      execution.memory_limit == 0 || prepared->codes.bytes() + grouping <= execution.memory_limit;
-  if (prepared->filter() != Filter::none && room)
-    prepared->duplicates = codes::Duplicates::find(data, execution);
+  if (prepared->filter() != Filter::none)
+    prepared->duplicates = equal_rows(data, prepared->codes.bytes(), execution);
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));
@@ -47,12 +54,58 @@ codes::CodeSpace of_all_values(const DatasetView& data, Metric metric, Filter fi
   return codes::make_code_space(data, metric, *std::ranges::find(list, filter, &codes::CodeChoice::filter));
 }
 
+std::shared_ptr<const CpuPrepared> prepare_lists(std::shared_ptr<const Partition> partition,
+                                                 const codes::CodeSpace& space,
+                                                 codes::Duplicates duplicates) {
+  auto prepared = std::make_shared<CpuPrepared>();
+  prepared->codes.space = space;
+  prepared->codes.nan_rows = partition->nan_rows;
+  prepared->duplicates = std::move(duplicates);
+  prepared->partition = std::move(partition);
+  return prepared;
+}
+
+// As many lists as the caller wants.
+std::shared_ptr<const CpuPrepared> lists_as_asked(const DatasetView& data, const codes::CodeSpace& space,
+                                                  std::int64_t asked, const Execution& execution) {
+  const char* why = nullptr;
+  if (!may_have_lists(space, &why))
+    throw InvalidArgument(fmt::format("{} lists need {}; or leave lists out", asked, why));
+  const std::int64_t count = std::clamp<std::int64_t>(asked, 1, std::max<std::int64_t>(1, data.rows));
+  const std::uint64_t bytes = partition_bytes(space, data.rows, count);
+  if (execution.memory_limit > 0 && bytes > execution.memory_limit) {
+    throw OutOfMemory(
+        fmt::format("{} lists of {} rows take {} bytes, the memory limit is {}; raise it, or leave lists out",
+                    count, data.rows, bytes, execution.memory_limit));
+  }
+  codes::Duplicates duplicates = equal_rows(data, bytes, execution);
+  auto partition = make_partition(data, space, duplicates, count, execution);
+  return prepare_lists(std::move(partition), space, std::move(duplicates));
+}
+
 }  // namespace
 
 std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
                                                const BruteForceParameters& parameters,
                                                std::int64_t expected_queries, const Execution& execution) {
-  return prepare_in(choose_codes(data, parameters, expected_queries, execution), data, execution);
+  const std::int64_t asked = parameters.lists.value_or(0);
+  if (asked > 0) {
+    BruteForceParameters without = parameters;
+    without.directions = false;
+    return lists_as_asked(data, choose_codes(data, without, 0, execution), asked, execution);
+  }
+  const codes::CodeSpace chosen = choose_codes(data, parameters, expected_queries, execution);
+  if (!parameters.lists && chosen.choice.filter != Filter::none) {
+    const codes::CodeSpace space = of_all_values(data, parameters.metric, chosen.choice.filter);
+    if (lists_may_pay(data, chosen, space, expected_queries, execution)) {
+      const std::int64_t count = usual_lists(data.rows);
+      codes::Duplicates duplicates = equal_rows(data, partition_bytes(space, data.rows, count), execution);
+      auto partition = make_partition(data, space, duplicates, count, execution);
+      if (lists_pay(*partition, data, chosen, space, expected_queries, execution))
+        return prepare_lists(std::move(partition), space, std::move(duplicates));
+    }
+  }
+  return prepare_in(chosen, data, execution);
 }
 
 std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const DatasetView& data,

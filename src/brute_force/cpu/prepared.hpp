@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "brute_force/backend.hpp"
+#include "brute_force/cpu/partition.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
 
@@ -15,11 +16,13 @@ namespace kith::brute_force {
 struct CpuPrepared final : Prepared {
   codes::Codes codes;
   codes::Duplicates duplicates;
+  /// Where rows are searched by lists, their codes stand there, and `codes` has the rows' space alone.
+  std::shared_ptr<const Partition> partition;
 
   Filter filter() const noexcept override { return codes.space.choice.filter; }
   std::uint64_t memory_bytes() const noexcept override {
     const std::scoped_lock lock(mutex);
-    return codes.bytes() + duplicates.bytes() +
+    return codes.bytes() + duplicates.bytes() + (partition == nullptr ? 0 : partition->bytes()) +
            (of_all_values == nullptr ? 0 : of_all_values->memory_bytes());
   }
   /// Leading directions that the codes hold; 0: all values.

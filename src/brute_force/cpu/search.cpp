@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "brute_force/backend.hpp"
+#include "brute_force/cpu/list_search.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/task.hpp"
 #include "brute_force/cpu/tuning.hpp"
@@ -68,6 +69,64 @@ void write_list(Neighbors& out, std::vector<R>& distances, std::int64_t query,
   }
 }
 
+// Queries through the lists that are near enough.
+template <class R>
+void search_lists(Job& job, Neighbors& out, std::vector<R>& distances, int threads,
+                  const Execution& execution) {
+  const std::int64_t queries = job.queries.rows;
+  const std::int64_t a_task = std::clamp<std::int64_t>(
+      queries / (tuning::tasks_a_thread * std::int64_t{threads}), 1, tuning::queries_through_lists);
+  ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries));
+  const std::vector<std::int64_t> order = by_first_list<R>(job, threads, progress);
+  parallel_for(threads, (queries + a_task - 1) / a_task, [&](std::int64_t task) {
+    const std::int64_t first = task * a_task;
+    const std::span<const std::int64_t> its(order.data() + first,
+                                            static_cast<std::size_t>(std::min(a_task, queries - first)));
+    ListSearch<R> search(job, a_task, progress);
+    std::vector<TopK<R>> lists = search.answer(its);
+    for (std::size_t i = 0; i < its.size(); ++i) write_list(out, distances, its[i], lists[i].take());
+    progress.advance(std::ssize(its));
+  });
+  progress.finish();
+}
+
+// Chunks of queries past the codes of all rows.
+template <class R>
+void search_codes(Job& job, Neighbors& out, std::vector<R>& distances, int threads,
+                  const Execution& execution) {
+  const std::int64_t chunks = job.queries.rows == 0 ? 0 : (job.queries.rows + job.chunk - 1) / job.chunk;
+  ProgressCounter progress(execution, "search",
+                           std::max<std::int64_t>(1, job.queries.rows * job.prepared.codes.tiles));
+  std::vector<std::vector<TopK<R>>> parts(job.splits > 1 ? static_cast<std::size_t>(chunks * job.splits) : 0);
+  parallel_for(threads, chunks * job.splits, [&](std::int64_t t) {
+    const std::int64_t first = t / job.splits * job.chunk;
+    const std::int64_t count = std::min(job.chunk, job.queries.rows - first);
+    Task<R> task(job, first, count, t % job.splits, progress);
+    task.run();
+    if (job.splits > 1) {
+      parts[static_cast<std::size_t>(t)] = std::move(task.lists());
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      write_list(out, distances, first + i, task.lists()[static_cast<std::size_t>(i)].take());
+      progress.check();
+    }
+  });
+  if (job.splits > 1) {
+    parallel_for(threads, job.queries.rows, [&](std::int64_t q) {
+      progress.check();
+      TopK<R> merged(job.list_k);
+      for (std::int64_t s = 0; s < job.splits; ++s) {
+        auto& part = parts[static_cast<std::size_t>(q / job.chunk * job.splits + s)];
+        for (const auto& [distance, row] : part[static_cast<std::size_t>(q % job.chunk)].take())
+          merged.offer(distance, row);
+      }
+      write_list(out, distances, q, merged.take());
+    });
+  }
+  progress.finish();
+}
+
 template <class R>
 Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric metric,
                     const DatasetView& queries, std::int64_t k, std::span<const double> bounds,
@@ -105,44 +164,18 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
     job.bounds[q].store(bound);
   }
 
-  const std::int64_t chunks = queries.rows == 0 ? 0 : (queries.rows + plan.chunk - 1) / plan.chunk;
-  ProgressCounter progress(execution, "search",
-                           std::max<std::int64_t>(1, queries.rows * prepared.codes.tiles));
-  std::vector<std::vector<TopK<R>>> parts(plan.splits > 1 ? static_cast<std::size_t>(chunks * plan.splits)
-                                                          : 0);
-  parallel_for(threads, chunks * plan.splits, [&](std::int64_t t) {
-    const std::int64_t first = t / plan.splits * plan.chunk;
-    const std::int64_t count = std::min(plan.chunk, queries.rows - first);
-    Task<R> task(job, first, count, t % plan.splits, progress);
-    task.run();
-    if (plan.splits > 1) {
-      parts[static_cast<std::size_t>(t)] = std::move(task.lists());
-      return;
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      write_list(out, distances, first + i, task.lists()[static_cast<std::size_t>(i)].take());
-      progress.check();
-    }
-  });
-  if (plan.splits > 1) {
-    parallel_for(threads, queries.rows, [&](std::int64_t q) {
-      progress.check();
-      TopK<R> merged(list_k);
-      for (std::int64_t s = 0; s < plan.splits; ++s) {
-        auto& part = parts[static_cast<std::size_t>(q / plan.chunk * plan.splits + s)];
-        for (const auto& [distance, row] : part[static_cast<std::size_t>(q % plan.chunk)].take())
-          merged.offer(distance, row);
-      }
-      write_list(out, distances, q, merged.take());
-    });
+  if (prepared.partition != nullptr) {
+    search_lists(job, out, distances, threads, execution);
+  } else {
+    search_codes(job, out, distances, threads, execution);
   }
-  progress.finish();
 
   out.distances = std::move(distances);
   SearchStatistics& s = out.statistics;
   s.index = BruteForce::index_type.name;
   s.filter = std::string(name(prepared.filter()));
   s.directions = prepared.directions();
+  s.lists = prepared.partition == nullptr ? 0 : prepared.partition->lists();
   s.instruction_set = std::string(name(active_instruction_set()));
   s.pairs = job.counters.pairs;
   s.candidates = job.counters.candidates;

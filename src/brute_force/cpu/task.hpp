@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "brute_force/cpu/evaluation.hpp"
 #include "brute_force/cpu/filter.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
@@ -61,8 +62,7 @@ class Task {
         padded_(canonical_padded(job.data.dim)),
         values_(static_cast<std::size_t>(count * padded_)),
         wait_(std::clamp<std::int64_t>(job.list_k, 16, tuning::largest_wait)),
-        distances_(static_cast<std::size_t>(wait_ + tile_rows)),
-        poll_after_(std::max<std::int64_t>(tile_rows, tuning::values_between_polls / job.data.dim)) {
+        evaluation_(job.data, job.canonical, job.prepared.duplicates, wait_ + tile_rows, progress) {
     const std::int64_t tiles = codes_.tiles;
     begin_ = tiles * split / job.splits;
     end_ = tiles * (split + 1) / job.splits;
@@ -104,7 +104,7 @@ class Task {
     }
     flush_all();
     job_.counters.pairs += pairs_;
-    job_.counters.candidates += evaluated_;
+    job_.counters.candidates += evaluation_.evaluated();
   }
 
   std::vector<List>& lists() { return lists_; }
@@ -188,25 +188,8 @@ class Task {
 
   // Exact distances of some rows into query i's list. True when its bound became smaller.
   bool evaluate(std::int64_t i, const std::int64_t* rows, std::int64_t count) {
-    List& list = lists_[static_cast<std::size_t>(i)];
-    const R before = list.bound();
-    job_.canonical(canonical_rows(job_.data), {values(i), norms_[static_cast<std::size_t>(i)]}, rows, count,
-                   distances_.data());
-    evaluated_ += count;
-    if (evaluated_ >= poll_at_) {
-      progress_.check();
-      poll_at_ = evaluated_ + poll_after_;
-    }
-    for (std::int64_t j = 0; j < count; ++j) {
-      const auto distance = static_cast<R>(distances_[static_cast<std::size_t>(j)]);
-      if (std::isnan(distance) || distance > list.bound()) continue;
-      list.offer(distance, rows[j]);
-      if (job_.prepared.duplicates.empty()) continue;
-      for (const std::int64_t twin : job_.prepared.duplicates.of(rows[j])) {
-        if (!list.offer(distance, twin)) break;  // later twins are only worse
-      }
-    }
-    return list.bound() < before;
+    return evaluation_.offer({values(i), norms_[static_cast<std::size_t>(i)]}, rows, count,
+                             lists_[static_cast<std::size_t>(i)]);
   }
 
   void tighten(std::int64_t s) {
@@ -286,7 +269,7 @@ class Task {
   std::vector<double> values_;
   std::vector<double> norms_;
   std::int64_t wait_;
-  std::vector<double> distances_;
+  Evaluation<R> evaluation_;
   std::vector<std::int64_t> nan_, exact_, query_of_slot_;
   std::int64_t slots_ = 0;
   std::int64_t open_ = 0;  // slots that have not left the filter
@@ -294,8 +277,6 @@ class Task {
   AlignedBuffer<std::int64_t> buffers_;
   std::vector<std::int64_t> waiting_, kept_;
   std::vector<bool> closed_;
-  std::int64_t evaluated_ = 0;
-  std::int64_t poll_at_ = 0, poll_after_;
   std::int64_t pairs_ = 0;
 };
 
