@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "brute_force/directions.hpp"
 #include "conformance/check.hpp"
 #include "kith/error.hpp"
+#include "support/instruction_sets.hpp"
 
 namespace kith::conformance {
 namespace {
@@ -145,6 +147,43 @@ TEST_P(Conformance, LeadingDirections) {
     EXPECT_EQ(index.search(data.view(), 1, execution_for(entry, 1)).statistics.directions,
               entry.metric == Metric::manhattan ? 0 : directions);
   }
+}
+
+// Rows in lists, one, some, or one for every third row: those that a query leaves out must not matter.
+TEST_P(Conformance, Lists) {
+  const Support& entry = GetParam();
+  const bool lengths = entry.metric != Metric::inner_product && entry.metric != Metric::manhattan;
+  if (entry.index != "brute_force" || entry.backend != Device::Kind::cpu || !lengths)
+    GTEST_SKIP() << "has no lists";
+  const std::int64_t n = size() == Size::brief ? 70 : size() == Size::reduced ? 90 : 200;
+  std::int64_t left_out = 0;
+  std::uint64_t seed = 950;
+  for (const Kind& kind : kinds()) {
+    Random random(++seed);
+    if (size() == Size::brief && (seed + static_cast<std::uint64_t>(entry.metric)) % 4 != 0) continue;
+    const std::int64_t d = std::vector<std::int64_t>{3, 20, 33}[seed % 3];
+    const Problem problem =
+        make_problem(kind.name, kind.make(n, d, 7, random), entry.dtype, entry.metric, n + 1);
+    const Rows data(problem.data, problem.dtype, seed % 2 == 0 ? 3 : 0);
+    const Rows queries(problem.queries, problem.dtype);
+    const Execution execution = execution_for(entry, 1 + static_cast<int>(seed % 2));
+    for (const auto& [set, filter] : paths(entry, seed)) {
+      if (filter == Filter::none) continue;
+      const test::Forced forced(set);
+      IndexParameters parameters = parameters_for(entry, filter);
+      std::get<BruteForceParameters>(parameters).lists = std::vector<std::int64_t>{1, 8, n / 3}[seed / 3 % 3];
+      const auto index = AnyIndex::build(Dataset::adopt(data.view(), nullptr), parameters, execution);
+      for (const std::int64_t k : {std::int64_t{1}, std::int64_t{10}, n + 1}) {
+        const Neighbors found = index.search(queries.view(), k, execution);
+        if (!compare(problem, found, 0,
+                     {entry, filter, set, fmt::format("lists={} k={}", found.statistics.lists, k)})) {
+          GTEST_FAIL() << "the rest of it is left out";
+        }
+        left_out += n * queries.view().rows - found.statistics.pairs;
+      }
+    }
+  }
+  EXPECT_GT(left_out, 0);
 }
 
 // Zeros appended to every row change no bit of the answer.
