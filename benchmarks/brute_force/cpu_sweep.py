@@ -51,7 +51,7 @@ def kith_alone(base, queries, ks, repeat):
         s = times.answer.statistics
         np.save(queries + f".{k}.npy", times.answer.indices)
         line = {"k": k, "median_ms": times.median, "filter": s.filter, "set": s.instruction_set}
-        line["candidates"] = s.candidates / len(asked)
+        line["candidates"], line["lists"] = s.candidates / len(asked), s.lists
         print(json.dumps(line), flush=True)
 
 

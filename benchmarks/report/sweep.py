@@ -7,7 +7,7 @@ PLACES = {"gpu": "on a GPU", "cpu": "on the CPU"}
 INTRODUCTION = """Gaussian values, and clusters around gaussian centres whose rows spread by a given share of the distances
 between centres (1: as far as the centres); of them the first are the largest. {queries} queries, medians of whole searches, ms; in
 brackets the time by that of {peers}, on the same machine in the same run{independent}. Kith's answers were compared;
-{wrong}. The worst ratio is {worst}.
+{wrong}. The worst ratio is {worst}.{lists}
 """
 
 
@@ -38,6 +38,7 @@ def render_sweep(result):
         INTRODUCTION.format(
             queries=f"{lines[0]['queries']:,}", peers=peers, worst=figure(max(line["ratio"] for line in lines)),
             independent=" (whose time does not depend on the values)" if gpu else "",
+            lists=" *l*: the rows were divided into lists." if any(line.get("lists") for line in lines) else "",
             wrong="none was wrong" if wrong == 0 else f"{wrong} were wrong",
         ),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
@@ -46,7 +47,11 @@ def render_sweep(result):
     for rows, k, which in sorted({(line["rows"], line["k"], line.get("set", "")) for line in lines}):
         some = [line for line in lines if (line["rows"], line["k"], line.get("set", "")) == (rows, k, which)]
         kinds = list(dict.fromkeys(line["data"] for line in some))
-        cells = {(line["data"], line["dim"]): f"{figure(line['median_ms'])} ({line['ratio']:.2f})" for line in some}
+        cells = {
+            (line["data"], line["dim"]): f"{figure(line['median_ms'])} ({line['ratio']:.2f})"
+            + (" *l*" if line.get("lists") else "")
+            for line in some
+        }
         head = [f"{rows:,} rows, k = {k}" + (f", {which}" if len(sets) > 1 else ""), *(f"d = {dim}" for dim in dims)]
         parts.append(table([head] + [[kind, *(cells.get((kind, dim), "") for dim in dims)] for kind in kinds]) + "\n")
     return "\n".join(parts)
