@@ -83,6 +83,16 @@ std::shared_ptr<const CpuPrepared> lists_as_asked(const DatasetView& data, const
   return prepare_lists(std::move(partition), space, std::move(duplicates));
 }
 
+// Bytes hold enough of what rows are beyond the centres of their lists, whatever they would lose of the rows.
+Filter filter_of_lists(const DatasetView& data, const codes::CodeSpace& chosen,
+                       const BruteForceParameters& parameters) {
+  const bool beyond_centres = parameters.metric != Metric::cosine;
+  const auto list = codes::possible_codes(data.dtype, parameters.metric, data.dim);
+  const bool int8 = std::ranges::find(list, Filter::int8, &codes::CodeChoice::filter) != list.end();
+  return parameters.filter == Filter::automatic && beyond_centres && int8 ? Filter::int8
+                                                                          : chosen.choice.filter;
+}
+
 }  // namespace
 
 std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
@@ -96,7 +106,8 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
   }
   const codes::CodeSpace chosen = choose_codes(data, parameters, expected_queries, execution);
   if (!parameters.lists && chosen.choice.filter != Filter::none) {
-    const codes::CodeSpace space = of_all_values(data, parameters.metric, chosen.choice.filter);
+    const codes::CodeSpace space =
+        of_all_values(data, parameters.metric, filter_of_lists(data, chosen, parameters));
     if (lists_may_pay(data, chosen, space, expected_queries, execution)) {
       const std::int64_t count = usual_lists(data.rows);
       codes::Duplicates duplicates = equal_rows(data, partition_bytes(space, data.rows, count), execution);
