@@ -91,7 +91,7 @@ void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCount
     const Dataset queries = uniform(1000 * more, 3, execution, count);
     // The codes that are chosen for such rows with built-in figures, on every instruction set.
     const auto index = [&](Filter filter) {
-      return BruteForce::build(rows, {.filter = filter, .directions = false}, execution);
+      return BruteForce::build(rows, {.filter = filter, .directions = false, .lists = 0}, execution);
     };
     times.scan_few = search_time(index(Filter::none), queries.view().slice(0, 1), execution) / count;
     times.scan = search_time(index(Filter::fp32), queries, execution);
@@ -101,7 +101,7 @@ void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCount
     constexpr std::int64_t count = 20'000;
     times.scan_values =
         search_time(BruteForce::build(uniform(count, 256, execution),
-                                      {.filter = Filter::int8, .directions = false}, execution),
+                                      {.filter = Filter::int8, .directions = false, .lists = 0}, execution),
                     uniform(500 * more, 256, execution, count), execution);
   }
   progress.advance(1);

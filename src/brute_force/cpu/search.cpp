@@ -74,8 +74,10 @@ template <class R>
 void search_lists(Job& job, Neighbors& out, std::vector<R>& distances, int threads,
                   const Execution& execution) {
   const std::int64_t queries = job.queries.rows;
-  const std::int64_t a_task = std::clamp<std::int64_t>(
-      queries / (tuning::tasks_a_thread * std::int64_t{threads}), 1, tuning::queries_through_lists);
+  const std::int64_t even = queries / (tuning::tasks_a_thread * std::int64_t{threads});
+  // No more than leave room for their lists of k, as chunks do.
+  const std::int64_t a_task =
+      std::clamp<std::int64_t>(even, 1, std::min(tuning::queries_through_lists, job.chunk));
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries));
   const std::vector<std::int64_t> order = by_first_list<R>(job, threads, progress);
   parallel_for(threads, (queries + a_task - 1) / a_task, [&](std::int64_t task) {
