@@ -219,7 +219,14 @@ TEST_P(PartitionTest, GivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, PartitionTest, testing::ValuesIn(usable_instruction_sets()),
+// One of them under sanitizers.
+std::vector<InstructionSet> sets() {
+  std::vector<InstructionSet> list = usable_instruction_sets();
+  if (test::reduced()) list.resize(1);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, PartitionTest, testing::ValuesIn(sets()),
                          [](const auto& set) { return std::string(name(set.param)); });
 
 // NaN, infinities, rows far above the rest, zeros, equal rows, a NaN among equal rows.
@@ -304,6 +311,7 @@ TEST(Partition, IsMadeWhereRowsLieInClusters) {
   const DatasetView view(values.data(), rows, dim);
   const DatasetView queries = view.slice(0, 50);
   for (const Metric metric : metrics) {
+    if (test::reduced() && metric != Metric::euclidean) continue;
     const auto index = BruteForce::build(view, {.metric = metric});
     const Neighbors found = index.search(queries, 10);
     EXPECT_GT(found.statistics.lists, 20) << name(metric);
