@@ -73,6 +73,7 @@ nlohmann::json to_json(const IndexParameters& parameters) {
           object["directions"] = its.directions ? nlohmann::json(*its.directions) : nlohmann::json();
         }
         if constexpr (requires { its.lists; }) {
+          // Folders of before know nothing of it.
           if (its.lists) object["lists"] = *its.lists;
         }
         if constexpr (requires { its.leaf_size; }) object["leaf_size"] = its.leaf_size;

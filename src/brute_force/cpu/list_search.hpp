@@ -23,6 +23,10 @@ namespace kith::brute_force {
 // search.cpp alone includes this: what nobody else calls is inlined freely.
 namespace {
 
+CanonicalQuery load_query(const Job& job, std::int64_t query, double* values) {
+  return prepare_canonical_query(job.queries.row(query), job.data.dtype, job.data.dim, job.metric, values);
+}
+
 // One thread's, for some queries at a time.
 template <class R>
 class ListSearch {
@@ -66,18 +70,6 @@ class ListSearch {
     return lists;
   }
 
-  /// The list that a query looks at first; none for one that looks at all rows or none.
-  std::int64_t first_list(std::int64_t query) {
-    std::vector<double> values(static_cast<std::size_t>(canonical_padded(job_.data.dim)));
-    (void)load(query, values);
-    if (has_nan(values) || !distances_.look(values.data())) return -1;
-    std::int64_t nearest = 0;
-    for (std::int64_t i = 1; i < partition_.lists(); ++i) {
-      if (distances_.least(i) < distances_.least(nearest)) nearest = i;
-    }
-    return nearest;
-  }
-
  private:
   struct Asked {
     std::vector<double> values;
@@ -90,28 +82,20 @@ class ListSearch {
     std::int64_t at_once = 0;  // lists of the last round, once it is a heap
   };
 
-  CanonicalQuery load(std::int64_t query, std::vector<double>& values) const {
-    return prepare_canonical_query(job_.queries.row(query), job_.data.dtype, job_.data.dim, job_.metric,
-                                   values.data());
-  }
-  bool has_nan(const std::vector<double>& values) const {
-    return std::any_of(values.begin(), values.begin() + job_.data.dim,
-                       [](double value) { return std::isnan(value); });
-  }
-
   void admit(std::int64_t query) {
     Asked& asked = asked_.emplace_back();
     asked.values.resize(static_cast<std::size_t>(canonical_padded(job_.data.dim)));
-    asked.query = load(query, asked.values);
+    asked.query = load_query(job_, query, asked.values.data());
     asked.nearest = TopK<R>(job_.list_k);
     asked.known = job_.bounds.empty() ? std::numeric_limits<R>::infinity()
                                       : static_cast<R>(job_.bounds[static_cast<std::size_t>(query)].load());
-    if (has_nan(asked.values)) {
+    const codes::RowKind kind = distances_.look(asked.values.data());
+    if (kind == codes::RowKind::nan) {
       ++job_.counters.nan_queries;
       return;
     }
     evaluate(partition_.special.data(), std::ssize(partition_.special), asked);
-    if (!distances_.look(asked.values.data())) {
+    if (kind == codes::RowKind::special) {
       ++job_.counters.fallbacks;
       for (std::int64_t i = 0; i < partition_.lists(); ++i) evaluate_all(i, asked);
       return;
@@ -222,25 +206,31 @@ class ListSearch {
   std::int64_t pairs_ = 0;
 };
 
-// All queries, those of the same list side by side.
-template <class R>
-std::vector<std::int64_t> by_first_list(Job& job, int threads, ProgressCounter& progress) {
+// All queries, those of the same nearest list side by side.
+std::vector<std::int64_t> by_nearest_list(const Job& job, int threads, ProgressCounter& progress) {
   constexpr std::int64_t queries_a_task = 64;
+  const Partition& partition = *job.prepared.partition;
   const std::int64_t queries = job.queries.rows;
   std::vector<std::int64_t> order(static_cast<std::size_t>(queries));
   std::iota(order.begin(), order.end(), 0);
   if (queries <= threads) return order;
-  std::vector<std::int64_t> first(order.size());
+  std::vector<std::int64_t> nearest(order.size(), -1);  // none for those that look at all rows or none
   parallel_for(threads, (queries + queries_a_task - 1) / queries_a_task, [&](std::int64_t task) {
-    ListSearch<R> search(job, 1, progress);
+    ListDistances distances(partition);
+    std::vector<double> values(static_cast<std::size_t>(canonical_padded(job.data.dim)));
     const std::int64_t end = std::min(queries, (task + 1) * queries_a_task);
     for (std::int64_t q = task * queries_a_task; q < end; ++q) {
-      first[static_cast<std::size_t>(q)] = search.first_list(q);
+      (void)load_query(job, q, values.data());
+      if (distances.look(values.data()) != codes::RowKind::regular) continue;
+      std::int64_t& its = nearest[static_cast<std::size_t>(q)];
+      for (std::int64_t i = 0; i < partition.lists(); ++i) {
+        if (its < 0 || distances.least(i) < distances.least(its)) its = i;
+      }
     }
     progress.check();
   });
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return first[static_cast<std::size_t>(a)] < first[static_cast<std::size_t>(b)];
+    return nearest[static_cast<std::size_t>(a)] < nearest[static_cast<std::size_t>(b)];
   });
   return order;
 }

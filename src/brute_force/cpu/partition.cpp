@@ -287,16 +287,12 @@ std::uint64_t partition_bytes(const codes::CodeSpace& space, std::int64_t rows, 
          lists * static_cast<std::uint64_t>(space.dim) * (3 * sizeof(float) + sizeof(double)) + lists * 256;
 }
 
-bool may_have_lists(const codes::CodeSpace& space, const char** why) {
-  *why = nullptr;
-  if (space.metric == Metric::inner_product || space.metric == Metric::manhattan) {
-    *why = "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine";
-  } else if (space.choice.filter == Filter::none) {
-    *why = "a filter; use auto, int8, fp16 or fp32";
-  } else if (space.dim > longest_row) {
-    *why = "at most 65,536 dimensions";
-  }
-  return *why == nullptr;
+const char* lacked_by_lists(const codes::CodeSpace& space) {
+  if (space.metric == Metric::inner_product || space.metric == Metric::manhattan)
+    return "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine";
+  if (space.choice.filter == Filter::none) return "a filter; use auto, int8, fp16 or fp32";
+  if (space.dim > longest_row) return "at most 65,536 dimensions";
+  return nullptr;
 }
 
 std::int64_t usual_lists(std::int64_t rows) {
@@ -315,14 +311,14 @@ ListDistances::ListDistances(const Partition& partition)
       square_(static_cast<std::size_t>(partition.centres.padded_count)),
       centre_(partition.radii.size()) {}
 
-bool ListDistances::look(const double* values) {
+codes::RowKind ListDistances::look(const double* values) {
   const codes::RowKernels& kernels = codes::row_kernels();
   const codes::CodeSpace& space = partition_.space;
   std::copy_n(values, space.dim, scratch_.y.begin());
   double error = 0;
   const codes::RowKind kind =
       codes::to_code_space(space, kernels, scratch_.y.data(), codes::largest_query_entry, error);
-  if (kind != codes::RowKind::regular) return false;
+  if (kind != codes::RowKind::regular) return kind;
   kernels.round_to_float(scratch_.y.data(), space.dim, scratch_.floats.data(), scratch_.decoded.data());
   partition_.centres.distances(scratch_.floats.data(), square_.data());
   const double rounded =
@@ -334,7 +330,7 @@ bool ListDistances::look(const double* values) {
     const double least = length - off - (length + off) * 0x1p-40;
     centre_[list] = std::isfinite(least) ? least : -std::numeric_limits<double>::infinity();
   }
-  return true;
+  return kind;
 }
 
 double ListDistances::reach(double real) const {

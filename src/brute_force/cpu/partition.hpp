@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "brute_force/backend.hpp"
+#include "brute_force/cpu/costs.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
 #include "codes/transform.hpp"
@@ -36,8 +37,8 @@ struct Partition {
   std::uint64_t bytes() const;
 };
 
-/// Whether lists may be made of rows under a metric and codes; else `why` they may not.
-bool may_have_lists(const codes::CodeSpace& space, const char** why);
+/// What lists of rows with such codes lack; null: nothing, they may be made.
+const char* lacked_by_lists(const codes::CodeSpace& space);
 
 /// About `count` lists, fewer where rows are few or equal.
 /// @param space of all values, for the codes of the lists
@@ -58,9 +59,9 @@ class ListDistances {
  public:
   explicit ListDistances(const Partition& partition);
 
+  /// Bounds speak of it where it is regular.
   /// @param values in float64, as given
-  /// @return whether bounds can speak of it at all
-  bool look(const double* values);
+  codes::RowKind look(const double* values);
   /// No row of the list is nearer in Partition::space; may be negative.
   double least(std::int64_t list) const {
     const auto at = static_cast<std::size_t>(list);
@@ -77,15 +78,33 @@ class ListDistances {
   std::vector<double> centre_;
 };
 
-/// Whether it is worth making lists, to see: rows of a sample lie in clusters, and the searches to come may
-/// repay it.
-/// @param chosen the codes that searches would use otherwise
-/// @param of_lists codes of all values
-/// @throws OutOfMemory, Cancelled
-bool lists_may_pay(const DatasetView& data, const codes::CodeSpace& chosen, const codes::CodeSpace& of_lists,
-                   std::int64_t expected_queries, const Execution& execution);
-/// Whether lists that were made keep the promise: looks for the neighbours of some of the rows.
-bool lists_pay(const Partition& partition, const DatasetView& data, const codes::CodeSpace& chosen,
-               const codes::CodeSpace& of_lists, std::int64_t expected_queries, const Execution& execution);
+/// Whether rows are better searched by lists: asked before they are made, and then of them. What it is given
+/// must outlive it.
+class ListChoice {
+ public:
+  /// @param chosen the codes that searches would use otherwise
+  /// @param of_lists codes of all values
+  /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
+  ListChoice(const DatasetView& data, const codes::CodeSpace& chosen, const codes::CodeSpace& of_lists,
+             std::int64_t expected_queries, const Execution& execution);
+
+  /// Whether it is worth making them: rows of a sample lie in clusters, and the searches to come may repay
+  /// it.
+  /// @throws OutOfMemory, Cancelled
+  bool may_pay() const;
+  /// Whether they keep the promise: looks for the neighbours of some of the rows. @throws Cancelled
+  bool pays(const Partition& partition) const;
+
+ private:
+  double share_of_a_sample() const;
+  bool repaid(double cost_of_a_query) const;
+
+  const DatasetView& data_;
+  const codes::CodeSpace& of_lists_;
+  std::int64_t expected_queries_;
+  const Execution& execution_;
+  CostModel costs_;
+  double cost_of_all_rows_;  ///< a query's, before its filter keeps anything
+};
 
 }  // namespace kith::brute_force

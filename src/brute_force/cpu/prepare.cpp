@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,12 +26,17 @@ codes::Duplicates equal_rows(const DatasetView& data, std::uint64_t beside, cons
   return room ? codes::Duplicates::find(data, execution) : codes::Duplicates();
 }
 
+// @param known equal rows, where somebody has looked for them
 std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, const DatasetView& data,
-                                              const Execution& execution) {
+                                              const Execution& execution,
+                                              std::optional<codes::Duplicates> known = std::nullopt) {
   auto prepared = std::make_shared<CpuPrepared>();
   prepared->codes = codes::encode_rows(data, space, execution);
-  if (prepared->filter() != Filter::none)
+  if (known) {
+    prepared->duplicates = *std::move(known);
+  } else if (prepared->filter() != Filter::none) {
     prepared->duplicates = equal_rows(data, prepared->codes.bytes(), execution);
+  }
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));
@@ -68,9 +74,8 @@ std::shared_ptr<const CpuPrepared> prepare_lists(std::shared_ptr<const Partition
 // As many lists as the caller wants.
 std::shared_ptr<const CpuPrepared> lists_as_asked(const DatasetView& data, const codes::CodeSpace& space,
                                                   std::int64_t asked, const Execution& execution) {
-  const char* why = nullptr;
-  if (!may_have_lists(space, &why))
-    throw InvalidArgument(fmt::format("{} lists need {}; or leave lists out", asked, why));
+  if (const char* lacked = lacked_by_lists(space))
+    throw InvalidArgument(fmt::format("{} lists need {}; or leave lists out", asked, lacked));
   const std::int64_t count = std::clamp<std::int64_t>(asked, 1, std::max<std::int64_t>(1, data.rows));
   const std::uint64_t bytes = partition_bytes(space, data.rows, count);
   if (execution.memory_limit > 0 && bytes > execution.memory_limit) {
@@ -108,12 +113,16 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
   if (!parameters.lists && chosen.choice.filter != Filter::none) {
     const codes::CodeSpace space =
         of_all_values(data, parameters.metric, filter_of_lists(data, chosen, parameters));
-    if (lists_may_pay(data, chosen, space, expected_queries, execution)) {
+    const ListChoice choice(data, chosen, space, expected_queries, execution);
+    if (choice.may_pay()) {
+      codes::Duplicates duplicates = equal_rows(data, codes::code_bytes(chosen, data.rows), execution);
       const std::int64_t count = usual_lists(data.rows);
-      codes::Duplicates duplicates = equal_rows(data, partition_bytes(space, data.rows, count), execution);
-      auto partition = make_partition(data, space, duplicates, count, execution);
-      if (lists_pay(*partition, data, chosen, space, expected_queries, execution))
-        return prepare_lists(std::move(partition), space, std::move(duplicates));
+      const std::uint64_t bytes = partition_bytes(space, data.rows, count) + duplicates.bytes();
+      if (execution.memory_limit == 0 || bytes <= execution.memory_limit) {
+        auto partition = make_partition(data, space, duplicates, count, execution);
+        if (choice.pays(*partition)) return prepare_lists(std::move(partition), space, std::move(duplicates));
+      }
+      return prepare_in(chosen, data, execution, std::move(duplicates));
     }
   }
   return prepare_in(chosen, data, execution);

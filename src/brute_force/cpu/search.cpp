@@ -79,7 +79,7 @@ void search_lists(Job& job, Neighbors& out, std::vector<R>& distances, int threa
   const std::int64_t a_task =
       std::clamp<std::int64_t>(even, 1, std::min(tuning::queries_through_lists, job.chunk));
   ProgressCounter progress(execution, "search", std::max<std::int64_t>(1, queries));
-  const std::vector<std::int64_t> order = by_first_list<R>(job, threads, progress);
+  const std::vector<std::int64_t> order = by_nearest_list(job, threads, progress);
   parallel_for(threads, (queries + a_task - 1) / a_task, [&](std::int64_t task) {
     const std::int64_t first = task * a_task;
     const std::span<const std::int64_t> its(order.data() + first,

@@ -14,17 +14,13 @@
 #include "core/instruction_set.hpp"
 #include "distance/canonical.hpp"
 #include "support/sanitizers.hpp"
+#include "unit/brute_force/shapes.hpp"
 
 namespace kith::brute_force {
 namespace {
 
 using conformance::Random;
 using reference::Matrix;
-
-struct Shape {
-  const char* name;
-  double (*value)(Random& random, std::int64_t row, std::int64_t column);
-};
 
 const Shape shapes[] = {
     {"gaussian", [](Random& r, std::int64_t, std::int64_t) { return r.normal(); }},
@@ -126,15 +122,7 @@ TEST_P(FilterTest, KeepsEveryRowAtItsOwnDistance) {
   Tally projected;
   for (const Shape& shape : shapes) {
     for (const std::int64_t dim : dims) {
-      Random random(static_cast<std::uint64_t>(dim) * 977 + static_cast<std::uint64_t>(shape.name[0]));
-      Matrix x{rows, dim, std::vector<double>(static_cast<std::size_t>(rows * dim))};
-      Matrix q{queries, dim, std::vector<double>(static_cast<std::size_t>(queries * dim))};
-      for (Matrix* m : {&x, &q}) {
-        for (std::int64_t i = 0; i < m->rows; ++i) {
-          for (std::int64_t j = 0; j < dim; ++j) m->row(i)[j] = shape.value(random, i, j);
-        }
-      }
-      for (std::int64_t j = 0; j < dim; ++j) q.row(0)[j] = x.row(3)[j];  // one query is a row
+      const auto [x, q] = make(shape, rows, queries, dim);
       for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8, Dtype::i8, Dtype::bf16}) {
         const conformance::Rows data(conformance::quantize(x, dtype, 20), dtype);
         const conformance::Rows asked(conformance::quantize(q, dtype, 20), dtype);

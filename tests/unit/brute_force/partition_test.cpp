@@ -21,6 +21,7 @@
 #include "support/expect_error.hpp"
 #include "support/instruction_sets.hpp"
 #include "support/sanitizers.hpp"
+#include "unit/brute_force/shapes.hpp"
 
 namespace kith::brute_force {
 namespace {
@@ -30,11 +31,6 @@ using reference::Matrix;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::cosine};
-
-struct Shape {
-  const char* name;
-  double (*value)(Random& random, std::int64_t row, std::int64_t column);
-};
 
 // A cluster in seven, around whole numbers.
 double centre(std::int64_t row, std::int64_t column) {
@@ -70,15 +66,7 @@ struct Data {
 };
 
 Data make(const Shape& shape, Dtype dtype, std::int64_t rows, std::int64_t queries, std::int64_t dim) {
-  Random random(static_cast<std::uint64_t>(dim) * 977 + static_cast<std::uint64_t>(shape.name[0]));
-  Matrix x{rows, dim, std::vector<double>(static_cast<std::size_t>(rows * dim))};
-  Matrix q{queries, dim, std::vector<double>(static_cast<std::size_t>(queries * dim))};
-  for (Matrix* m : {&x, &q}) {
-    for (std::int64_t i = 0; i < m->rows; ++i) {
-      for (std::int64_t j = 0; j < dim; ++j) m->row(i)[j] = shape.value(random, i, j);
-    }
-  }
-  for (std::int64_t j = 0; j < dim; ++j) q.row(0)[j] = x.row(3)[j];  // one query is a row
+  const auto [x, q] = make(shape, rows, queries, dim);
   return {conformance::Rows(conformance::quantize(x, dtype, 20), dtype),
           conformance::Rows(conformance::quantize(q, dtype, 20), dtype)};
 }
@@ -100,7 +88,7 @@ void walk(const Partition& partition, const DatasetView& data, const DatasetView
   ListDistances distances(partition);
   for (std::int64_t q = 0; q < queries.rows; ++q) {
     const auto query = prepare_canonical_query(queries.row(q), data.dtype, data.dim, metric, values.data());
-    if (!distances.look(values.data())) continue;
+    if (distances.look(values.data()) != codes::RowKind::regular) continue;
     for (std::int64_t list = 0; list < partition.lists(); ++list) {
       R nearest = std::numeric_limits<R>::infinity();
       for (std::int64_t i = 0; i < partition.size_of(list); ++i) {
