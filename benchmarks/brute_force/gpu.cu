@@ -7,6 +7,7 @@
 //   or GENERATOR:d,queries,rows,k[,dtype]   gaussian, clusters or low_intrinsic_dimension as `kith generate`
 //   makes them, queries the rows behind the others
 //   --directions on|off|both   whether codes may hold leading directions alone; both: answers are compared
+//   --lists auto|N    into how many lists rows are divided; 0: none
 //   --mixtures        the mixtures, and uniform values beside them, with and without directions
 //   --data BASE QUERIES K   rows and queries from files, as another case
 //   --host            rows and queries in pageable host memory, one-shot searches, all copies included
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -140,6 +142,7 @@ int main(int argc, char** argv) {
   kith::Filter filter = kith::Filter::automatic;
   bool host = false;
   std::string directions = "on";
+  std::optional<std::int64_t> lists;
   long long memory_mib = 0;
   std::vector<Case> cases;
   for (int i = 1; i < argc; ++i) {
@@ -167,6 +170,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "--directions is on, off or both, not '%s'\n", directions.c_str());
         return 2;
       }
+    } else if (text == "--lists" && i + 1 < argc) {
+      const std::string many = argv[++i];
+      lists = many == "auto" ? std::nullopt : std::optional<std::int64_t>(std::atoll(many.c_str()));
     } else if (text == "--mixtures") {
       directions = "both";
       for (const std::int64_t k : {10, 100}) {
@@ -241,7 +247,7 @@ int main(int argc, char** argv) {
     std::vector<std::unique_ptr<Answer>> answers;
     for (const bool along : {true, false}) {
       if (directions == (along ? "off" : "on")) continue;
-      const kith::BruteForceParameters parameters{kith::Metric::sqeuclidean, filter, along};
+      const kith::BruteForceParameters parameters{kith::Metric::sqeuclidean, filter, along, lists};
       const auto begin = std::chrono::steady_clock::now();
       const auto index = kith::BruteForce::build(data, parameters, limited);
       const double build =
@@ -281,6 +287,9 @@ int main(int argc, char** argv) {
           static_cast<double>(s.candidates) / static_cast<double>(c.queries),
           static_cast<long long>(s.fallbacks), build, static_cast<long long>(wrong),
           (s.filter + " " + (s.directions > 0 ? std::to_string(s.directions) + " directions " : "") +
+           (s.lists > 0 ? std::to_string(s.lists) + " lists, " +
+                              std::to_string(100 * static_cast<double>(s.pairs) / pairs) + " % compared "
+                        : "") +
            c.data() + (along ? "" : " (directions off)"))
               .c_str());
       std::fflush(stdout);
@@ -290,9 +299,9 @@ int main(int argc, char** argv) {
             << "\", \"median_ms\": " << median << ", \"min_ms\": " << times.front()
             << ", \"max_ms\": " << times.back() << ", \"build_ms\": " << build << ", \"filter\": \""
             << s.filter << "\", \"candidates\": " << s.candidates << ", \"fallbacks\": " << s.fallbacks
-            << ", \"directions\": " << s.directions
-            << ", \"directions_asked\": " << (along ? "true" : "false") << ", \"data\": \"" << c.data()
-            << "\""
+            << ", \"directions\": " << s.directions << ", \"lists\": " << s.lists
+            << ", \"pairs\": " << s.pairs << ", \"directions_asked\": " << (along ? "true" : "false")
+            << ", \"data\": \"" << c.data() << "\""
             << ", \"wrong_cells\": " << wrong << ", \"devices\": \"" << devices
             << "\", \"from_host\": " << (from_host ? "true" : "false")
             << ", \"memory_limit_mib\": " << memory_mib << "}";

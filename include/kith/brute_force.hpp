@@ -25,8 +25,9 @@ struct BruteForceParameters {
   /// second, they must promise more. The answer is the same either way.
   std::optional<bool> directions = std::nullopt;
   /// Lists that rows are divided into by k-means, so that queries look only at those near enough: about so
-  /// many, 0 for none. Unset: where a sample shows clusters, and the searches to come repay making lists. On
-  /// CPUs, for the Euclidean metrics and cosine. The answer is the same either way.
+  /// many, 0 for none. Unset: where a sample shows clusters, and the searches to come repay making lists. For
+  /// the Euclidean metrics and cosine; on GPUs where rows and codes fit into their memory, for many queries
+  /// at once. The answer is the same either way.
   std::optional<std::int64_t> lists = std::nullopt;
 };
 

@@ -371,8 +371,8 @@ class BruteForce(Index):
             True, but on a GPU, where finding them takes some tenths of a second, they must promise more. Changes time
             and memory only.
         lists: divide the rows into about so many lists by k-means, so that a query looks only at those near enough; 0:
-            none. None: where a sample shows clusters. On the CPU, for ``"sqeuclidean"``, ``"euclidean"`` and
-            ``"cosine"``. Changes time and memory only.
+            none. None: where a sample shows clusters. For ``"sqeuclidean"``, ``"euclidean"`` and ``"cosine"``; on a
+            GPU where rows and codes fit into its memory, for 256 queries and more. Changes time and memory only.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.

@@ -105,15 +105,11 @@ bool some_allowed(const DatasetView& data, const SearchOptions& options) {
   return true;
 }
 
-void check_lists(const BruteForceParameters& parameters, const brute_force::Backend& backend) {
+void check_lists(const BruteForceParameters& parameters) {
   const std::int64_t lists = parameters.lists.value_or(0);
   if (lists < 0 || lists > most_lists) {
     throw InvalidArgument(
         fmt::format("lists = {}: use 0 for none, up to {}, or leave it to be chosen", lists, most_lists));
-  }
-  if (lists > 0 && &backend != &brute_force::cpu_backend()) {
-    throw InvalidArgument(fmt::format(
-        "lists = {}: rows are searched by lists on the CPU alone; leave lists out on a GPU", lists));
   }
 }
 
@@ -127,7 +123,7 @@ BruteForce::State make_state(const Dataset& dataset, const BruteForceParameters&
   state.filter_chosen = parameters.filter == Filter::automatic;
   state.backend = &brute_force::backend_for(execution);
   state.devices = execution.devices;
-  check_lists(parameters, *state.backend);
+  check_lists(parameters);
   check_space(dataset.view(), "rows", *state.backend);
   // Rows that somebody still writes on a GPU: building reads them from several streams and devices.
   if (dataset.view().space == MemorySpace::cuda) cuda::wait_for_caller(execution, {dataset.view().device});
@@ -352,7 +348,7 @@ BruteForce BruteForce::load(const std::filesystem::path& path, const Execution& 
     parameters.filter = parse_filter(header.at("filter").get<std::string>());
     if (header.contains("directions")) parameters.directions = header.at("directions").get<bool>();
     if (header.contains("lists")) parameters.lists = header.at("lists").get<std::int64_t>();
-    check_lists(parameters, brute_force::cpu_backend());
+    check_lists(parameters);
     // Files of before do not say who chose it; most did not.
     const std::string_view here = backend_name(execution.devices);
     if (header.contains("filter_chosen_on")) {

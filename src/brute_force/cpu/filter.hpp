@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "brute_force/cpu/kernels.hpp"
+#include "brute_force/real_bound.hpp"  // IWYU pragma: export
 #include "codes/codes.hpp"
 #include "codes/transform.hpp"
 
@@ -15,12 +16,6 @@ TileFunction filter_kernel(codes::CodeChoice choice);
 
 /// Tile t of the codes.
 Tile tile_of(const codes::Codes& codes, std::int64_t t);
-
-/// A real number that no true distance can exceed when its canonical value, rounded to the result type, is at
-/// most `bound`: squared for sqeuclidean and euclidean, the distance itself for the other metrics. +inf:
-/// unknown.
-double real_bound(float bound, Metric metric, std::int64_t dim);
-double real_bound(double bound, Metric metric, std::int64_t dim);
 
 /// Encoded queries in the kernels' layout, with thresholds that only ever tighten.
 class FilterQueries {

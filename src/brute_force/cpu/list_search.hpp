@@ -15,8 +15,8 @@
 
 #include "brute_force/cpu/evaluation.hpp"
 #include "brute_force/cpu/filter.hpp"
-#include "brute_force/cpu/partition.hpp"
 #include "brute_force/cpu/task.hpp"
+#include "brute_force/partition.hpp"
 
 namespace kith::brute_force {
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "brute_force/cpu/filter.hpp"
+#include "brute_force/cpu/list_choice.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "brute_force/directions.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "brute_force/backend.hpp"
-#include "brute_force/cpu/partition.hpp"
+#include "brute_force/partition.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
 

@@ -84,15 +84,10 @@ inline constexpr double cost_of_directions = 500;
 inline constexpr double cost_of_a_look = 2e10;
 inline constexpr double cost_of_projection = 15;
 
-/// Lists are looked for from so many dimensions and rows on. In a sample of clustered rows, divided into
-/// `lists_of_a_sample`, its own queries look at `clustered_share` at most; lists are taken where searches for
-/// `typical_k_along` rows look at so few that they take `worthwhile_lists` of the time.
+/// Lists are looked for from so many dimensions and rows on, where rows lie in clusters (clusters.cpp), and
+/// taken where searches look at so few that they take `worthwhile_lists` of the time.
 inline constexpr std::int64_t fewest_listed_dim = 16;
 inline constexpr std::int64_t fewest_listed_rows = 1 << 14;
-inline constexpr std::int64_t lists_of_a_sample = 32;
-inline constexpr std::int64_t rows_of_a_trial = 2048;
-inline constexpr std::int64_t queries_of_a_trial = 32;
-inline constexpr double clustered_share = 0.4;
 inline constexpr double worthwhile_lists = 0.5;
 /// So many queries go through lists together: the more, the more look at one list while a cache holds it.
 inline constexpr std::int64_t queries_through_lists = 120;

@@ -10,6 +10,8 @@
 //
 // Shared memory is read by ldmatrix; 16-byte units are exchanged by the row number (CodeShape::offset), so
 // that eight rows of a column lie in different banks.
+#include <algorithm>
+
 #include <math_constants.h>
 
 #include "brute_force/cuda/append.cuh"
@@ -85,9 +87,9 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
   const int wn = warp % warps_n * WN;
   const std::int64_t first_query = static_cast<std::int64_t>(blockIdx.x) * BM;
 
-  const std::int64_t mine = (a.stage.count - blockIdx.y + gridDim.y - 1) / gridDim.y;
+  const std::int64_t mine = (a.stage.count_of(blockIdx.x) - blockIdx.y + gridDim.y - 1) / gridDim.y;
   if (mine <= 0) return;
-  const auto tile_at = [&](std::int64_t i) { return a.stage.tile(blockIdx.y + i * gridDim.y); };
+  const auto tile_at = [&](std::int64_t i) { return a.stage.tile(blockIdx.x, blockIdx.y + i * gridDim.y); };
 
   // The queries, once.
   {
@@ -219,7 +221,7 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
           const int i = __ffs(static_cast<int>(left)) - 1;
           const int column = wn + i / 4 * 8 + lane % 4 * 2 + i % 2;
           const std::int64_t q = first_query + wm + m * 16 + i / 2 % 2 * 8 + lane / 4;
-          const auto row = static_cast<std::uint32_t>(row_of(tile, column, a.stage.tiles));
+          const auto row = static_cast<std::uint32_t>(a.stage.row(tile, column));
           const std::int32_t score =
               (mine_here >> i & 1U) != 0 ? S::order(scores[m * NI * 4 + i]) : S::no_score;
           if (a.all) {
@@ -246,10 +248,12 @@ void launch(const CodeFilter& f, int device, cudaStream_t stream) {
   const auto kernel = f.test.half ? filter_kernel<BM, W, slots, true> : filter_kernel<BM, W, slots, false>;
   const int resident = allow_shared(kernel, threads, bytes, device);
   const dim3 grid(static_cast<unsigned>(query_tiles),
-                  choose_splits(query_tiles, f.stage.count, processors(device) * resident));
+                  choose_splits(query_tiles, f.stage, processors(device) * resident));
   kernel<<<grid, threads, bytes, stream>>>(args);
   check_launch("filter of codes");
 }
+
+constexpr std::int64_t blocks_a_processor = 6;
 
 std::size_t bytes_of(int tile, const CodeShape& shape, int slots) {
   return static_cast<std::size_t>(shape.chunks) * tile * shape.width +
@@ -270,7 +274,13 @@ void launch_tile(const CodeFilter& f, int device, cudaStream_t stream) {
 
 }  // namespace
 
-unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int processors) {
+unsigned choose_splits(std::int64_t query_tiles, const Stage& stage, int processors) {
+  const std::int64_t tiles = stage.count;
+  if (stage.visits.tiles != nullptr) {
+    // Nobody knows how many tiles each looks at: small blocks share the work out by themselves.
+    const std::int64_t wanted = (blocks_a_processor * processors + query_tiles - 1) / query_tiles;
+    return static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(tiles, 65535)));
+  }
   std::int64_t best = 1;
   double best_use = 0;
   const std::int64_t most = tiles < 65535 ? tiles : 65535;
@@ -300,6 +310,12 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
     if (wanted && bytes_of(tile, shape, short_ring) <= limit) return tile;
   }
   throw DeviceError("the GPU has too little shared memory for codes of this length; use the filter none");
+}
+
+int queries_of_a_block(const CodeFilter& f, int device) {
+  if (wide_filter_takes(f, device)) return wide_query_tile;
+  const int of_sm90 = queries_of_a_block_sm90(f, device);
+  return of_sm90 > 0 ? of_sm90 : f.query_tile;
 }
 
 void run_code_filter(const CodeFilter& f, int device, cudaStream_t stream) {

@@ -81,8 +81,10 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
   int slot = 0;
   std::uint32_t parity = 1;  // the slots are free at the start
   int turn = 0;
-  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y, ++turn) {
-    const std::int64_t tile = a.stage.tile(position);
+  const std::int64_t block = pair ? blockIdx.x / 2 : blockIdx.x;  // both look at the same tiles
+  const std::int64_t count = a.stage.count_of(block);
+  for (std::int64_t position = blockIdx.y; position < count; position += gridDim.y, ++turn) {
+    const std::int64_t tile = a.stage.tile(block, position);
     const int bias_slot = turn % bias_slots;
     wait(bias_empty + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1) ^ 1U);
     expect_bytes(bias_full + bias_slot * 8, BN * 4);
@@ -135,7 +137,9 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
   std::uint32_t parity = 0;
   int turn = 0;
   Value acc[128];
-  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y, ++turn) {
+  const std::int64_t block = pair ? blockIdx.x / 2 : blockIdx.x;
+  const std::int64_t count = a.stage.count_of(block);
+  for (std::int64_t position = blockIdx.y; position < count; position += gridDim.y, ++turn) {
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
       wait(full + slot * 8, parity);
       const std::uint32_t rows = ring + slot * bytes;
@@ -162,7 +166,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
         parity ^= 1;
       }
     }
-    const std::int64_t tile = a.stage.tile(position);
+    const std::int64_t tile = a.stage.tile(block, position);
     const int bias_slot = turn % bias_slots;
     wait(bias_full + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1));
     const std::int32_t* h = ring_h + bias_slot * BN + lane % 4 * 2;
@@ -216,7 +220,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
           const std::int32_t score = hit ? S::order(scores[g * 32 + i]) : S::no_score;
           const int column = g * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2;
           const std::int64_t q = first + row + i / 2 % 2 * 8;
-          const auto id = static_cast<std::uint32_t>(row_of(tile, column, a.stage.tiles));
+          const auto id = static_cast<std::uint32_t>(a.stage.row(tile, column));
           if (a.all) {
             keep_in_place(a.out, a.queries, a.stage, q, position, column, id, score, S::least());
           } else {
@@ -324,8 +328,7 @@ bool launch(const CodeFilter& f, const Cut& cut, int device, cudaStream_t stream
   const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test,  f.queries,
                   f.query_tile, f.shape.chunks, f.shape.steps,  cut.slots,     f.all,    f.stage, f.out};
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(blocks), choose_splits(blocks, f.stage.count, processors(device)));
+  config.gridDim = dim3(static_cast<unsigned>(blocks), choose_splits(blocks, f.stage, processors(device)));
   config.blockDim = threads;
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
@@ -364,6 +367,12 @@ bool is_native(int device) {
 bool code_filter_sm90_fits(const CodeShape& shape, int device) {
   return is_native(device) &&
          cut_of(shape, static_cast<std::size_t>(shared_limit(device))).slots >= least_slots;
+}
+
+int queries_of_a_block_sm90(const CodeFilter& f, int device) {
+  if (f.query_tile % BM != 0 || !is_native(device)) return 0;
+  const Cut cut = cut_of(f.shape, static_cast<std::size_t>(shared_limit(device)));
+  return cut.slots < least_slots ? 0 : (cut.resident ? BM : 2 * BM);
 }
 
 bool run_code_filter_sm90(const CodeFilter& f, int device, cudaStream_t stream) {

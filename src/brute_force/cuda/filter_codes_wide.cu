@@ -58,19 +58,38 @@ struct Args {
 class Walk {
  public:
   __device__ explicit Walk(const Stage& stage)
-      : tiles_(static_cast<std::uint32_t>(stage.tiles)),
-        tile_(static_cast<std::uint32_t>(stage.tile(blockIdx.y))),
-        step_(static_cast<std::uint32_t>(static_cast<std::uint64_t>(gridDim.y) *
-                                         static_cast<std::uint64_t>(stage.multiplier) %
-                                         static_cast<std::uint64_t>(stage.tiles))) {}
+      : visits_(stage.visits.tiles == nullptr ? nullptr
+                                              : stage.visits.tiles + blockIdx.x * stage.visits.room),
+        left_((stage.count_of(blockIdx.x) - blockIdx.y + gridDim.y - 1) / gridDim.y) {
+    if (visits_ != nullptr) {
+      visits_ += blockIdx.y;
+      tile_ = left_ > 0 ? *visits_ : 0;
+      return;
+    }
+    tiles_ = static_cast<std::uint32_t>(stage.tiles);
+    tile_ = static_cast<std::uint32_t>(stage.tile(blockIdx.y));
+    step_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(gridDim.y) *
+                                       static_cast<std::uint64_t>(stage.multiplier) %
+                                       static_cast<std::uint64_t>(stage.tiles));
+  }
+  /// Behind the last one some tile that there is.
   __device__ std::uint32_t tile() const { return tile_; }
+  __device__ bool done() const { return left_ <= 0; }
   __device__ void advance() {
+    --left_;
+    if (visits_ != nullptr) {
+      visits_ += gridDim.y;
+      if (left_ > 0) tile_ = *visits_;
+      return;
+    }
     tile_ += step_;
     if (tile_ >= tiles_) tile_ -= tiles_;
   }
 
  private:
-  std::uint32_t tiles_, tile_, step_;
+  const std::uint32_t* visits_;
+  std::int64_t left_;
+  std::uint32_t tiles_ = 1, tile_ = 0, step_ = 0;
 };
 
 template <int W>
@@ -86,8 +105,7 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
   constexpr std::uint32_t part = slot_rows * W;
   int slot = 0;
   std::uint32_t parity = 1;  // the slots are free at the start
-  Walk walk(a.stage);
-  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y, walk.advance()) {
+  for (Walk walk(a.stage); !walk.done(); walk.advance()) {
     const std::uint8_t* tile =
         a.codes + static_cast<std::int64_t>(walk.tile()) * a.chunks * code_tile_rows * W;
     for (int half = 0; half < code_tile_rows / slot_rows; ++half) {
@@ -140,9 +158,8 @@ __device__ inline void keep_best(const Args& a, const Value (&products)[128], Va
     if (lane / 4 != c % 8 || q >= a.queries) continue;
     const std::int32_t score = S::order(best);
     a.out.entries[q * a.out.room + list] =
-        score < S::least()
-            ? no_candidate
-            : make_candidate(score, static_cast<std::uint32_t>(row_of(tile, where, a.stage.tiles)));
+        score < S::least() ? no_candidate
+                           : make_candidate(score, static_cast<std::uint32_t>(a.stage.row(tile, where)));
     if (list == 0) a.out.counts[q] = static_cast<std::uint32_t>(lists);
   }
 }
@@ -184,7 +201,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
   const std::int32_t* bias = a.bias + group * 64 + warp * 16 + lane / 4;
   std::int32_t next0 = __ldg(bias + static_cast<std::int64_t>(walk.tile()) * code_tile_rows);
   std::int32_t next1 = __ldg(bias + static_cast<std::int64_t>(walk.tile()) * code_tile_rows + 8);
-  for (std::int64_t position = blockIdx.y; position < a.stage.count; position += gridDim.y) {
+  for (std::int64_t position = blockIdx.y; !walk.done(); position += gridDim.y) {
     const std::uint32_t tile = walk.tile();
     walk.advance();
 #pragma unroll 1
@@ -241,7 +258,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
           const int s = __ffs(static_cast<int>(kept)) - 1;
           waiting.look_through(appender);  // of a thread with more than one
           waiting.put(acc, s, warp_kept, s % 2 == 0 ? least0 : least1,
-                      static_cast<std::uint32_t>(row_of(tile, s % 2 == 0 ? row : row + 8, a.stage.tiles)));
+                      static_cast<std::uint32_t>(a.stage.row(tile, s % 2 == 0 ? row : row + 8)));
           kept &= kept - 1U;
           warp_kept = __reduce_or_sync(0xffffffffU, kept);
         }
@@ -320,7 +337,7 @@ void launch(const CodeFilter& f, int device, cudaStream_t stream) {
   const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test, f.queries,
                   coded,        f.shape.chunks, f.shape.steps,  slots,         f.stage,  f.out};
   const dim3 grid(static_cast<unsigned>(query_tiles),
-                  choose_splits(query_tiles, f.stage.count, processors(device)));
+                  choose_splits(query_tiles, f.stage, processors(device)));
   kernel<<<grid, threads, bytes, stream>>>(args);
   check_launch("wide filter of codes");
 }
@@ -354,10 +371,14 @@ bool wide_filter_pays(const CodeShape& shape, std::int64_t queries, int device) 
   return queries >= least_queries && is_native(device) && slots_of(shape, device) >= least_slots;
 }
 
-bool run_wide_filter(const CodeFilter& f, int device, cudaStream_t stream) {
+bool wide_filter_takes(const CodeFilter& f, int device) {
   // Of one chunk, tiles of any size are the same image.
   if (f.all || (f.query_tile != BQ && f.shape.chunks > 1) || f.query_tile % 128 != 0) return false;
-  if (f.stage.tiles >= std::int64_t{1} << 31 || !wide_filter_pays(f.shape, f.queries, device)) return false;
+  return f.stage.tiles < std::int64_t{1} << 31 && wide_filter_pays(f.shape, f.queries, device);
+}
+
+bool run_wide_filter(const CodeFilter& f, int device, cudaStream_t stream) {
+  if (!wide_filter_takes(f, device)) return false;
   dispatch<false>(f, device, stream);
   return true;
 }

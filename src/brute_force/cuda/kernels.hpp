@@ -35,6 +35,14 @@ struct QueryBound {
   double c0, c1, c2;
 };
 
+/// Of the tiles of a stage those that a block of queries looks at, where a partition leaves out others
+/// (partition.hpp).
+struct Visits {
+  const std::uint32_t* tiles = nullptr;   ///< [blocks, room]; null: all of them
+  const std::uint32_t* counts = nullptr;  ///< [blocks]
+  std::int64_t room = 0;
+};
+
 /// The tiles of one stage. Position j of all tiles is tile (j * multiplier) % tiles: any range of positions
 /// is spread over all rows.
 struct Stage {
@@ -42,11 +50,25 @@ struct Stage {
   std::int64_t multiplier = 1;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  const std::uint32_t* order = nullptr;  ///< as in Shard
+  Visits visits = {};
 
   KITH_HOST_DEVICE std::int64_t tile(std::int64_t position) const {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(first + position) *
                                      static_cast<std::uint64_t>(multiplier) %
                                      static_cast<std::uint64_t>(tiles));
+  }
+  /// The same of those that a block looks at.
+  KITH_HOST_DEVICE std::int64_t tile(std::int64_t block, std::int64_t position) const {
+    return visits.tiles == nullptr ? tile(position) : visits.tiles[block * visits.room + position];
+  }
+  KITH_HOST_DEVICE std::int64_t count_of(std::int64_t block) const {
+    return visits.tiles == nullptr ? count : visits.counts[block];
+  }
+  /// The row in a place of a tile.
+  KITH_HOST_DEVICE std::int64_t row(std::int64_t tile, std::int64_t column) const {
+    const std::int64_t at = row_of(tile, column, tiles);
+    return order == nullptr ? at : static_cast<std::int64_t>(order[at]);
   }
 };
 
@@ -79,7 +101,14 @@ struct ListShape {
   std::int64_t looked = 0;  ///< of them, how many are looked at: a sample's lists cannot be looked through
   std::int64_t group = 1;
   std::int64_t slice = 1;
+  const std::uint32_t* order = nullptr;  ///< of rows in tiles: as in Shard
 
+  /// The row in a place of a tile of codes.
+  KITH_HOST_DEVICE std::int64_t in_tile(std::int64_t tile, std::int64_t column) const {
+    const std::int64_t at = row_of(tile, column, tiles);
+    if (at >= rows) return -1;
+    return order == nullptr ? at : static_cast<std::int64_t>(order[at]);
+  }
   KITH_HOST_DEVICE std::int64_t row(std::int64_t l, std::int64_t j) const {
     std::int64_t at = 0;
     switch (kind) {
@@ -88,13 +117,13 @@ struct ListShape {
       case Kind::positions: {
         const std::int64_t place = l * group + j % group + j / group * lists * group;
         if (place >= tiles * code_tile_rows) return -1;
-        at = row_of(place / code_tile_rows, place % code_tile_rows, tiles);
+        at = in_tile(place / code_tile_rows, place % code_tile_rows);
         break;
       }
       case Kind::quarters: {
         const std::int64_t tile = l / 4 * slice + j / 64;
         if (tile >= tiles) return -1;
-        at = row_of(tile, j % 64 / 2 * 8 + l % 4 * 2 + j % 2, tiles);
+        at = in_tile(tile, j % 64 / 2 * 8 + l % 4 * 2 + j % 2);
         break;
       }
     }
@@ -129,16 +158,20 @@ struct CodeFilter {
   Stage stage;
   Candidates out;
 };
+/// Queries that a block of the filter has: those whose visits are one.
+int queries_of_a_block(const CodeFilter& filter, int device);
 /// Queries of a tile for so many queries of this shape. @throws DeviceError when shared memory is too small
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device);
 /// Splits of the rows so that the blocks fill whole waves of `places`.
-unsigned choose_splits(std::int64_t query_tiles, std::int64_t tiles, int places);
+unsigned choose_splits(std::int64_t query_tiles, const Stage& stage, int places);
 void run_code_filter(const CodeFilter& filter, int device, cudaStream_t stream);
 /// The same for compute capability 9.0a, where it pays: query tiles of 128. False: not here, nothing was
 /// done.
 bool run_code_filter_sm90(const CodeFilter& filter, int device, cudaStream_t stream);
 /// Whether it does codes of this shape.
 bool code_filter_sm90_fits(const CodeShape& shape, int device);
+/// Queries of its blocks that go together; 0: not here.
+int queries_of_a_block_sm90(const CodeFilter& filter, int device);
 /// Whether the tensor cores sum products of halves as exactly as the bound of half codes takes for granted,
 /// tried once a device; see docs/exact-contract.md, step 9.
 bool halves_are_summed_well(int device);

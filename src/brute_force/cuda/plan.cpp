@@ -23,7 +23,6 @@ std::int64_t least_in_runs(const tuning::Policy& policy, std::int64_t list_k) {
 // whose bounds are open.
 void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   const tuning::Policy& policy = tuning::policy_of(shard.device);
-  const auto n = static_cast<double>(shard.rows);
   const auto k = static_cast<double>(list_k);
   const bool tiled = shard.space.tiled();
   const std::int64_t tiles = shard.tiles();
@@ -43,13 +42,19 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
   double growth = 1;
   std::int64_t smallest = least;
   std::int64_t largest = std::max(least, tuning::most_sample);
-  if (plan.look) {
+  if (plan.listed) {
+    smallest = std::min(shard.rows, std::max(tuning::least_of_own_list, 2 * list_k));
+    largest = std::max(smallest, std::min(tuning::most_of_own_list, shard.rows));
+  } else if (plan.look) {
     smallest = policy.least_look;
     largest = std::min(policy.most_look, shard.rows / 4);
   } else if (plan.runs) {
     smallest = least_in_runs(policy, list_k);
     largest = std::max(smallest, std::min(tuning::most_in_runs, shard.rows / 4));
   }
+  // Of the rows in the lists that a query cannot leave out a sample of its own list is a share.
+  const double n = plan.listed ? std::max(shard.lists.visited, 2.0 * static_cast<double>(smallest))
+                               : static_cast<double>(shard.rows);
   for (std::int64_t sample = smallest; sample <= largest; sample *= 2) {
     const double whole = std::max(1.0, n / static_cast<double>(sample));
     const double rounds = std::ceil(static_cast<double>(sample) / cuda::most_reranked_at_once);
@@ -62,7 +67,7 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     } else if (plan.runs) {
       first = static_cast<double>(sample) * policy.look_run_seconds + policy.rerank_seconds +
               (1.2 * k + 16) * evaluated;
-    } else if (tiled) {
+    } else if (tiled && !plan.listed) {
       first = static_cast<double>(sample) * policy.open_seconds + rounds * (1.2 * k + 16) * evaluated;
     }
     for (int s = 1; s <= tuning::most_stages; ++s) {
@@ -78,17 +83,18 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     }
   }
   std::int64_t sample_tiles = 0;
-  if (tiled && !plan.look) {
+  const bool of_tiles = tiled && !plan.look && !plan.listed;
+  if (of_tiles) {
     const std::int64_t whole = (plan.sample + cuda::code_tile_rows - 1) / cuda::code_tile_rows;
     plan.sample = std::min(tiles, whole) * cuda::code_tile_rows;
   }
-  if (tiled && !plan.look && !plan.runs) {
+  if (of_tiles && !plan.runs) {
     sample_tiles = plan.sample / cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);
   }
   plan.first_room = plan.look ? 1 : (plan.runs ? plan.sample / cuda::wide_look_rows : plan.sample);
   plan.sample = std::min(plan.sample, shard.rows);
-  const double whole = n / static_cast<double>(plan.sample);
+  const double whole = std::max(1.0, n / static_cast<double>(plan.sample));
   double share = 1 / whole;
   while (sample_tiles < tiles) {
     share *= std::max(growth, 1.5);
@@ -143,7 +149,7 @@ LimitTooLow::LimitTooLow(std::int64_t k, std::uint64_t needed, std::uint64_t lim
       needed_(needed) {}
 
 Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
-               std::uint64_t budget, std::uint64_t limit, std::int64_t room) {
+               std::uint64_t budget, std::uint64_t limit, std::int64_t room, bool listed) {
   Plan plan;
   // With a large share of the rows in the answer there is nothing to filter.
   plan.filtered = shard.filtered() && list_k * 8 <= shard.rows;
@@ -151,10 +157,11 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   // How many rows a bound from a sample lets through varies the more the smaller k.
   const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
   if (plan.filtered) {
-    plan.look = look_pays(shard, queries, list_k);
-    plan.runs = !plan.look && runs_pay(shard, queries, list_k);
+    plan.listed = listed;
+    plan.look = !listed && look_pays(shard, queries, list_k);
+    plan.runs = !listed && !plan.look && runs_pay(shard, queries, list_k);
     plan_stages(plan, shard, queries, list_k);
-    plan.one_pass = one_pass_pays(shard, queries, list_k);
+    plan.one_pass = !listed && one_pass_pays(shard, queries, list_k);
   }
   const std::int64_t wanted =
       std::max({room, tuning::least_room, plan.filtered ? spread * plan.expected : list_k});

@@ -15,6 +15,7 @@ struct Plan {
   bool filtered = false;
   bool one_pass = false;                 ///< worth one look at every pair before stages
   bool look = false;                     ///< the first bound comes from one look at a sample
+  bool listed = false;                   ///< queries go by lists: the first bound comes from their own
   bool runs = false;                     ///< or from the nearest of each run of a sample (wide_filter.hpp)
   std::int64_t sample = 0;               ///< rows of the first bound
   std::vector<std::int64_t> stage_ends;  ///< in tiles
@@ -44,9 +45,10 @@ class LimitTooLow : public OutOfMemory {
 };
 
 /// `room`: how many candidates a query must at least have room for, where they are known to be many.
+/// @param listed whether queries go by lists of the shard's rows
 /// @throws LimitTooLow
 Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
-               std::uint64_t budget, std::uint64_t limit, std::int64_t room);
+               std::uint64_t budget, std::uint64_t limit, std::int64_t room, bool listed = false);
 
 /// What a search of this shard should take by its surplus, but for the looks at all rows.
 double expected_seconds(const Shard& shard, std::int64_t queries, std::int64_t k);

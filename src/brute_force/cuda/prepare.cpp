@@ -44,30 +44,6 @@ void CudaPrepared::code_anew(const CudaChoice& other) {
 
 namespace {
 
-// Some rows of the dataset in host memory.
-Dataset take_sample(const DatasetView& data, int device, std::int64_t most) {
-  const std::int64_t count = std::min(data.rows, most);
-  if (count == 0) return Dataset::allocate(data.dtype, 0, data.dim);
-  Dataset sample = Dataset::allocate(data.dtype, count, data.dim);
-  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
-  auto* out = static_cast<unsigned char*>(sample.mutable_data());
-  if (data.space == MemorySpace::host) {
-    for (const std::int64_t row : sample_rows(data.rows, count)) {
-      std::memcpy(out, data.row(row), row_bytes);
-      out += row_bytes;
-    }
-    return sample;
-  }
-  const cuda::DeviceGuard guard(device);
-  const cuda::Stream stream;
-  const std::int64_t step = data.rows / count;
-  KITH_CUDA(cudaMemcpy2DAsync(out, row_bytes, data.data,
-                              static_cast<std::size_t>(step * data.row_stride) * size_of(data.dtype),
-                              row_bytes, static_cast<std::size_t>(count), cudaMemcpyDeviceToHost, stream));
-  stream.synchronize();
-  return sample;
-}
-
 std::uint64_t bytes_a_row(const CudaChoice& choice, const DatasetView& data) {
   std::uint64_t each = 1;  // special rows
   if (choice.filter == Filter::int8 || choice.filter == Filter::fp16) {
@@ -273,7 +249,11 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
       const double most = parameters.directions ? tuning::most_time_along : tuning::most_time_unasked;
       measure_directions(p, data, sample.view(), found, most * seconds, room, execution);
     }
+    if (!parameters.lists && !forced && seconds > 0)
+      divide_if_it_pays(p, data, expected_queries, working / 2, execution);
   }
+  const std::int64_t lists = parameters.lists.value_or(0);
+  if (lists > 0) divide_as_asked(p, data, lists, execution);
   progress.finish();
   return prepared;
 }
@@ -304,6 +284,29 @@ SearchStatistics search_into(const Prepared& prepared, const DatasetView& data, 
 }
 
 }  // namespace
+
+Dataset take_sample(const DatasetView& data, int device, std::int64_t most) {
+  const std::int64_t count = std::min(data.rows, most);
+  if (count == 0) return Dataset::allocate(data.dtype, 0, data.dim);
+  Dataset sample = Dataset::allocate(data.dtype, count, data.dim);
+  const auto row_bytes = static_cast<std::size_t>(data.dim) * size_of(data.dtype);
+  auto* out = static_cast<unsigned char*>(sample.mutable_data());
+  if (data.space == MemorySpace::host) {
+    for (const std::int64_t row : sample_rows(data.rows, count)) {
+      std::memcpy(out, data.row(row), row_bytes);
+      out += row_bytes;
+    }
+    return sample;
+  }
+  const cuda::DeviceGuard guard(device);
+  const cuda::Stream stream;
+  const std::int64_t step = data.rows / count;
+  KITH_CUDA(cudaMemcpy2DAsync(out, row_bytes, data.data,
+                              static_cast<std::size_t>(step * data.row_stride) * size_of(data.dtype),
+                              row_bytes, static_cast<std::size_t>(count), cudaMemcpyDeviceToHost, stream));
+  stream.synchronize();
+  return sample;
+}
 
 std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows) {
   return static_cast<std::uint64_t>(rows) * bytes_a_row(choice, data) +

@@ -58,6 +58,18 @@ void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, cons
                         const CudaDirections& found, double seconds, std::uint64_t room,
                         const Execution& execution);
 
+/// Divides the rows of all shards into so many lists. @throws InvalidArgument where these cannot be
+void divide_as_asked(CudaPrepared& prepared, const DatasetView& dataset, std::int64_t count,
+                     const Execution& execution);
+/// Into lists where a sample of the rows lies in clusters, where some queries find their neighbours in few of
+/// the lists, and where the expected queries repay them (0: an index).
+/// @param room bytes of a device that they may take
+void divide_if_it_pays(CudaPrepared& prepared, const DatasetView& dataset, std::int64_t expected_queries,
+                       std::uint64_t room, const Execution& execution);
+
+/// Some rows of the dataset in host memory, spread over all of it.
+Dataset take_sample(const DatasetView& data, int device, std::int64_t most);
+
 /// Bytes of the codes of `rows` rows, and of what makes them.
 std::uint64_t code_bytes_of(const CudaChoice& choice, const DatasetView& data, std::int64_t rows);
 

@@ -199,6 +199,7 @@ SearchStatistics search_all(const CudaPrepared& p, const DatasetView& data, cons
   s.index = BruteForce::index_type.name;
   s.filter = std::string(name(p.filter()));
   s.directions = p.choice.directions();
+  if (!p.shards.empty()) s.lists = p.shards.front()->lists.count;
   s.instruction_set = "cuda";
   for (const auto& shard : p.shards) {
     s.nan_rows += shard->nan_rows;

@@ -2,8 +2,11 @@
 #include "brute_force/cuda/shard.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "brute_force/cuda/tuning.hpp"
+#include "kith/error.hpp"
 
 namespace kith::brute_force {
 
@@ -18,7 +21,26 @@ std::int64_t coded_at_once(std::int64_t map_width, std::int64_t rows) {
   return (std::min(fit, rows) + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
 }
 
+// Rows whose points pass by at once, and rows whose codes are made at once, whole tiles of them.
+constexpr std::int64_t bytes_at_once = std::int64_t{64} << 20;
+std::int64_t rows_compared_at_once(std::int64_t width, std::int64_t rows) {
+  return std::min(rows, std::max<std::int64_t>(1024, bytes_at_once / (width * 4)));
+}
+std::int64_t rows_gathered_at_once(std::int64_t row_bytes, std::int64_t rows) {
+  return std::min(rows,
+                  std::max<std::int64_t>(1, bytes_at_once / row_bytes / code_tile_rows) * code_tile_rows);
+}
+
 }  // namespace
+
+std::uint64_t lists_bytes(std::int64_t dim, std::int64_t rows, std::int64_t count) {
+  const std::int64_t width = cuda::ball_stride(dim);
+  // Nearest lists and two pairs of arrays to sort, and what a sort takes, some 8 bytes a row.
+  const std::int64_t passing = rows_compared_at_once(width, rows) * width * 4 + rows * (8 + 16 + 8);
+  return static_cast<std::uint64_t>(count * (width * 4 + 8) + rows * 5 +
+                                    std::max(passing, 2 * bytes_at_once)) +
+         (1U << 20U);
+}
 
 std::uint64_t directions_bytes(const CudaChoice& choice, std::int64_t dim, std::int64_t rows) {
   if (choice.projection == nullptr) return 0;
@@ -96,12 +118,94 @@ void Shard::make_room(const CudaChoice& choice) {
 void Shard::code_anew(const CudaChoice& choice) {
   const cuda::DeviceGuard guard(device);
   make_room(choice);
+  if (lists.count > 0) {
+    encode_in_order();
+  } else {
+    encode(data, stride, rows, stream);
+  }
+}
+
+void Shard::divide(const std::vector<float>& centres, const Execution& execution) {
+  if (rows == 0 || centres.empty()) return;
+  const cuda::DeviceGuard guard(device);
+  const std::int64_t width = cuda::ball_stride(space.dim);
+  const std::int64_t row_bytes = stride * static_cast<std::int64_t>(size_of(space.dtype));
+  ShardLists its;
+  its.count = std::ssize(centres) / space.dim;
+  std::vector<float> padded(static_cast<std::size_t>(its.count * width), 0.0F);
+  for (std::int64_t list = 0; list < its.count; ++list) {
+    for (std::int64_t i = 0; i < space.dim; ++i) {
+      const float value = centres[static_cast<std::size_t>(list * space.dim + i)];
+      constexpr float most = cuda::largest_centre_entry;
+      // Any values will do.
+      padded[static_cast<std::size_t>(list * width + i)] =
+          std::isfinite(value) ? std::clamp(value, -most, most) : 0;
+    }
+  }
+  its.centres = cuda::Buffer<float>(its.count * width, stream);
+  KITH_CUDA(cudaMemcpyAsync(its.centres.data(), padded.data(), its.centres.bytes(), cudaMemcpyHostToDevice,
+                            stream));
+  its.radii = cuda::Buffer<float>(its.count, stream);
+  KITH_CUDA(cudaMemsetAsync(its.radii.data(), 0, its.radii.bytes(), stream));
+  its.first = cuda::Buffer<std::uint32_t>(its.count + 1, stream);
+  its.tile_lists = cuda::Buffer<std::uint32_t>(2 * tiles(), stream);
+  its.order = cuda::Buffer<std::uint32_t>(tiles() * code_tile_rows, stream);
+  const cuda::ListBalls balls = its.balls(space.dim);
+
+  const cuda::Buffer<std::uint64_t> nearest(rows, stream);
+  const std::int64_t at_once = rows_compared_at_once(width, rows);
+  const cuda::Buffer<float> points(at_once * width, stream);
+  for (std::int64_t at = 0; at < rows; at += at_once) {
+    if (execution.cancelled && execution.cancelled())
+      throw Cancelled("stopped because the caller asked to; nothing was produced");
+    const std::int64_t count = std::min(at_once, rows - at);
+    cuda::place_in_space(static_cast<const char*>(data) + at * row_bytes, stride, count, space, points.data(),
+                         nullptr, stream);
+    cuda::compare_with_centres(points.data(), nullptr, count, balls, nearest.data() + at, nullptr, stream);
+  }
+  cuda::measure_radii(data, stride, rows, space, nearest.data(), balls, its.radii.data(), stream);
+  const cuda::Buffer<std::uint32_t> unsorted_keys(rows, stream);
+  const cuda::Buffer<std::uint32_t> unsorted(rows, stream);
+  const cuda::Buffer<std::uint32_t> keys(rows, stream);
+  const cuda::Buffer<std::uint32_t> sequence(rows, stream);
+  const auto sort = [&](void* scratch, std::size_t bytes) {
+    return cuda::order_by_list(nearest.data(), rows, its.count, unsorted_keys.data(), unsorted.data(),
+                               keys.data(), sequence.data(), scratch, bytes, stream);
+  };
+  const std::size_t bytes = sort(nullptr, 0);
+  const cuda::Buffer<unsigned char> scratch(static_cast<std::int64_t>(bytes), stream);
+  sort(scratch.data(), bytes);
+  cuda::begins_of_lists(keys.data(), rows, its.count, its.first.data(), stream);
+  cuda::fill_tiles(sequence.data(), keys.data(), rows, tiles(), its.order.data(), its.tile_lists.data(),
+                   stream);
+  lists = std::move(its);
+  encode_in_order();
+}
+
+void Shard::undivide() {
+  if (lists.count == 0) return;
+  const cuda::DeviceGuard guard(device);
+  lists = {};
   encode(data, stride, rows, stream);
+}
+
+void Shard::encode_in_order() {
+  const auto row_bytes = space.dim * static_cast<std::int64_t>(size_of(space.dtype));
+  const std::int64_t at_once = rows_gathered_at_once(row_bytes, rows);
+  const cuda::Buffer<unsigned char> gathered(at_once * row_bytes, stream);
+  begin(rows, stream);
+  for (std::int64_t at = 0; at < rows; at += at_once) {
+    const std::int64_t count = std::min(at_once, rows - at);
+    cuda::gather_rows(data, stride * static_cast<std::int64_t>(size_of(space.dtype)), row_bytes,
+                      lists.order.data() + at, count, gathered.data(), stream);
+    encode_piece(gathered.data(), space.dim, at, count, stream);
+  }
+  finish(stream);
 }
 
 std::uint64_t Shard::bytes() const {
   return own_rows.bytes() + mean.bytes() + map.bytes() + codes.bytes() + fine.bytes() + bias.bytes() +
-         maxima.bytes() + floats.bytes() + special.bytes() + counts.bytes();
+         maxima.bytes() + floats.bytes() + special.bytes() + counts.bytes() + lists.bytes();
 }
 
 cuda::RowCodes Shard::row_codes() const {
@@ -132,6 +236,7 @@ void Shard::encode_piece(const void* piece_rows, std::int64_t row_stride, std::i
   const std::int64_t whole = (rows + code_tile_rows - 1) / code_tile_rows * code_tile_rows;
   const std::int64_t padded = space.tiled() && first + count == rows ? whole - first : count;
   cuda::RowCodes out = row_codes();
+  out.order = lists.order.data();
   cuda::Buffer<double> coordinates;
   if (space.map != nullptr) {
     const std::int64_t at_once = coded_at_once(space.map_width, padded);

@@ -3,15 +3,26 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "brute_force/cuda/choice.hpp"
 #include "brute_force/cuda/kernels.hpp"
+#include "brute_force/cuda/partition.hpp"
 #include "codes/cuda/codes.hpp"
 #include "cuda/runtime.hpp"
 #include "cuda/upload.hpp"
 #include "cuda/workspace_pool.hpp"
 
 namespace kith::brute_force {
+
+/// What a search by lists needs beside.
+struct ListWorkspace {
+  cuda::Buffer<float> points, off, least;
+  cuda::Buffer<std::uint64_t> nearest;
+  cuda::Buffer<std::uint32_t> unsorted_keys, unsorted, keys, ids, visits, visit_counts;
+  cuda::Buffer<unsigned char> scratch, queries, distances;
+  cuda::Buffer<std::int64_t> indices;
+};
 
 /// Everything one search needs on one device; reused by the next one.
 struct Workspace {
@@ -38,7 +49,24 @@ struct Workspace {
   cuda::Buffer<std::int64_t> indices[3];
   cuda::Buffer<unsigned char> answers[3];
   cuda::PinnedBuffer<unsigned long long> seen;
+  ListWorkspace by_lists;
   unsigned long long ticket = 0;  ///< of the last search without stages
+};
+
+/// Rows of a shard in lists; none where `count` is 0.
+struct ShardLists {
+  std::int64_t count = 0;
+  cuda::Buffer<float> centres, radii;
+  cuda::Buffer<std::uint32_t> first, tile_lists;  ///< as in cuda::ListBalls
+  cuda::Buffer<std::uint32_t> order;              ///< the row in a place of the tiles, numbered by row_of
+  double visited = 0;                             ///< rows that a query cannot leave out, on average
+
+  cuda::ListBalls balls(std::int64_t dim) const {
+    return {count, cuda::ball_stride(dim), centres.data(), radii.data(), first.data(), tile_lists.data()};
+  }
+  std::uint64_t bytes() const {
+    return centres.bytes() + radii.bytes() + first.bytes() + tile_lists.bytes() + order.bytes();
+  }
 };
 
 /// Rows [base, base + rows) of the dataset on one device: the rows, their codes, what a filter cannot speak
@@ -57,6 +85,11 @@ struct Shard {
   void finish(cudaStream_t on);
   /// The same rows with other codes.
   void code_anew(const CudaChoice& choice);
+  /// Divides rows that lie on the device into lists around these centres (in the space of the codes, [lists,
+  /// dim]), and encodes them in the order of the lists. Nothing happens where there are no rows.
+  void divide(const std::vector<float>& centres, const Execution& execution);
+  /// In the order of their numbers again.
+  void undivide();
 
   std::uint64_t bytes() const;
 
@@ -88,8 +121,10 @@ struct Shard {
   /// The rows as the float32 filter reads them.
   const float* float_rows() const;
   std::int64_t float_stride() const;
+  ShardLists lists;
 
  private:
+  void encode_in_order();
   // Memory for codes of that choice.
   void make_room(const CudaChoice& choice);
   void place_map(const CudaChoice& choice);
@@ -97,6 +132,13 @@ struct Shard {
 
 /// Bytes of the coordinates of `rows` rows along directions, as many as are encoded at once, and of the map.
 std::uint64_t directions_bytes(const CudaChoice& choice, std::int64_t dim, std::int64_t rows);
+
+/// Bytes that `count` lists of `rows` rows take of a device, at the peak of making them.
+std::uint64_t lists_bytes(std::int64_t dim, std::int64_t rows, std::int64_t count);
+
+/// Queries on the device in the order of their nearest lists; what they are known by lies in the workspace.
+cuda::ListedQueries order_queries(const Shard& shard, Workspace& workspace, const void* queries,
+                                  std::int64_t stride, std::int64_t count);
 
 /// Searches one shard. Queries and answers lie on its device; `best` (or null) are distances known to bound
 /// the answers. Counters are added to `statistics`. With `mind_rests` OffDirections may be thrown (plan.hpp).

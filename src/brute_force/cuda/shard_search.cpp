@@ -54,7 +54,9 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
   cuda::start_lists(batch_, best, stream_);
   if (plan_.filtered) {
     const bool open = best == nullptr;
-    if (open && plan_.look) {
+    if (plan_.listed) {
+      bound_by_own_list();
+    } else if (open && plan_.look) {
       look_at_sample();
     } else if (open && plan_.runs) {
       look_at_runs();
@@ -62,7 +64,7 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
       first_bound();
     }
     evaluate_special();
-    filter_all(open && shard_.space.tiled() && !plan_.look && !plan_.runs);
+    filter_all(open && shard_.space.tiled() && !plan_.look && !plan_.runs && !plan_.listed);
   }
   look();
   if (exact_count() == 0) return 0;
@@ -80,11 +82,12 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
   const cuda::CodeSpace& space = shard_.space;
   const bool fresh = w_.totals.empty();
   w_.totals.reserve(4, stream_);
-  w_.seen.reserve(5)[3] = 0;  // no ticket
+  w_.seen.reserve(7)[3] = 0;  // no ticket
   if (fresh) KITH_CUDA(cudaMemsetAsync(w_.totals.data(), 0, w_.totals.bytes(), stream_));
-  const cuda::ListShape shape =
+  cuda::ListShape shape =
       cuda::scan_shape(space, shard_.rows, shard_.rows, count,
                        cuda::packed_rows(space, shard_.float_rows(), shard_.float_stride()), shard_.device);
+  shape.order = shard_.lists.order.data();
 
   cuda::QueryCodes codes =
       reserve_queries(count, shape.kind == cuda::ListShape::Kind::quarters ? cuda::scan_query_tile : 16);
@@ -188,7 +191,7 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   }
   // Without the filter codes of the queries are of no use, but the kernel writes them.
   cuda::QueryCodes codes = reserve_queries(count, query_tile_);
-  w_.counters.reserve(6, stream_);
+  w_.counters.reserve(7, stream_);
   w_.counts.reserve(count, stream_);
   w_.overflow.reserve(count, stream_);
   w_.bounds.reserve(count, stream_);
@@ -197,7 +200,7 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   w_.arrived.reserve(count, stream_);
   w_.lists.reserve(count * list_k_ * cuda::key_bytes<R>, stream_);
   w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
-  w_.seen.reserve(5);
+  w_.seen.reserve(7);
   if (list_k_ > tuning::largest_block_k) {
     w_.distances.reserve(count * plan_.room * static_cast<std::int64_t>(sizeof(R)), stream_);
     w_.scratch.reserve(count * (list_k_ + plan_.room) * cuda::key_bytes<R>, stream_);
@@ -257,8 +260,9 @@ template <class R>
 void ShardSearch<R>::look_at_sample() {
   const std::int64_t step = std::max<std::int64_t>(1, shard_.rows / plan_.sample);
   const std::int64_t looked = std::min(plan_.sample, shard_.rows);
-  const cuda::ListShape shape =
+  cuda::ListShape shape =
       cuda::scan_shape(shard_.space, shard_.rows, looked, batch_.count, false, shard_.device);
+  shape.order = shard_.lists.order.data();
   const cuda::Lists lists{w_.first.reserve(batch_.count * shape.lists, stream_),
                           w_.second.reserve(batch_.count * shape.lists, stream_), shape};
   cuda::scan_rows(scan_of(looked, step, batch_.count, lists), shard_.device, stream_);
@@ -279,7 +283,7 @@ void ShardSearch<R>::look_at_runs() {
                          shard_.space.shape,
                          shard_.space.test(),
                          false,
-                         {tiles, spreading_multiplier(tiles), 0, looked},
+                         {tiles, spreading_multiplier(tiles), 0, looked, shard_.lists.order.data()},
                          batch_.candidates},
                         shard_.device, stream_);
   } else {
@@ -294,6 +298,23 @@ void ShardSearch<R>::first_bound() {
   const double step = static_cast<double>(shard_.rows) / static_cast<double>(plan_.sample);
   cuda::fill_candidates(batch_.candidates, everyone(), nullptr, 0, step, plan_.sample, stream_);
   rerank(everyone(), plan_.sample, true);
+}
+
+template <class R>
+void ShardSearch<R>::bound_by_own_list() {
+  cuda::fill_from_own_list(batch_.candidates, listed_, batch_.count, shard_.lists.balls(shard_.space.dim),
+                           shard_.lists.order.data(), shard_.rows, shard_.tiles(), plan_.sample, stream_);
+  rerank(everyone(), plan_.sample, true);
+}
+
+template <class R>
+std::int64_t ShardSearch<R>::visited() {
+  KITH_CUDA(cudaMemsetAsync(w_.counters.data(), 0, sizeof(unsigned long long), stream_));
+  cuda::count_visited(batch_, listed_, shard_.lists.balls(shard_.space.dim), w_.counters.data(), stream_);
+  unsigned long long rows = 0;
+  KITH_CUDA(cudaMemcpyAsync(&rows, w_.counters.data(), sizeof rows, cudaMemcpyDeviceToHost, stream_));
+  KITH_CUDA(cudaStreamSynchronize(stream_));
+  return static_cast<std::int64_t>(rows);
 }
 
 template <class R>
@@ -312,12 +333,13 @@ void ShardSearch<R>::filter_all(bool open) {
   const std::int64_t tiles = shard_.tiles();
   for (const std::int64_t end : plan_.stage_ends) {
     stop_if_asked(execution_);
-    const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done};
+    const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done, shard_.lists.order.data()};
     if (shard_.space.tiled()) {
-      cuda::run_code_filter(
-          {shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds, batch_.count, query_tile_,
-           shard_.space.shape, shard_.space.test(), open && done == 0, stage, batch_.candidates},
-          shard_.device, stream_);
+      cuda::CodeFilter filter{shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds,
+                              batch_.count,       query_tile_, shard_.space.shape,    shard_.space.test(),
+                              open && done == 0,  stage,       batch_.candidates};
+      if (plan_.listed) choose_visits(filter);
+      cuda::run_code_filter(filter, shard_.device, stream_);
       // What an open stage keeps is evaluated nearest first by the estimates that it has.
       const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
       batch_.fine = refined ? shard_.row_codes().fine : nullptr;
@@ -338,10 +360,21 @@ void ShardSearch<R>::filter_all(bool open) {
 }
 
 template <class R>
+void ShardSearch<R>::choose_visits(cuda::CodeFilter& filter) {
+  const int queries = cuda::queries_of_a_block(filter, shard_.device);
+  const std::int64_t blocks = (batch_.count + queries - 1) / queries;
+  std::uint32_t* tiles = w_.by_lists.visits.reserve(blocks * filter.stage.count, stream_);
+  std::uint32_t* counts = w_.by_lists.visit_counts.reserve(blocks, stream_);
+  cuda::choose_visits(batch_, listed_, shard_.lists.balls(shard_.space.dim), filter.stage, queries, tiles,
+                      counts, w_.counters.data() + 6, stream_);
+  filter.stage.visits = {tiles, counts, filter.stage.count};
+}
+
+template <class R>
 void ShardSearch<R>::look() {
   auto* exact = reinterpret_cast<std::uint32_t*>(w_.counters.data() + 3);
   write(plan_.filtered, exact);  // most searches are done by now
-  KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 5 * sizeof(unsigned long long),
+  KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data(), 7 * sizeof(unsigned long long),
                             cudaMemcpyDeviceToHost, stream_));
   KITH_CUDA(cudaStreamSynchronize(stream_));
 }

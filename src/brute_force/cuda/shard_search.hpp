@@ -11,13 +11,24 @@ namespace kith::brute_force {
 template <class R>
 class ShardSearch {
  public:
-  ShardSearch(Shard& shard, Workspace& w, const Plan& plan, std::int64_t list_k, const Execution& execution)
-      : shard_(shard), w_(w), plan_(plan), list_k_(list_k), execution_(execution), stream_(w.stream) {}
+  // `listed`: where the plan is by lists.
+  ShardSearch(Shard& shard, Workspace& w, const Plan& plan, std::int64_t list_k, const Execution& execution,
+              const cuda::ListedQueries& listed = {})
+      : shard_(shard),
+        w_(w),
+        plan_(plan),
+        list_k_(list_k),
+        execution_(execution),
+        stream_(w.stream),
+        listed_(listed) {}
 
   // The answers, but for queries that kept more than there was room for: so many are left, see left_ids and
   // left_bounds. With `exact_rest` these are evaluated without a filter, and none is left.
   std::int64_t run(const void* queries, std::int64_t stride, std::int64_t count, const R* best,
                    std::int64_t k, std::int64_t* indices, R* distances, bool exact_rest);
+
+  // Rows that the bounds do not let a query leave out, all queries together; of a search by lists.
+  std::int64_t visited();
 
   // What the filter kept, the rows of an open first stage among them; 0 after one look at every pair.
   std::int64_t kept() const { return staged_ ? static_cast<std::int64_t>(w_.seen.data()[4]) : 0; }
@@ -28,6 +39,8 @@ class ShardSearch {
   std::int64_t candidates() const { return static_cast<std::int64_t>(w_.seen.data()[0]); }
   std::int64_t fallbacks() const { return fallbacks_; }
   std::int64_t nan_queries() const { return static_cast<std::int64_t>(w_.seen.data()[2]); }
+  // Pairs of codes compared by a search by lists.
+  std::int64_t pairs() const { return static_cast<std::int64_t>(w_.seen.data()[6]); }
 
  private:
   // False: some query is not answered this way.
@@ -66,11 +79,17 @@ class ShardSearch {
 
   void first_bound();
 
+  // From rows of each query's own list.
+  void bound_by_own_list();
+
   // Rows that no filter speaks for.
   void evaluate_special();
 
   // `open`: nothing is known yet, the first stage keeps all its rows.
   void filter_all(bool open);
+
+  // The tiles of its stage that its blocks of queries look at.
+  void choose_visits(cuda::CodeFilter& filter);
 
   // Which queries are not answered yet, and the counters.
   void look();
@@ -84,6 +103,7 @@ class ShardSearch {
   std::int64_t list_k_;
   const Execution& execution_;
   cudaStream_t stream_;
+  const cuda::ListedQueries listed_;
   int query_tile_ = 16;
   std::int64_t fallbacks_ = 0;
   bool staged_ = false;

@@ -13,6 +13,8 @@ inline constexpr int wide_query_tile = 256;
 /// Whether it does so many queries of codes of this shape.
 bool wide_filter_pays(const CodeShape& shape, std::int64_t queries, int device);
 
+/// Whether it does this one.
+bool wide_filter_takes(const CodeFilter& filter, int device);
 /// False: not here, nothing was done.
 bool run_wide_filter(const CodeFilter& filter, int device, cudaStream_t stream);
 

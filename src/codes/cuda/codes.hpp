@@ -169,6 +169,7 @@ struct RowCodes {
   std::uint32_t special_room = 0;
   unsigned long long* counts = nullptr;  ///< [0] NaN rows, [1] special rows
   std::int16_t* fine = nullptr;          ///< fine codes, row after row of the shard
+  const std::uint32_t* order = nullptr;  ///< the row that is encoded at a place; null: that of its number
   Coordinates coordinates;               ///< along directions: of as many rows as are encoded at once
 };
 

@@ -48,6 +48,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
   if (group >= rows) return;  // whole warps: `rows` is a multiple of the tile
   const std::int64_t at = first + group;
   const bool exists = at < shard_rows;
+  const std::int64_t id = exists && out.order != nullptr ? out.order[at] : at;
   const T* row = data + (exists ? at : first) * stride;
   const std::int64_t tiles = (shard_rows + code_tile_rows - 1) / code_tile_rows;
   const std::int64_t tile = at % tiles;
@@ -130,7 +131,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
         packed |= static_cast<std::uint32_t>(code & 255) << (8 * j);
       }
       if (out.fine != nullptr && exists && base < space.fine_stride()) {
-        *reinterpret_cast<short4*>(out.fine + at * space.fine_stride() + base) = fine.packed;
+        *reinterpret_cast<short4*>(out.fine + id * space.fine_stride() + base) = fine.packed;
         fine_residual_sq += fine.residual_sq;
       }
     }
@@ -154,7 +155,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
       atomicAdd(out.counts, 1ULL);
     } else {
       const unsigned long long slot = atomicAdd(out.counts + 1, 1ULL);
-      if (slot < out.special_room) out.special[slot] = static_cast<std::uint32_t>(at);
+      if (slot < out.special_room) out.special[slot] = static_cast<std::uint32_t>(id);
     }
     return;
   }

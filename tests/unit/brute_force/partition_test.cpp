@@ -1,6 +1,6 @@
 // Rows in lists: none that may hold a neighbour is left out, clustered rows cost a share of a look at all of
 // them, and no answer knows of it.
-#include "brute_force/cpu/partition.hpp"
+#include "brute_force/partition.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "brute_force/backend.hpp"
-#include "brute_force/cpu/costs.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
 #include "codes/transform.hpp"
@@ -78,33 +77,37 @@ class ListDistances {
   std::vector<double> centre_;
 };
 
-/// Whether rows are better searched by lists: asked before they are made, and then of them. What it is given
-/// must outlive it.
-class ListChoice {
- public:
-  /// @param chosen the codes that searches would use otherwise
-  /// @param of_lists codes of all values
-  /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
-  ListChoice(const DatasetView& data, const codes::CodeSpace& chosen, const codes::CodeSpace& of_lists,
-             std::int64_t expected_queries, const Execution& execution);
-
-  /// Whether it is worth making them: rows of a sample lie in clusters, and the searches to come may repay
-  /// it.
-  /// @throws OutOfMemory, Cancelled
-  bool may_pay() const;
-  /// Whether they keep the promise: looks for the neighbours of some of the rows. @throws Cancelled
-  bool pays(const Partition& partition) const;
-
- private:
-  double share_of_a_sample() const;
-  bool repaid(double cost_of_a_query) const;
-
-  const DatasetView& data_;
-  const codes::CodeSpace& of_lists_;
-  std::int64_t expected_queries_;
-  const Execution& execution_;
-  CostModel costs_;
-  double cost_of_all_rows_;  ///< a query's, before its filter keeps anything
+/// What a query looks at, on average.
+struct Visited {
+  double rows = 0;
+  double lists = 0;
 };
+/// By some of the rows, as queries for so many neighbours.
+Visited visited_by_some(const Partition& partition, const DatasetView& data, std::int64_t count,
+                        const Execution& execution);
+
+/// Whether rows lie in clusters: whether those of a sample would leave out most of the lists that it is
+/// divided into. Takes milliseconds.
+/// @param sample in host memory, spread over `rows` rows; see rows_of_a_trial
+/// @param space of all values
+bool lie_in_clusters(const DatasetView& sample, std::int64_t rows, const codes::CodeSpace& space,
+                     const Execution& execution);
+/// Rows of the sample.
+inline constexpr std::int64_t rows_of_a_trial = 2048;
+/// Neighbours that lists are tried for, between the usual 10 and 100.
+inline constexpr std::int64_t tried_neighbours = 32;
+
+/// For tests: from how many queries on a GPU's go by lists; 0: as it pays.
+void force_listed_queries(std::int64_t least);
+std::int64_t forced_listed_queries();
+
+/// Centres of about `count` lists of some rows, [lists, dim]. Lists that follow each other are near each
+/// other, where any are.
+struct ListCentres {
+  codes::CodeSpace space;  ///< where they lie
+  std::vector<float> values;
+};
+ListCentres centres_of_lists(const DatasetView& rows, const codes::CodeSpace& space, std::int64_t count,
+                             const Execution& execution);
 
 }  // namespace kith::brute_force

@@ -1,6 +1,6 @@
 // Lists by two levels of k-means over samples: rows go to the nearest of some centres, and within each to the
 // nearest of its own. Any lists would do for the answer; radii are taken of all rows afterwards.
-#include "brute_force/cpu/partition.hpp"
+#include "brute_force/partition.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -77,16 +77,24 @@ class Maker {
   }
 
   std::shared_ptr<const Partition> make(std::int64_t count) {
-    const auto coarse = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
-    set_aside();
-    std::vector<float> centres = centres_of(sample_rows(data_.rows, coarse * sampled_rows_a_centre), coarse);
-    assign(centres, {0, std::ssize(centres) / data_.dim});
-    group(std::ssize(centres) / data_.dim);
-    centres = divide(count);
+    const std::vector<float> centres = find_centres(count);
     group(std::ssize(centres) / data_.dim);
     finish(centres);
     return partition_;
   }
+
+  // Centres alone, [lists, dim].
+  std::vector<float> find_centres(std::int64_t count) {
+    const auto coarse = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+    set_aside();
+    const std::vector<float> centres =
+        centres_of(sample_rows(data_.rows, coarse * sampled_rows_a_centre), coarse);
+    assign(centres, {0, std::ssize(centres) / data_.dim});
+    group(std::ssize(centres) / data_.dim);
+    return divide(count);
+  }
+
+  const codes::CodeSpace& space() const { return partition_->space; }
 
  private:
   std::int32_t& list_of(std::int64_t row) { return list_of_[static_cast<std::size_t>(row)]; }
@@ -303,6 +311,14 @@ std::shared_ptr<const Partition> make_partition(const DatasetView& data, const c
                                                 const codes::Duplicates& duplicates, std::int64_t count,
                                                 const Execution& execution) {
   return Maker(data, space, duplicates, execution).make(count);
+}
+
+ListCentres centres_of_lists(const DatasetView& rows, const codes::CodeSpace& space, std::int64_t count,
+                             const Execution& execution) {
+  const codes::Duplicates none;
+  Maker maker(rows, space, none, execution);
+  std::vector<float> values = maker.find_centres(count);
+  return {maker.space(), std::move(values)};
 }
 
 ListDistances::ListDistances(const Partition& partition)

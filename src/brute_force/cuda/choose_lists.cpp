@@ -1,0 +1,154 @@
+// Whether the rows of shards are divided into lists, and around which centres.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "brute_force/cuda/plan.hpp"
+#include "brute_force/cuda/prepared.hpp"
+#include "brute_force/cuda/shard_search.hpp"
+#include "brute_force/cuda/tuning.hpp"
+#include "brute_force/partition.hpp"
+#include "codes/codes.hpp"
+#include "core/parallel.hpp"
+#include "cuda/fan_out.hpp"
+#include "cuda/upload.hpp"
+#include "kith/error.hpp"
+
+namespace kith::brute_force {
+namespace {
+
+constexpr std::int64_t sampled_rows_a_list = 48;
+
+// What the host makes lists of, for their centres alone.
+codes::CodeSpace host_space(const DatasetView& sample, Metric metric) {
+  const codes::Form form = metric == Metric::cosine ? codes::Form::cauchy : codes::Form::triangle;
+  return codes::make_code_space(sample, metric, {Filter::fp32, form});
+}
+
+bool has_lists_for(Metric metric) {
+  return metric == Metric::sqeuclidean || metric == Metric::euclidean || metric == Metric::cosine;
+}
+
+// Centres of about `count` lists in the code space of the shards.
+std::vector<float> centres(const CudaPrepared& p, const DatasetView& data, std::int64_t count,
+                           const Execution& execution) {
+  const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
+  const Dataset sample = take_sample(data, home, count * sampled_rows_a_list);
+  const Execution quiet = without_progress(execution);
+  const ListCentres found =
+      centres_of_lists(sample.view(), host_space(sample.view(), p.metric), count, quiet);
+  if (p.metric == Metric::cosine) return found.values;
+  std::vector<float> values(found.values.size());
+  const auto dim = static_cast<std::size_t>(data.dim);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t j = i % dim;
+    const double there = found.space.mean.empty() ? 0 : found.space.mean[j];
+    const double here = p.choice.mean.empty() ? 0 : p.choice.mean[j];
+    const double value = static_cast<double>(found.values[i]) / found.space.unit + there;
+    values[i] = static_cast<float>((value - here) * p.choice.unit);
+  }
+  return values;
+}
+
+void divide(CudaPrepared& p, const std::vector<float>& centres, const Execution& execution) {
+  cuda::for_each_device(p.shards.size(), [&](std::size_t i) { p.shards[i]->divide(centres, execution); });
+}
+
+// Rows that some of the rows, as queries, could not leave out, on average.
+template <class R>
+double visited_rows(const CudaPrepared& p, const DatasetView& queries, const Execution& execution) {
+  Shard& shard = *p.shards.front();
+  const cuda::DeviceGuard guard(shard.device);
+  cuda::Borrowed<Workspace> w(shard.workspaces, shard.device);
+  const std::int64_t k = tried_neighbours + 1;  // each of them finds itself
+  const cuda::PlacedRows placed =
+      cuda::place(queries, shard.device, w->queries, w->uploader, w->stream, execution);
+  const cuda::ListedQueries listed = order_queries(shard, *w, placed.data, placed.stride, queries.rows);
+  const auto row_bytes = static_cast<std::int64_t>(size_of(queries.dtype)) * queries.dim;
+  unsigned char* ordered = w->by_lists.queries.reserve(queries.rows * row_bytes, w->stream);
+  cuda::gather_rows(placed.data, placed.stride * static_cast<std::int64_t>(size_of(queries.dtype)), row_bytes,
+                    listed.ids, queries.rows, ordered, w->stream);
+  const Plan plan =
+      make_plan(shard, queries.rows, k, sizeof(R), p.budget, execution.device_memory_limit, 0, true);
+  if (!plan.listed || plan.batch < queries.rows) return static_cast<double>(shard.rows);
+  const cuda::Buffer<std::int64_t> indices(queries.rows * k, w->stream);
+  const cuda::Buffer<R> distances(queries.rows * k, w->stream);
+  ShardSearch<R> search(shard, *w, plan, k, execution, listed);
+  (void)search.run(ordered, queries.dim, queries.rows, nullptr, k, indices.data(), distances.data(), true);
+  const std::int64_t rows = search.visited();
+  w.done();
+  return static_cast<double>(rows) / static_cast<double>(queries.rows);
+}
+
+// Seconds, so far as anybody knows beforehand.
+double seconds_to_make(const DatasetView& data, std::int64_t count) {
+  const auto lists = static_cast<double>(count);
+  const auto dim = static_cast<double>(data.dim);
+  constexpr double rounds = 16;  // two levels of k-means
+  return lists * static_cast<double>(sampled_rows_a_list) * std::sqrt(lists) * rounds * dim *
+             tuning::k_means_seconds +
+         static_cast<double>(data.rows) * lists * dim * tuning::divide_seconds;
+}
+
+}  // namespace
+
+void divide_as_asked(CudaPrepared& p, const DatasetView& data, std::int64_t count,
+                     const Execution& execution) {
+  const auto refuse = [&](const char* needed) {
+    throw InvalidArgument(fmt::format("{} lists on a GPU need {}; or leave lists out", count, needed));
+  };
+  if (!has_lists_for(p.metric)) {
+    refuse(
+        "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine");
+  }
+  if (count > tuning::most_lists) refuse("to be at most 65,536");
+  if (p.mode != CudaPrepared::Mode::resident) refuse("room for all rows and codes in its memory");
+  if (data.rows == 0) return;
+  if (p.choice.filter != Filter::int8 && p.choice.filter != Filter::fp16)
+    refuse("codes: the filter int8 or fp16, which auto takes for rows of five and more dimensions");
+  divide(p, centres(p, data, std::min(count, data.rows), execution), execution);
+}
+
+void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t expected_queries,
+                       std::uint64_t room, const Execution& execution) {
+  const Shard& shard = *p.shards.front();
+  const std::int64_t count = std::min(usual_lists(shard.rows), tuning::most_usual_lists);
+  if (!has_lists_for(p.metric) || p.mode != CudaPrepared::Mode::resident || !shard.space.tiled() ||
+      data.dim < tuning::fewest_listed_dim || shard.rows < tuning::fewest_listed_rows ||
+      lists_bytes(data.dim, shard.rows, count) > room) {
+    return;
+  }
+  // The sample that centres are found from, as it is and as float32.
+  const auto sampled = static_cast<std::uint64_t>(count * sampled_rows_a_list * data.dim);
+  if (execution.memory_limit > 0 && sampled * (size_of(data.dtype) + sizeof(float)) > execution.memory_limit)
+    return;
+  const double look = p.choice.filter == Filter::fp16
+                          ? p.choice.fp16_seconds
+                          : int8_look_seconds(tuning::policy_of(shard.device), p.choice.values(data.dim));
+  const double rows = static_cast<double>(shard.rows);
+  const double taken = 2 * (tuning::least_listed_seconds +
+                            tuning::listed_value_seconds * static_cast<double>(count * data.dim));
+  const double to_make =
+      expected_queries == 0 ? 0 : seconds_to_make(data, count) / static_cast<double>(expected_queries);
+  // Seconds a query, if it visits so many rows.
+  const auto saves = [&](double visited) { return (rows - visited) * look * 1e-9 > taken + to_make; };
+  if (!saves(0)) return;
+  const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
+  const Dataset sample = take_sample(data, home, rows_of_a_trial);
+  if (!lie_in_clusters(sample.view(), data.rows, host_space(sample.view(), p.metric), execution)) return;
+  divide(p, centres(p, data, count, execution), execution);
+  const Execution quiet = without_progress(execution);
+  const Dataset queries = take_sample(data, home, tuning::measured_queries);
+  const double visited = queries.view().dtype == Dtype::f64 ? visited_rows<double>(p, queries.view(), quiet)
+                                                            : visited_rows<float>(p, queries.view(), quiet);
+  if (visited > tuning::most_visited * rows || !saves(visited)) {
+    cuda::for_each_device(p.shards.size(), [&](std::size_t i) { p.shards[i]->undivide(); });
+    return;
+  }
+  for (const auto& each : p.shards) each->lists.visited = visited;
+}
+
+}  // namespace kith::brute_force
