@@ -6,7 +6,7 @@ HEADING = "### Other data on a GPU\n"
 
 INTRODUCTION = """Rows, queries and answers in GPU memory; medians of whole searches by `gpu_search`, ms. *Mixtures* are like
 embeddings, of the given participation ratio; the others are uniform or what `kith generate` makes. Codes may be made along leading
-directions where that promises to be quicker (*along* how many). The answers to 16 queries of each case were compared with an
+directions where that promises to be quicker (*along* how many), rows in clusters be divided into *lists*. The answers to 16 queries of each case were compared with an
 unfiltered search: {wrong}. {peers}
 """
 
@@ -26,11 +26,13 @@ def render_gpu_data(result):
         INTRODUCTION.format(wrong="none differs" if wrong == 0 else f"{wrong} cells differ", peers=result["peers"]),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]
-    rows = [["d; queries; rows; k", "filter", "along", "candidates a query", "build", "median", "before", "certex"]]
+    rows = [
+        ["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", "before", "certex"]
+    ]
     for case in cases:
         before, certex = case.get("before_ms"), case.get("certex_ms")
         rows.append([
-            name_of(case), case["filter"], str(case["directions"] or ""), figure(case["candidates"] / case["queries"]),
+            name_of(case), case["filter"], str(case["directions"] or ""), str(case.get("lists") or ""), figure(case["candidates"] / case["queries"]),
             figure(case["build_ms"]), figure(case["median_ms"]), figure(before) if before else "",
             figure(certex) if certex else "",
         ])  # fmt: skip

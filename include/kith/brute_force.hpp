@@ -26,8 +26,8 @@ struct BruteForceParameters {
   std::optional<bool> directions = std::nullopt;
   /// Lists that rows are divided into by k-means, so that queries look only at those near enough: about so
   /// many, 0 for none. Unset: where a sample shows clusters, and the searches to come repay making lists. For
-  /// the Euclidean metrics and cosine; on GPUs where rows and codes fit into their memory, for many queries
-  /// at once. The answer is the same either way.
+  /// the Euclidean metrics and cosine; on GPUs where rows and codes fit into their memory. The answer is the
+  /// same either way.
   std::optional<std::int64_t> lists = std::nullopt;
 };
 

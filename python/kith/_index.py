@@ -372,7 +372,7 @@ class BruteForce(Index):
             and memory only.
         lists: divide the rows into about so many lists by k-means, so that a query looks only at those near enough; 0:
             none. None: where a sample shows clusters. For ``"sqeuclidean"``, ``"euclidean"`` and ``"cosine"``; on a
-            GPU where rows and codes fit into its memory, for 256 queries and more. Changes time and memory only.
+            GPU where rows and codes fit into its memory. Changes time and memory only.
 
     Raises:
         InvalidArgument, TypeError, OutOfMemory, DeviceError, KeyboardInterrupt: as for :func:`kith.knn`.

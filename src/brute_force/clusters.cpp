@@ -58,16 +58,16 @@ Visited visited_by(const Partition& partition, const DatasetView& data, std::int
   return visited;
 }
 
-std::int64_t forced_queries = 0;
+std::optional<bool> forced;
 
 }  // namespace
 
-void force_listed_queries(std::int64_t least) {
-  forced_queries = least;
+void force_lists(std::optional<bool> go) {
+  forced = go;
 }
 
-std::int64_t forced_listed_queries() {
-  return forced_queries;
+std::optional<bool> lists_forced() {
+  return forced;
 }
 
 Visited visited_by_some(const Partition& partition, const DatasetView& data, std::int64_t count,

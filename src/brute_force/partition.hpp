@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "brute_force/backend.hpp"
@@ -97,9 +98,9 @@ inline constexpr std::int64_t rows_of_a_trial = 2048;
 /// Neighbours that lists are tried for, between the usual 10 and 100.
 inline constexpr std::int64_t tried_neighbours = 32;
 
-/// For tests: from how many queries on a GPU's go by lists; 0: as it pays.
-void force_listed_queries(std::int64_t least);
-std::int64_t forced_listed_queries();
+/// For tests: whether searches on a GPU go by the lists that there are; nullopt: as it pays.
+void force_lists(std::optional<bool> go);
+std::optional<bool> lists_forced();
 
 /// Centres of about `count` lists of some rows, [lists, dim]. Lists that follow each other are near each
 /// other, where any are.

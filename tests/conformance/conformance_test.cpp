@@ -150,6 +150,15 @@ TEST_P(Conformance, LeadingDirections) {
   }
 }
 
+// Searches on a GPU go by lists, if so, as long as it lives.
+class ListsForced {
+ public:
+  explicit ListsForced(bool go) { brute_force::force_lists(go ? std::optional(true) : std::nullopt); }
+  ListsForced(const ListsForced&) = delete;
+  ListsForced& operator=(const ListsForced&) = delete;
+  ~ListsForced() { brute_force::force_lists(std::nullopt); }
+};
+
 // Rows in lists, one, some, or one for every third row: those that a query leaves out must not matter.
 TEST_P(Conformance, Lists) {
   const Support& entry = GetParam();
@@ -157,7 +166,7 @@ TEST_P(Conformance, Lists) {
   if (entry.index != "brute_force" || !lengths) GTEST_SKIP() << "has no lists";
   // There tiles of codes hold 256 rows, and seven queries are many.
   const bool gpu = entry.backend != Device::Kind::cpu;
-  brute_force::force_listed_queries(gpu ? 1 : 0);
+  const ListsForced forced_lists(gpu);
   const std::int64_t n = gpu ? 2100 : size() == Size::brief ? 70 : size() == Size::reduced ? 90 : 200;
   const std::int64_t most = gpu ? n / 8 : n + 1;
   std::int64_t left_out = 0;
@@ -188,7 +197,6 @@ TEST_P(Conformance, Lists) {
       }
     }
   }
-  brute_force::force_listed_queries(0);
   // Seven queries are one block of a GPU's, which leaves out what all of them do.
   if (!gpu) EXPECT_GT(left_out, 0);
 }

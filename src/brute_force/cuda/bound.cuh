@@ -85,7 +85,7 @@ __device__ inline double next_above(float x) {
 }
 
 /// A real number that no true distance exceeds whose canonical value rounds to at most `bound`; squared for
-/// the Euclidean metrics. See real_bound in brute_force/cpu/filter.cpp.
+/// the Euclidean metrics. See brute_force/real_bound.cpp.
 template <class R>
 __device__ inline double real_bound(R bound, const CodeSpace& space) {
   const double above = next_above(bound);

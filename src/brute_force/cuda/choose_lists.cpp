@@ -1,6 +1,7 @@
 // Whether the rows of shards are divided into lists, and around which centres.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,25 @@ double visited_rows(const CudaPrepared& p, const DatasetView& queries, const Exe
   return static_cast<double>(rows) / static_cast<double>(queries.rows);
 }
 
+// Divides the rows, and says how many of them the queries then visit: all, where there is no memory for it.
+double visited_when_divided(CudaPrepared& p, const DatasetView& data, std::int64_t count,
+                            const DatasetView& queries, const Execution& execution) {
+  const Execution quiet = without_progress(execution);
+  try {
+    divide(p, centres(p, data, count, execution), execution);
+    return queries.dtype == Dtype::f64 ? visited_rows<double>(p, queries, quiet)
+                                       : visited_rows<float>(p, queries, quiet);
+  } catch (const OutOfMemory&) {
+    return static_cast<double>(p.shards.front()->rows);
+  }
+}
+
+// The sample that centres are found from, as it is and as float32.
+std::uint64_t sample_bytes(const DatasetView& data, std::int64_t count) {
+  const std::int64_t rows = std::min(data.rows, count * sampled_rows_a_list);
+  return static_cast<std::uint64_t>(rows * data.dim) * (size_of(data.dtype) + sizeof(float));
+}
+
 // Seconds, so far as anybody knows beforehand.
 double seconds_to_make(const DatasetView& data, std::int64_t count) {
   const auto lists = static_cast<double>(count);
@@ -95,21 +115,39 @@ double seconds_to_make(const DatasetView& data, std::int64_t count) {
 
 }  // namespace
 
-void divide_as_asked(CudaPrepared& p, const DatasetView& data, std::int64_t count,
-                     const Execution& execution) {
-  const auto refuse = [&](const char* needed) {
+void check_lists_asked(const CudaPrepared& p, std::int64_t count) {
+  if (count == 0) return;
+  const auto refuse = [&](std::string_view needed) {
     throw InvalidArgument(fmt::format("{} lists on a GPU need {}; or leave lists out", count, needed));
   };
   if (!has_lists_for(p.metric)) {
     refuse(
         "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine");
   }
-  if (count > tuning::most_lists) refuse("to be at most 65,536");
-  if (p.mode != CudaPrepared::Mode::resident) refuse("room for all rows and codes in its memory");
-  if (data.rows == 0) return;
+  if (count > tuning::most_lists) refuse(fmt::format("to be at most {}", tuning::most_lists));
   if (p.choice.filter != Filter::int8 && p.choice.filter != Filter::fp16)
     refuse("codes: the filter int8 or fp16, which auto takes for rows of five and more dimensions");
-  divide(p, centres(p, data, std::min(count, data.rows), execution), execution);
+  if (p.mode != CudaPrepared::Mode::resident) refuse("room for all rows and codes in its memory");
+}
+
+void divide_as_asked(CudaPrepared& p, const DatasetView& data, std::int64_t count, std::uint64_t room,
+                     const Execution& execution) {
+  if (count == 0 || data.rows == 0) return;
+  const std::int64_t lists = std::min(count, data.rows);
+  const std::uint64_t needed = lists_bytes(data.dim, p.shards.front()->rows, lists);
+  if (needed > room) {
+    throw OutOfMemory(fmt::format(
+        "{} lists take {} bytes of GPU memory, {} are left for them; raise the limit, or ask for fewer lists",
+        lists, needed, room));
+  }
+  if (execution.memory_limit > 0 && sample_bytes(data, lists) > execution.memory_limit) {
+    throw OutOfMemory(
+        fmt::format("the sample that {} lists are found from takes {} bytes, the memory limit is {}; raise "
+                    "it, or ask for "
+                    "fewer lists",
+                    lists, sample_bytes(data, lists), execution.memory_limit));
+  }
+  divide(p, centres(p, data, lists, execution), execution);
 }
 
 void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t expected_queries,
@@ -117,14 +155,11 @@ void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t ex
   const Shard& shard = *p.shards.front();
   const std::int64_t count = std::min(usual_lists(shard.rows), tuning::most_usual_lists);
   if (!has_lists_for(p.metric) || p.mode != CudaPrepared::Mode::resident || !shard.space.tiled() ||
-      data.dim < tuning::fewest_listed_dim || shard.rows < tuning::fewest_listed_rows ||
+      data.dim < tuning::fewest_listed_dim || shard.rows == 0 ||
       lists_bytes(data.dim, shard.rows, count) > room) {
     return;
   }
-  // The sample that centres are found from, as it is and as float32.
-  const auto sampled = static_cast<std::uint64_t>(count * sampled_rows_a_list * data.dim);
-  if (execution.memory_limit > 0 && sampled * (size_of(data.dtype) + sizeof(float)) > execution.memory_limit)
-    return;
+  if (execution.memory_limit > 0 && sample_bytes(data, count) > execution.memory_limit) return;
   const double look = p.choice.filter == Filter::fp16
                           ? p.choice.fp16_seconds
                           : int8_look_seconds(tuning::policy_of(shard.device), p.choice.values(data.dim));
@@ -139,11 +174,8 @@ void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t ex
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
   const Dataset sample = take_sample(data, home, rows_of_a_trial);
   if (!lie_in_clusters(sample.view(), data.rows, host_space(sample.view(), p.metric), execution)) return;
-  divide(p, centres(p, data, count, execution), execution);
-  const Execution quiet = without_progress(execution);
   const Dataset queries = take_sample(data, home, tuning::measured_queries);
-  const double visited = queries.view().dtype == Dtype::f64 ? visited_rows<double>(p, queries.view(), quiet)
-                                                            : visited_rows<float>(p, queries.view(), quiet);
+  const double visited = visited_when_divided(p, data, count, queries.view(), execution);
   if (visited > tuning::most_visited * rows || !saves(visited)) {
     cuda::for_each_device(p.shards.size(), [&](std::size_t i) { p.shards[i]->undivide(); });
     return;

@@ -44,7 +44,7 @@ struct Visits {
 };
 
 /// The tiles of one stage. Position j of all tiles is tile (j * multiplier) % tiles: any range of positions
-/// is spread over all rows.
+/// is spread over all tiles.
 struct Stage {
   std::int64_t tiles = 0;
   std::int64_t multiplier = 1;
@@ -101,14 +101,7 @@ struct ListShape {
   std::int64_t looked = 0;  ///< of them, how many are looked at: a sample's lists cannot be looked through
   std::int64_t group = 1;
   std::int64_t slice = 1;
-  const std::uint32_t* order = nullptr;  ///< of rows in tiles: as in Shard
 
-  /// The row in a place of a tile of codes.
-  KITH_HOST_DEVICE std::int64_t in_tile(std::int64_t tile, std::int64_t column) const {
-    const std::int64_t at = row_of(tile, column, tiles);
-    if (at >= rows) return -1;
-    return order == nullptr ? at : static_cast<std::int64_t>(order[at]);
-  }
   KITH_HOST_DEVICE std::int64_t row(std::int64_t l, std::int64_t j) const {
     std::int64_t at = 0;
     switch (kind) {
@@ -117,13 +110,13 @@ struct ListShape {
       case Kind::positions: {
         const std::int64_t place = l * group + j % group + j / group * lists * group;
         if (place >= tiles * code_tile_rows) return -1;
-        at = in_tile(place / code_tile_rows, place % code_tile_rows);
+        at = row_of(place / code_tile_rows, place % code_tile_rows, tiles);
         break;
       }
       case Kind::quarters: {
         const std::int64_t tile = l / 4 * slice + j / 64;
         if (tile >= tiles) return -1;
-        at = in_tile(tile, j % 64 / 2 * 8 + l % 4 * 2 + j % 2);
+        at = row_of(tile, j % 64 / 2 * 8 + l % 4 * 2 + j % 2, tiles);
         break;
       }
     }

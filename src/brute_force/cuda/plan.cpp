@@ -158,10 +158,12 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   const std::int64_t spread = 3 + static_cast<std::int64_t>(12 / std::sqrt(static_cast<double>(list_k)));
   if (plan.filtered) {
     plan.listed = listed;
-    plan.look = !listed && look_pays(shard, queries, list_k);
-    plan.runs = !listed && !plan.look && runs_pay(shard, queries, list_k);
+    // Tiles of rows in lists are no samples of all rows.
+    const bool divided = shard.lists.count > 0;
+    plan.look = !divided && look_pays(shard, queries, list_k);
+    plan.runs = !divided && !plan.look && runs_pay(shard, queries, list_k);
     plan_stages(plan, shard, queries, list_k);
-    plan.one_pass = !listed && one_pass_pays(shard, queries, list_k);
+    plan.one_pass = !divided && one_pass_pays(shard, queries, list_k);
   }
   const std::int64_t wanted =
       std::max({room, tuning::least_room, plan.filtered ? spread * plan.expected : list_k});
@@ -175,8 +177,12 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   const cuda::CodeSpace& space = shard.space;
   const std::int64_t coordinates = space.map == nullptr ? 0 : cuda::Coordinates::doubles(1, space.map_width);
   const std::int64_t fine = space.fine ? space.fine_stride() * 2 : 0;
+  // Its share of the tiles that its block looks at.
+  const std::int64_t visits =
+      plan.listed ? shard.tiles() * 4 / cuda::choose_query_tile(space.shape, queries, shard.device) + 1 : 0;
   const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
-                              static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine) + 256;
+                              static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine + visits) +
+                              256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   // Where codes keep many rows, some queries keep far more than others: searching these again takes long.

@@ -195,6 +195,8 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
         share, code_bytes, p.budget));
   }
 
+  const std::int64_t lists = parameters.lists.value_or(0);
+  check_lists_asked(p, lists);
   if (p.mode == CudaPrepared::Mode::streamed) {
     plan_stream(p, data);
     return prepared;
@@ -252,8 +254,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     if (!parameters.lists && !forced && seconds > 0)
       divide_if_it_pays(p, data, expected_queries, working / 2, execution);
   }
-  const std::int64_t lists = parameters.lists.value_or(0);
-  if (lists > 0) divide_as_asked(p, data, lists, execution);
+  divide_as_asked(p, data, lists, working / 2, execution);
   progress.finish();
   return prepared;
 }

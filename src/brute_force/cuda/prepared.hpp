@@ -58,12 +58,15 @@ void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, cons
                         const CudaDirections& found, double seconds, std::uint64_t room,
                         const Execution& execution);
 
-/// Divides the rows of all shards into so many lists. @throws InvalidArgument where these cannot be
-void divide_as_asked(CudaPrepared& prepared, const DatasetView& dataset, std::int64_t count,
-                     const Execution& execution);
-/// Into lists where a sample of the rows lies in clusters, where some queries find their neighbours in few of
-/// the lists, and where the expected queries repay them (0: an index).
+/// Whether rows may be divided into so many lists, before anything is uploaded. @throws InvalidArgument
+void check_lists_asked(const CudaPrepared& prepared, std::int64_t count);
+/// Divides the rows of all shards into so many lists.
 /// @param room bytes of a device that they may take
+/// @throws OutOfMemory, Cancelled
+void divide_as_asked(CudaPrepared& prepared, const DatasetView& dataset, std::int64_t count,
+                     std::uint64_t room, const Execution& execution);
+/// Into lists where a sample of the rows lies in clusters, where some queries find their neighbours in few of
+/// the lists, and where the expected queries repay them (0: an index). @throws Cancelled
 void divide_if_it_pays(CudaPrepared& prepared, const DatasetView& dataset, std::int64_t expected_queries,
                        std::uint64_t room, const Execution& execution);
 

@@ -110,8 +110,9 @@ __global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_codes_ke
     }
     merge_warp(first[q], second[q], found[q], [](std::int32_t a, std::int32_t b) { return a > b; });
     if (lane == 0 && q < s.count) {
-      const std::int64_t row =
-          first[q] < keep_all ? 0 : s.out.shape.in_tile(found[q] / code_tile_rows, found[q] % code_tile_rows);
+      const std::int64_t row = first[q] < keep_all ? 0
+                                                   : row_of(found[q] / code_tile_rows,
+                                                            found[q] % code_tile_rows, s.out.shape.tiles);
       write_list(s.out, q, warp, first[q], second[q], row);
     }
   }

@@ -80,32 +80,29 @@ void search_with_room(Shard& shard, Workspace& w, const Asked<R>& asked, const E
   }
 }
 
-std::int64_t least_listed_queries() {
-  return forced_listed_queries() > 0 ? forced_listed_queries() : tuning::least_listed_queries;
-}
-
-// Of a memory limit a search by lists may take a quarter for what it needs beside.
+// What a search by lists may take beside: of a memory limit a quarter.
 std::uint64_t beside(std::uint64_t limit) {
   return limit / 4;
 }
 
 // Queries that search by lists at once: how near the lists are, queries and answers once more.
 std::int64_t listed_at_once(const Shard& shard, std::int64_t k, std::size_t result_bytes,
-                            std::uint64_t limit) {
+                            std::uint64_t budget, std::uint64_t limit) {
   const auto a_query =
       static_cast<std::uint64_t>((shard.lists.count + cuda::ball_stride(shard.space.dim)) * 4 + 64 +
                                  shard.space.dim * static_cast<std::int64_t>(size_of(shard.space.dtype)) +
                                  k * static_cast<std::int64_t>(sizeof(std::int64_t) + result_bytes));
-  const std::uint64_t bytes =
-      limit == 0 ? tuning::list_distance_bytes : std::min(tuning::list_distance_bytes, beside(limit));
-  return static_cast<std::int64_t>(bytes / a_query);
+  const std::uint64_t bytes = limit == 0 ? budget / 8 : beside(limit);
+  return static_cast<std::int64_t>(std::min(tuning::list_distance_bytes, bytes) / a_query);
 }
 
-bool goes_by_lists(const Shard& shard, std::int64_t queries, std::int64_t k, std::size_t result_bytes,
+// By lists, but for answers that are long or much of the rows. Other searches of rows in lists are as exact,
+// but their first stages see rows of few lists, and so their bounds are loose.
+bool goes_by_lists(const Shard& shard, std::int64_t k, std::size_t result_bytes, std::uint64_t budget,
                    const Execution& execution) {
-  return shard.lists.count > 0 && queries >= least_listed_queries() && shard.filtered() &&
+  return shard.lists.count > 0 && lists_forced().value_or(true) && shard.filtered() &&
          k <= tuning::largest_block_k && k * 8 <= shard.rows &&
-         listed_at_once(shard, k, result_bytes, execution.device_memory_limit) >= least_listed_queries();
+         listed_at_once(shard, k, result_bytes, budget, execution.device_memory_limit) > 0;
 }
 
 // Queries in the order of their nearest lists, searched together, and their answers where they belong.
@@ -115,7 +112,7 @@ void search_by_lists(Shard& shard, Workspace& w, const Asked<R>& asked, const Ex
   const auto value_bytes = static_cast<std::int64_t>(size_of(shard.space.dtype));
   const std::int64_t row_bytes = value_bytes * shard.space.dim;
   const std::int64_t at_once =
-      std::min(asked.count, listed_at_once(shard, asked.k, sizeof(R), execution.device_memory_limit));
+      std::min(asked.count, listed_at_once(shard, asked.k, sizeof(R), budget, execution.device_memory_limit));
   const std::int64_t rounds = (asked.count + at_once - 1) / at_once;
   const std::int64_t each = (asked.count + rounds - 1) / rounds;
   ListWorkspace& l = w.by_lists;
@@ -138,6 +135,7 @@ void search_by_lists(Shard& shard, Workspace& w, const Asked<R>& asked, const Ex
     cuda::scatter_rows(distances, asked.k * static_cast<std::int64_t>(sizeof(R)), listed.ids, n,
                        asked.distances + first * asked.k, w.stream);
   }
+  w.stream.synchronize();  // who asked may read the answers from any stream
 }
 
 }  // namespace
@@ -172,14 +170,16 @@ void search_shard(Shard& shard, Workspace& w, const void* queries, std::int64_t 
                   const Execution& execution, std::uint64_t budget, bool mind_rests,
                   SearchStatistics& statistics) {
   const Asked<R> asked{queries, query_stride, count, k, best, indices, distances, mind_rests};
-  bool by_lists = best == nullptr && goes_by_lists(shard, count, k, sizeof(R), execution);
+  bool by_lists = best == nullptr && goes_by_lists(shard, k, sizeof(R), budget, execution);
   if (by_lists) {
     const SearchStatistics before = statistics;
     try {
       search_by_lists(shard, w, asked, execution, budget, statistics);
-    } catch (const LimitTooLow&) {  // beside what lists take
+    } catch (const OutOfMemory&) {  // beside what lists take
       by_lists = false;
       statistics = before;
+      w.stream.synchronize();
+      w.by_lists = {};
     }
   }
   if (!by_lists) search_with_room<R>(shard, w, asked, execution, budget, 0, statistics);

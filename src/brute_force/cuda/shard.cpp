@@ -37,9 +37,8 @@ std::uint64_t lists_bytes(std::int64_t dim, std::int64_t rows, std::int64_t coun
   const std::int64_t width = cuda::ball_stride(dim);
   // Nearest lists and two pairs of arrays to sort, and what a sort takes, some 8 bytes a row.
   const std::int64_t passing = rows_compared_at_once(width, rows) * width * 4 + rows * (8 + 16 + 8);
-  return static_cast<std::uint64_t>(count * (width * 4 + 8) + rows * 5 +
-                                    std::max(passing, 2 * bytes_at_once)) +
-         (1U << 20U);
+  return static_cast<std::uint64_t>(count * (width * 4 + 8) + rows * 5 + passing + bytes_at_once) +
+         tuning::coordinate_bytes + (1U << 20U);
 }
 
 std::uint64_t directions_bytes(const CudaChoice& choice, std::int64_t dim, std::int64_t rows) {
@@ -117,12 +116,9 @@ void Shard::make_room(const CudaChoice& choice) {
 
 void Shard::code_anew(const CudaChoice& choice) {
   const cuda::DeviceGuard guard(device);
+  lists = {};  // of the space of before
   make_room(choice);
-  if (lists.count > 0) {
-    encode_in_order();
-  } else {
-    encode(data, stride, rows, stream);
-  }
+  encode(data, stride, rows, stream);
 }
 
 void Shard::divide(const std::vector<float>& centres, const Execution& execution) {

@@ -83,7 +83,7 @@ struct Shard {
   void encode_piece(const void* piece_rows, std::int64_t row_stride, std::int64_t first, std::int64_t count,
                     cudaStream_t on);
   void finish(cudaStream_t on);
-  /// The same rows with other codes.
+  /// The same rows with other codes, in no lists.
   void code_anew(const CudaChoice& choice);
   /// Divides rows that lie on the device into lists around these centres (in the space of the codes, [lists,
   /// dim]), and encodes them in the order of the lists. Nothing happens where there are no rows.

@@ -2,11 +2,11 @@
 // before.
 //
 // The first bound comes from a small sample, evaluated exactly. A stage then filters a share of the rows,
-// spread over all of them, and what it keeps is evaluated and merged: a stage that sees g times the rows of
-// those before it keeps about g k candidates a query, whatever the data. The queries that keep more than
-// there is room for are searched again as a batch of their own, from the bounds they have reached and with
-// more room, and in the end without a filter, in pieces that always fit. The answer depends on none of this,
-// because a filter only ever keeps too many.
+// spread over all of them (of a query's lists, where rows are in lists), and what it keeps is evaluated and
+// merged: a stage that sees g times the rows of those before it keeps about g k candidates a query, whatever
+// the data. The queries that keep more than there is room for are searched again as a batch of their own,
+// from the bounds they have reached and with more room, and in the end without a filter, in pieces that
+// always fit. The answer depends on none of this, because a filter only ever keeps too many.
 #include "brute_force/cuda/shard_search.hpp"
 
 #include <algorithm>
@@ -84,10 +84,9 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
   w_.totals.reserve(4, stream_);
   w_.seen.reserve(7)[3] = 0;  // no ticket
   if (fresh) KITH_CUDA(cudaMemsetAsync(w_.totals.data(), 0, w_.totals.bytes(), stream_));
-  cuda::ListShape shape =
+  const cuda::ListShape shape =
       cuda::scan_shape(space, shard_.rows, shard_.rows, count,
                        cuda::packed_rows(space, shard_.float_rows(), shard_.float_stride()), shard_.device);
-  shape.order = shard_.lists.order.data();
 
   cuda::QueryCodes codes =
       reserve_queries(count, shape.kind == cuda::ListShape::Kind::quarters ? cuda::scan_query_tile : 16);
@@ -260,9 +259,8 @@ template <class R>
 void ShardSearch<R>::look_at_sample() {
   const std::int64_t step = std::max<std::int64_t>(1, shard_.rows / plan_.sample);
   const std::int64_t looked = std::min(plan_.sample, shard_.rows);
-  cuda::ListShape shape =
+  const cuda::ListShape shape =
       cuda::scan_shape(shard_.space, shard_.rows, looked, batch_.count, false, shard_.device);
-  shape.order = shard_.lists.order.data();
   const cuda::Lists lists{w_.first.reserve(batch_.count * shape.lists, stream_),
                           w_.second.reserve(batch_.count * shape.lists, stream_), shape};
   cuda::scan_rows(scan_of(looked, step, batch_.count, lists), shard_.device, stream_);

@@ -71,18 +71,15 @@ inline constexpr double project_seconds = 1e-13;
 /// Memory for the coordinates of rows that are encoded at once.
 inline constexpr std::uint64_t coordinate_bytes = std::uint64_t{32} << 20U;
 
-/// Rows in lists: where they lie in clusters, from so many dimensions and rows on; lists are kept where a
-/// query visits at most `most_visited` of the rows, and where they save it more than twice what they take:
+/// Rows in lists: where they lie in clusters, from so many dimensions on; lists are kept where a query visits
+/// at most `most_visited` of the rows, and where they save it more than twice what they take:
 /// `least_listed_seconds`, and `listed_value_seconds` a value of a centre.
 inline constexpr std::int64_t fewest_listed_dim = 17;
-inline constexpr std::int64_t fewest_listed_rows = 1 << 16;
 inline constexpr std::int64_t most_usual_lists = 2048;
 inline constexpr std::int64_t most_lists = 1 << 16;
 inline constexpr double most_visited = 0.25;
 inline constexpr double least_listed_seconds = 4e-8;
 inline constexpr double listed_value_seconds = 1e-13;
-/// Queries from which on they go by lists.
-inline constexpr std::int64_t least_listed_queries = 256;
 /// Rows of a query's own list that give the first bound.
 inline constexpr std::int64_t least_of_own_list = 64;
 inline constexpr std::int64_t most_of_own_list = 2048;

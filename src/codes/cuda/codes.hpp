@@ -30,7 +30,7 @@ namespace kith::codes::cuda {
 
 /// Rows of a tile of int8 codes.
 inline constexpr int code_tile_rows = 256;
-/// Row j of tile t is row t + j * tiles of the shard: every tile is a sample spread over all rows.
+/// Row j of tile t: t + j * tiles, so that tiles are samples of the shard; with lists a place in their order.
 KITH_HOST_DEVICE inline std::int64_t row_of(std::int64_t tile, std::int64_t j, std::int64_t tiles) {
   return tile + j * tiles;
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,9 +66,9 @@ class CudaPartition : public testing::Test {
  protected:
   void SetUp() override {
     if (test::gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-    force_listed_queries(1);
+    force_lists(true);
   }
-  void TearDown() override { force_listed_queries(0); }
+  void TearDown() override { force_lists(std::nullopt); }
 };
 
 TEST_F(CudaPartition, GivesTheBitsOfALookAtAllRows) {
@@ -293,6 +294,7 @@ TEST_F(CudaPartition, NoTileIsLeftOutThatHasARowWithinTheBound) {
           cuda::Batch<float> batch{};
           batch.space = shard.space;
           batch.count = count;
+          batch.shard_rows = n;
           batch.scalars = static_cast<const cuda::QueryScalars*>(scalars.data());
           batch.best = static_cast<float*>(best.data());
           cuda::choose_visits(batch, listed, shard.lists.balls(dim), cuda::Stage{tiles, 1, 0, tiles}, 1,
@@ -366,24 +368,77 @@ TEST_F(CudaPartition, KnowsWhatNoListCanHold) {
   }
 }
 
-TEST_F(CudaPartition, KeepsTheMemoryLimitAndFewQueriesGoWithout) {
+TEST_F(CudaPartition, KeepsTheMemoryLimit) {
   const std::int64_t n = 20'000;
   const Dataset rows = generate({.generator = Generator::clusters, .rows = n, .dim = 64});
   const Dataset asked = generate({.generator = Generator::clusters, .rows = 2000, .dim = 64, .first_row = n});
   const auto by_lists = BruteForce::build(rows.view(), {.filter = Filter::fp16, .lists = 200}, on_gpu());
   const Neighbors expected = BruteForce::build(rows.view(), {.lists = 0}).search(asked.view(), 10);
-  for (const std::uint64_t mib : {256, 24, 12}) {
+  for (const std::uint64_t mib : {256, 24, 12, 6}) {
     const Neighbors found = by_lists.search(asked.view(), 10, on_gpu(mib << 20U));
     expect_same(found, expected, std::to_string(mib) + " MiB");
     if (mib == 256) EXPECT_LT(found.statistics.pairs, 2000 * n / 2);
   }
-  force_listed_queries(0);
-  for (const std::int64_t count : {100, 3, 1}) {
-    const DatasetView some = asked.view().slice(7, count);
-    const Neighbors found = by_lists.search(some, 10, on_gpu());
-    EXPECT_EQ(found.statistics.pairs, count * n);
-    EXPECT_TRUE(std::equal(found.indices.begin(), found.indices.end(), expected.indices.begin() + 70))
-        << count;
+}
+
+// Queries that do not go by lists find rows by the same order of tiles: few by one pass, others by a look at
+// a sample, at runs of one, or stages.
+TEST_F(CudaPartition, OtherWaysToSearchKnowTheOrderOfRows) {
+  const std::int64_t n = test::reduced() ? 5000 : 40'000;
+  for (const std::int64_t dim : {12, 20, 64, 300}) {
+    const Dataset rows = generate({.generator = Generator::clusters, .rows = n, .dim = dim});
+    const std::int64_t many = dim == 12 && !test::reduced() ? 7000 : 300;
+    const Dataset asked =
+        generate({.generator = Generator::clusters, .rows = many, .dim = dim, .first_row = n});
+    const auto plain = BruteForce::build(rows.view(), {.lists = 0});
+    for (const Filter filter : {Filter::int8, Filter::fp16}) {
+      const auto divided = BruteForce::build(rows.view(), {.filter = filter, .lists = 300}, on_gpu());
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{3}, std::int64_t{100}, many}) {
+        const DatasetView some = asked.view().slice(0, count);
+        for (const std::int64_t k : {1, 10, 40}) {
+          const Neighbors expected = plain.search(some, k);
+          const std::string what = std::to_string(dim) + " " + std::string(name(filter)) + " " +
+                                   std::to_string(count) + " queries, k = " + std::to_string(k);
+          force_lists(false);
+          const Neighbors found = divided.search(some, k, on_gpu());
+          expect_same(found, expected, what);
+          EXPECT_EQ(found.statistics.pairs, count * n);
+          force_lists(std::nullopt);
+          const Neighbors as_it_pays = divided.search(some, k, on_gpu());
+          expect_same(as_it_pays, expected, what);
+          if (dim >= 64 && filter == Filter::fp16 && count == 1)
+            EXPECT_LT(as_it_pays.statistics.pairs, n / 4) << what;
+        }
+      }
+    }
+  }
+}
+
+// In memory of the device, read as soon as the call is back.
+TEST_F(CudaPartition, AnswersAreThereWhenTheCallIsBack) {
+  const std::int64_t n = 30'000;
+  const std::int64_t queries = test::reduced() ? 300 : 4000;
+  const std::int64_t k = 900;
+  const Dataset rows = generate({.generator = Generator::clusters, .rows = n, .dim = 32});
+  const Dataset asked =
+      generate({.generator = Generator::clusters, .rows = queries, .dim = 32, .first_row = n});
+  const auto index = BruteForce::build(rows.view(), {.filter = Filter::int8, .lists = 60}, on_gpu());
+  const Neighbors expected = BruteForce::build(rows.view(), {.lists = 0}).search(asked.view(), k);
+  for (int time = 0; time < 3; ++time) {
+    const test::DeviceMemory indices(static_cast<std::size_t>(queries * k) * sizeof(std::int64_t));
+    const test::DeviceMemory distances(static_cast<std::size_t>(queries * k) * sizeof(float));
+    NeighborsView view{static_cast<std::int64_t*>(indices.data()), distances.data(), queries, k};
+    view.space = MemorySpace::cuda;
+    (void)index.search_into(asked.view(), view, on_gpu());
+    std::vector<std::int64_t> found(static_cast<std::size_t>(queries * k));
+    // On a stream that waits for no other, as the caller may.
+    const cuda::Stream stream;
+    ASSERT_EQ(cudaMemcpyAsync(found.data(), indices.data(), found.size() * sizeof(std::int64_t),
+                              cudaMemcpyDeviceToHost, stream),
+              cudaSuccess);
+    stream.synchronize();
+    EXPECT_EQ(found, expected.indices);
+    EXPECT_EQ(distances.read<float>(), std::get<std::vector<float>>(expected.distances));
   }
 }
 
@@ -396,13 +451,13 @@ TEST_F(CudaPartition, IsRefusedWithAReason) {
                                       {"5 lists on a GPU need", "sqeuclidean, euclidean, cosine"});
   test::expect_error<InvalidArgument>(build({.filter = Filter::fp32, .lists = 5}),
                                       {"5 lists", "int8 or fp16"});
-  test::expect_error<InvalidArgument>(build({.lists = 70'000}), {"70000 lists", "65,536"});
+  test::expect_error<InvalidArgument>(build({.lists = 70'000}), {"70000 lists", "at most 65536"});
 }
 
 // By itself where rows lie in clusters, and nowhere else.
 TEST_F(CudaPartition, IsMadeWhereRowsLieInClusters) {
   if (test::reduced()) GTEST_SKIP() << "400,000 rows";
-  force_listed_queries(0);
+  force_lists(std::nullopt);
   const std::int64_t n = 400'000;
   for (const Generator generator : {Generator::clusters, Generator::gaussian}) {
     const bool clustered = generator == Generator::clusters;
