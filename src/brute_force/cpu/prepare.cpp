@@ -108,7 +108,12 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
   if (asked > 0) {
     BruteForceParameters without = parameters;
     without.directions = false;
-    return lists_as_asked(data, choose_codes(data, without, 0, execution), asked, execution);
+    const codes::CodeSpace chosen = choose_codes(data, without, 0, execution);
+    // A filter that the caller did not name may be another one than that of whole rows.
+    const bool coded = chosen.choice.filter != Filter::none;
+    const codes::CodeSpace space =
+        coded ? of_all_values(data, parameters.metric, filter_of_lists(data, chosen, parameters)) : chosen;
+    return lists_as_asked(data, space, asked, execution);
   }
   const codes::CodeSpace chosen = choose_codes(data, parameters, expected_queries, execution);
   if (!parameters.lists && chosen.choice.filter != Filter::none) {
