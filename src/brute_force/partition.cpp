@@ -17,7 +17,6 @@ namespace kith::brute_force {
 namespace {
 
 constexpr std::int64_t rows_a_task = 2048;
-constexpr std::int64_t sampled_rows_a_centre = 48;
 constexpr std::int64_t iterations = 8;
 constexpr std::int64_t rows_a_list = 1024;
 constexpr std::int64_t most_lists = 8192;
@@ -70,8 +69,7 @@ class Maker {
         stop_(cancelled_),
         list_of_(static_cast<std::size_t>(data.rows), 0),
         partition_(std::make_shared<Partition>()) {
-    const codes::Form form = of_codes.metric == Metric::cosine ? codes::Form::cauchy : codes::Form::triangle;
-    partition_->space = codes::make_code_space(data, of_codes.metric, {Filter::fp32, form});
+    partition_->space = space_of_lists(data, of_codes.metric);
     for (const std::int64_t row : duplicates.collapsed())
       list_of_[static_cast<std::size_t>(row)] = in_no_list;
   }
@@ -93,8 +91,6 @@ class Maker {
     group(std::ssize(centres) / data_.dim);
     return divide(count);
   }
-
-  const codes::CodeSpace& space() const { return partition_->space; }
 
  private:
   std::int32_t& list_of(std::int64_t row) { return list_of_[static_cast<std::size_t>(row)]; }
@@ -295,12 +291,22 @@ std::uint64_t partition_bytes(const codes::CodeSpace& space, std::int64_t rows, 
          lists * static_cast<std::uint64_t>(space.dim) * (3 * sizeof(float) + sizeof(double)) + lists * 256;
 }
 
-const char* lacked_by_lists(const codes::CodeSpace& space) {
-  if (space.metric == Metric::inner_product || space.metric == Metric::manhattan)
+const char* lacked_by_lists(Metric metric) {
+  if (metric == Metric::inner_product || metric == Metric::manhattan)
     return "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine";
+  return nullptr;
+}
+
+const char* lacked_by_lists(const codes::CodeSpace& space) {
+  if (const char* lacked = lacked_by_lists(space.metric)) return lacked;
   if (space.choice.filter == Filter::none) return "a filter; use auto, int8, fp16 or fp32";
   if (space.dim > longest_row) return "at most 65,536 dimensions";
   return nullptr;
+}
+
+codes::CodeSpace space_of_lists(const DatasetView& rows, Metric metric) {
+  const codes::Form form = metric == Metric::cosine ? codes::Form::cauchy : codes::Form::triangle;
+  return codes::make_code_space(rows, metric, {Filter::fp32, form});
 }
 
 std::int64_t usual_lists(std::int64_t rows) {
@@ -313,12 +319,10 @@ std::shared_ptr<const Partition> make_partition(const DatasetView& data, const c
   return Maker(data, space, duplicates, execution).make(count);
 }
 
-ListCentres centres_of_lists(const DatasetView& rows, const codes::CodeSpace& space, std::int64_t count,
+ListCentres centres_of_lists(const DatasetView& rows, Metric metric, std::int64_t count,
                              const Execution& execution) {
-  const codes::Duplicates none;
-  Maker maker(rows, space, none, execution);
-  std::vector<float> values = maker.find_centres(count);
-  return {maker.space(), std::move(values)};
+  const codes::CodeSpace space = space_of_lists(rows, metric);
+  return {space, Maker(rows, space, {}, execution).find_centres(count)};
 }
 
 ListDistances::ListDistances(const Partition& partition)

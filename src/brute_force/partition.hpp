@@ -37,8 +37,15 @@ struct Partition {
   std::uint64_t bytes() const;
 };
 
-/// What lists of rows with such codes lack; null: nothing, they may be made.
+/// What lists of rows lack where distances are of this metric, or codes of this kind; null: nothing, they may
+/// be made.
+const char* lacked_by_lists(Metric metric);
 const char* lacked_by_lists(const codes::CodeSpace& space);
+
+/// Where centres of lists lie and radii are measured.
+codes::CodeSpace space_of_lists(const DatasetView& rows, Metric metric);
+/// Rows of the sample that each centre is found from.
+inline constexpr std::int64_t sampled_rows_a_centre = 48;
 
 /// About `count` lists, fewer where rows are few or equal.
 /// @param space of all values, for the codes of the lists
@@ -108,7 +115,7 @@ struct ListCentres {
   codes::CodeSpace space;  ///< where they lie
   std::vector<float> values;
 };
-ListCentres centres_of_lists(const DatasetView& rows, const codes::CodeSpace& space, std::int64_t count,
+ListCentres centres_of_lists(const DatasetView& rows, Metric metric, std::int64_t count,
                              const Execution& execution);
 
 }  // namespace kith::brute_force

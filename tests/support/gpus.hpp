@@ -1,6 +1,8 @@
 // CUDA devices that tests find.
 #pragma once
 
+#include <cstdint>
+
 #include "kith/execution.hpp"
 
 namespace kith::test {
@@ -13,6 +15,14 @@ inline int gpus() {
     return usable;
   }();
   return count;
+}
+
+/// A call on the first of them.
+inline Execution on_gpu(std::uint64_t device_memory_limit = 0) {
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  execution.device_memory_limit = device_memory_limit;
+  return execution;
 }
 
 }  // namespace kith::test

@@ -21,26 +21,13 @@
 namespace kith::brute_force {
 namespace {
 
-constexpr std::int64_t sampled_rows_a_list = 48;
-
-// What the host makes lists of, for their centres alone.
-codes::CodeSpace host_space(const DatasetView& sample, Metric metric) {
-  const codes::Form form = metric == Metric::cosine ? codes::Form::cauchy : codes::Form::triangle;
-  return codes::make_code_space(sample, metric, {Filter::fp32, form});
-}
-
-bool has_lists_for(Metric metric) {
-  return metric == Metric::sqeuclidean || metric == Metric::euclidean || metric == Metric::cosine;
-}
-
 // Centres of about `count` lists in the code space of the shards.
 std::vector<float> centres(const CudaPrepared& p, const DatasetView& data, std::int64_t count,
                            const Execution& execution) {
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
-  const Dataset sample = take_sample(data, home, count * sampled_rows_a_list);
+  const Dataset sample = take_sample(data, home, count * sampled_rows_a_centre);
   const Execution quiet = without_progress(execution);
-  const ListCentres found =
-      centres_of_lists(sample.view(), host_space(sample.view(), p.metric), count, quiet);
+  const ListCentres found = centres_of_lists(sample.view(), p.metric, count, quiet);
   if (p.metric == Metric::cosine) return found.values;
   std::vector<float> values(found.values.size());
   const auto dim = static_cast<std::size_t>(data.dim);
@@ -99,7 +86,7 @@ double visited_when_divided(CudaPrepared& p, const DatasetView& data, std::int64
 
 // The sample that centres are found from, as it is and as float32.
 std::uint64_t sample_bytes(const DatasetView& data, std::int64_t count) {
-  const std::int64_t rows = std::min(data.rows, count * sampled_rows_a_list);
+  const std::int64_t rows = std::min(data.rows, count * sampled_rows_a_centre);
   return static_cast<std::uint64_t>(rows * data.dim) * (size_of(data.dtype) + sizeof(float));
 }
 
@@ -108,7 +95,7 @@ double seconds_to_make(const DatasetView& data, std::int64_t count) {
   const auto lists = static_cast<double>(count);
   const auto dim = static_cast<double>(data.dim);
   constexpr double rounds = 16;  // two levels of k-means
-  return lists * static_cast<double>(sampled_rows_a_list) * std::sqrt(lists) * rounds * dim *
+  return lists * static_cast<double>(sampled_rows_a_centre) * std::sqrt(lists) * rounds * dim *
              tuning::k_means_seconds +
          static_cast<double>(data.rows) * lists * dim * tuning::divide_seconds;
 }
@@ -120,10 +107,7 @@ void check_lists_asked(const CudaPrepared& p, std::int64_t count) {
   const auto refuse = [&](std::string_view needed) {
     throw InvalidArgument(fmt::format("{} lists on a GPU need {}; or leave lists out", count, needed));
   };
-  if (!has_lists_for(p.metric)) {
-    refuse(
-        "a metric whose distances obey the triangle inequality of lengths: sqeuclidean, euclidean, cosine");
-  }
+  if (const char* lacked = lacked_by_lists(p.metric)) refuse(lacked);
   if (count > tuning::most_lists) refuse(fmt::format("to be at most {}", tuning::most_lists));
   if (p.choice.filter != Filter::int8 && p.choice.filter != Filter::fp16)
     refuse("codes: the filter int8 or fp16, which auto takes for rows of five and more dimensions");
@@ -141,11 +125,10 @@ void divide_as_asked(CudaPrepared& p, const DatasetView& data, std::int64_t coun
         lists, needed, room));
   }
   if (execution.memory_limit > 0 && sample_bytes(data, lists) > execution.memory_limit) {
-    throw OutOfMemory(
-        fmt::format("the sample that {} lists are found from takes {} bytes, the memory limit is {}; raise "
-                    "it, or ask for "
-                    "fewer lists",
-                    lists, sample_bytes(data, lists), execution.memory_limit));
+    throw OutOfMemory(fmt::format(
+        "the sample that {} lists are found from takes {} bytes, the memory limit is {}; raise it, "
+        "or ask for fewer lists",
+        lists, sample_bytes(data, lists), execution.memory_limit));
   }
   divide(p, centres(p, data, lists, execution), execution);
 }
@@ -154,8 +137,8 @@ void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t ex
                        std::uint64_t room, const Execution& execution) {
   const Shard& shard = *p.shards.front();
   const std::int64_t count = std::min(usual_lists(shard.rows), tuning::most_usual_lists);
-  if (!has_lists_for(p.metric) || p.mode != CudaPrepared::Mode::resident || !shard.space.tiled() ||
-      data.dim < tuning::fewest_listed_dim || shard.rows == 0 ||
+  if (lacked_by_lists(p.metric) != nullptr || p.mode != CudaPrepared::Mode::resident ||
+      !shard.space.tiled() || data.dim < tuning::fewest_listed_dim || shard.rows == 0 ||
       lists_bytes(data.dim, shard.rows, count) > room) {
     return;
   }
@@ -173,7 +156,7 @@ void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t ex
   if (!saves(0)) return;
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
   const Dataset sample = take_sample(data, home, rows_of_a_trial);
-  if (!lie_in_clusters(sample.view(), data.rows, host_space(sample.view(), p.metric), execution)) return;
+  if (!lie_in_clusters(sample.view(), data.rows, space_of_lists(sample.view(), p.metric), execution)) return;
   const Dataset queries = take_sample(data, home, tuning::measured_queries);
   const double visited = visited_when_divided(p, data, count, queries.view(), execution);
   if (visited > tuning::most_visited * rows || !saves(visited)) {

@@ -33,6 +33,7 @@ namespace {
 using conformance::Random;
 using test::DeviceMemory;
 using test::gpus;
+using test::on_gpu;
 using Wide = long double;
 
 class CudaDirectionsTest : public testing::Test {
@@ -48,13 +49,6 @@ struct Directions {
   Directions& operator=(const Directions&) = delete;
   ~Directions() { brute_force::force_directions(std::nullopt); }
 };
-
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
 
 void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
   EXPECT_EQ(found.indices, expected.indices) << what;

@@ -21,6 +21,7 @@ namespace {
 
 using test::DeviceMemory;
 using test::gpus;
+using test::on_gpu;
 
 class CudaManyQueries : public testing::Test {
  protected:
@@ -28,13 +29,6 @@ class CudaManyQueries : public testing::Test {
     if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
 };
-
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
 
 Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
   Dataset data = generate({.generator = Generator::clusters,

@@ -31,6 +31,7 @@ namespace kith::brute_force {
 namespace {
 
 using conformance::Random;
+using test::on_gpu;
 
 double centre(std::int64_t row, std::int64_t column) {
   return static_cast<double>((row % 29 * 31 + column * 17) % 13);
@@ -49,13 +50,6 @@ const Shape shapes[] = {
        return centre(i, j) + r.normal() * std::pow(10.0, -0.1 * static_cast<double>(j));
      }},
 };
-
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
 
 void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
   ASSERT_EQ(found.indices, expected.indices) << what;
@@ -253,12 +247,7 @@ TEST_F(CudaPartition, NoTileIsLeftOutThatHasARowWithinTheBound) {
       shard.data = copy.data();
       shard.stride = dim;
       shard.encode(copy.data(), dim, n, shard.stream);
-      const ListCentres centres = centres_of_lists(
-          rows.view(),
-          codes::make_code_space(
-              rows.view(), metric,
-              {Filter::fp32, metric == Metric::cosine ? codes::Form::cauchy : codes::Form::triangle}),
-          100, {});
+      const ListCentres centres = centres_of_lists(rows.view(), metric, 100, {});
       shard.divide(centres.values, {});
       ASSERT_EQ(shard.special_rows, 0);
       std::vector<std::uint32_t> order(static_cast<std::size_t>(shard.lists.order.size()));

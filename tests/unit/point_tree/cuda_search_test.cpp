@@ -33,16 +33,10 @@ namespace {
 using test::cuda_ok;
 using test::DeviceMemory;
 using test::gpus;
+using test::on_gpu;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
-
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
 
 class CudaTreeSearch : public testing::Test {
  protected:

@@ -26,15 +26,9 @@ using conformance::Random;
 using test::contains;
 using test::gpus;
 using test::message_of;
+using test::on_gpu;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {Device{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
 
 // Those of NaN, too: a file of them is the same file.
 std::vector<std::uint64_t> bits(const std::vector<double>& values) {

@@ -11,13 +11,6 @@
 
 namespace kith::test {
 
-inline Execution on_gpu(std::uint64_t device_memory_limit = 0) {
-  Execution execution;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  execution.device_memory_limit = device_memory_limit;
-  return execution;
-}
-
 inline void expect_same(const Neighbors& a, const Neighbors& b, const std::string& where) {
   EXPECT_EQ(a.indices, b.indices) << where;
   EXPECT_TRUE(a.distances == b.distances) << where;
