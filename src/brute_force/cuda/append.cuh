@@ -25,10 +25,12 @@ __device__ inline void keep_in_place(const Candidates& out, std::int64_t queries
   out.entries[q * out.room + place] = score < least ? no_candidate : make_candidate(score, row);
 }
 
-/// Owned by one warp, whose threads call together; `filled` is the same in all of them.
-class Appender {
+/// Owned by one warp, whose threads call together; `filled` is the same in all of them. With `later` what
+/// was written last gets its place when the next is written: nobody waits for the atomics.
+template <bool later>
+class AppenderOf {
  public:
-  __device__ Appender(WarpBuffer* buffer, const Candidates& out) : buffer_(buffer), out_(out) {}
+  __device__ AppenderOf(WarpBuffer* buffer, const Candidates& out) : buffer_(buffer), out_(out) {}
 
   /// Every thread may bring one candidate.
   __device__ void add(bool hit, std::int64_t query, std::uint64_t entry) {
@@ -59,20 +61,33 @@ class Appender {
   __device__ void flush() {
     __syncwarp();
     write(static_cast<int>(threadIdx.x % 32) < filled_);
+    if constexpr (later) put_last();
     filled_ = 0;
   }
 
  private:
   __device__ void write(bool mine) {
+    if constexpr (later) put_last();
     if (!mine) return;
     const unsigned lane = threadIdx.x % 32;
-    const std::int64_t q = buffer_->queries[lane];
-    const std::uint32_t at = atomicAdd(out_.counts + q, 1U);
-    if (at < out_.room) out_.entries[q * out_.room + at] = buffer_->entries[lane];
+    query_ = buffer_->queries[lane];
+    entry_ = buffer_->entries[lane];
+    at_ = atomicAdd(out_.counts + query_, 1U);
+    if constexpr (!later) put_last();
   }
+  __device__ void put_last() {
+    if (at_ < out_.room) out_.entries[query_ * static_cast<std::int64_t>(out_.room) + at_] = entry_;
+    at_ = none;
+  }
+  static constexpr std::uint32_t none = 0xffffffffU;  // no room is so large
+  std::uint32_t at_ = none;
+  std::uint32_t query_ = 0;
+  std::uint64_t entry_ = 0;
   WarpBuffer* buffer_;
   const Candidates& out_;
   int filled_ = 0;
 };
+
+using Appender = AppenderOf<false>;
 
 }  // namespace kith::brute_force::cuda

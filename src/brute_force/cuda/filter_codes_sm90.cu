@@ -139,33 +139,33 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
   Value acc[128];
   const std::int64_t block = pair ? blockIdx.x / 2 : blockIdx.x;
   const std::int64_t count = a.stage.count_of(block);
+  const auto give_back = [&](int which) {
+    if (lane != 0) return;
+    arrive(empty + which * 8);
+    if constexpr (pair) arrive_there(empty + which * 8, rank_in_pair() ^ 1U);
+  };
   for (std::int64_t position = blockIdx.y; position < count; position += gridDim.y, ++turn) {
+    int before = 0;
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
       wait(full + slot * 8, parity);
       const std::uint32_t rows = ring + slot * bytes;
       const std::uint32_t queries = pair ? rows + BN * W : q_codes + chunk * BM * W;
       const std::uint64_t da = describe<W>(queries + group * 64 * W);
       const std::uint64_t db = describe<W>(rows);
-      const int left = a.steps - chunk * (W / 32);
-      // What was done with the registers of `acc` comes before the products.
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      if (left >= W / 32) {
-#pragma unroll
-        for (int s = 0; s < W / 32; ++s) multiply(acc, da + 2 * s, db + 2 * s, chunk + s > 0 ? 1 : 0);
-      } else {
-        for (int s = 0; s < left; ++s) multiply(acc, da + 2 * s, db + 2 * s, chunk + s > 0 ? 1 : 0);
+      multiply_chunk<W / 32>(a.steps - chunk * (W / 32), acc, da, db, chunk > 0 ? 1 : 0);
+      // The tensor cores go on with this chunk while the slot of the one before it is given back.
+      if (chunk > 0) {
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        give_back(before);
       }
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-      if (lane == 0) {
-        arrive(empty + slot * 8);
-        if constexpr (pair) arrive_there(empty + slot * 8, rank_in_pair() ^ 1U);
-      }
+      before = slot;
       if (++slot == a.slots) {
         slot = 0;
         parity ^= 1;
       }
     }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    give_back(before);
     const std::int64_t tile = a.stage.tile(block, position);
     const int bias_slot = turn % bias_slots;
     wait(bias_full + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1));

@@ -1,21 +1,31 @@
 // The filter of codes for compute capability 9.0a and many queries of short codes: what a block compares with
 // stays in it.
 //
-// As in filter_codes_sm90.cu one thread of the first warpgroup keeps a ring of row codes filled and two
-// warpgroups multiply, but the other way round: 64 rows each by the 256 queries that the block owns. A thread
-// then holds products of two rows with 64 queries, whose thresholds it holds too: comparing takes nothing but
-// registers, where a bias from shared memory for every product took as long as the product. And each row is
-// brought half as often. A product is compared as P - T >= -b: 8 maxima say which eighth of a thread's
-// products to look at.
+// As in filter_codes_sm90.cu one thread of the first warpgroup keeps a ring of row codes filled and other
+// warpgroups multiply, but the other way round: 64 rows each by the 256 queries that the block owns, or by
+// half of these. A thread then holds products of two rows with 32 queries at a time, whose thresholds it
+// holds too: comparing takes nothing but registers, and each row is brought half as often. A product is
+// compared as P - T >= -b: four maxima say which quarter of 64 products to look at.
+//
+// While the tensor cores work, other instructions get half of the registers' rate (an H200: 4 clocks for a
+// maximum of a sum in place of 2), so what counts is how few there are. Where queries come in the order of
+// their thresholds, sixteen products are compared with the least of sixteen thresholds: one three-operand
+// maximum for two of them. That needs no registers for thresholds, and four warpgroups have room.
+//
+// What may be kept goes through queues in shared memory (kept_queue.cuh) to three warps of the first
+// warpgroup: a warp that looked itself would hold up the other three that multiply with it.
+//
+// The compiler must see which products are waited for: it puts a wait behind each product where a branch or a
+// read of the products stands between a group's beginning and its wait (C7514, C7520 in its output).
 #include <type_traits>
 
 #include <math_constants.h>
 
 #include "brute_force/cuda/append.cuh"
+#include "brute_force/cuda/kept_queue.cuh"
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/mma.cuh"
 #include "brute_force/cuda/scores.cuh"
-#include "brute_force/cuda/staged.cuh"
 #include "brute_force/cuda/wgmma.cuh"
 #include "brute_force/cuda/wide_filter.hpp"
 #include "cuda/capability.hpp"
@@ -28,10 +38,10 @@ namespace {
 constexpr int BQ = wide_query_tile;
 constexpr int slot_rows = 128;
 constexpr int group_threads = 128;
-constexpr int threads = 3 * group_threads;
 constexpr int most_slots = 8;
 constexpr int least_slots = 3;
 constexpr int barrier_bytes = 256;
+constexpr int lookers = 3;  // warps that look through what is kept
 static_assert((2 * most_slots + 1) * 8 <= barrier_bytes);
 /// Queries from which on the tiles are worth filling.
 constexpr std::int64_t least_queries = 193;
@@ -42,6 +52,7 @@ struct Args {
   const float* largest;
   const std::uint8_t* query_codes;
   const QueryBound* bounds;
+  const std::uint32_t* query_order;  // as in CodeFilter
   CodeTest test;
   std::int64_t queries;
   std::int64_t coded_queries;  // with those that fill up the last tile of the image
@@ -52,16 +63,41 @@ struct Args {
   Candidates out;
 };
 
+// How a block looks at its products: `best` leaves the nearest of every 16 rows, the others keep what reaches
+// a threshold. `each` compares every product with its own; `sets` sixteen together with the least of theirs,
+// which takes half as long: for queries in the order of their thresholds.
+enum class Look : std::uint8_t { best, each, sets };
+
+// Groups of four warps that compare. Two hold products of 64 rows with all queries each; sets need few
+// registers beside the products, so that four have room, each with half of the queries: what one waits for
+// hides behind the others.
+template <int steps, Look look>
+inline constexpr int groups_of = steps > 0 && look == Look::sets ? 4 : 2;
+
+// Where things lie in shared memory.
+template <class Value>
+struct Shared {
+  std::uint32_t q_codes, ring, full, empty, query_barrier;
+  std::int32_t* biases;  // of the rows in a slot, [slots, slot_rows], where four groups compare
+  std::uint32_t* rows;   // the first of them: tile * code_tile_rows + column
+  Value* limits;         // minus the thresholds of the block's queries; behind them Scores::lowest()
+  std::uint32_t* names;  // their numbers
+};
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The tiles of a block: of every gridDim.y positions of the stage one, without a division for each.
+// The tiles of a block: of every gridDim.y positions of the stage one, without a division for each. Some
+// stages have visits, if `may_have_visits`.
+template <bool may_have_visits>
 class Walk {
  public:
   __device__ explicit Walk(const Stage& stage)
-      : visits_(stage.visits.tiles == nullptr ? nullptr
-                                              : stage.visits.tiles + blockIdx.x * stage.visits.room),
-        left_((stage.count_of(blockIdx.x) - blockIdx.y + gridDim.y - 1) / gridDim.y) {
-    if (visits_ != nullptr) {
+      : visits_(!may_have_visits || stage.visits.tiles == nullptr
+                    ? nullptr
+                    : stage.visits.tiles + blockIdx.x * stage.visits.room),
+        left_(static_cast<std::int32_t>((stage.count_of(blockIdx.x) - blockIdx.y + gridDim.y - 1) /
+                                        gridDim.y)) {
+    if (may_have_visits && visits_ != nullptr) {
       visits_ += blockIdx.y;
       tile_ = left_ > 0 ? *visits_ : 0;
       return;
@@ -75,9 +111,11 @@ class Walk {
   /// Behind the last one some tile that there is.
   __device__ std::uint32_t tile() const { return tile_; }
   __device__ bool done() const { return left_ <= 0; }
+  __device__ bool last() const { return left_ <= 1; }
+  __device__ std::int32_t left() const { return left_; }
   __device__ void advance() {
     --left_;
-    if (visits_ != nullptr) {
+    if (may_have_visits && visits_ != nullptr) {
       visits_ += gridDim.y;
       if (left_ > 0) tile_ = *visits_;
       return;
@@ -88,32 +126,41 @@ class Walk {
 
  private:
   const std::uint32_t* visits_;
-  std::int64_t left_;
+  std::int32_t left_;
   std::uint32_t tiles_ = 1, tile_ = 0, step_ = 0;
 };
 
-template <int W>
-__device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32_t ring, std::uint32_t full,
-                               std::uint32_t empty, std::uint32_t query_barrier) {
+template <int W, bool with_biases, class Value>
+__device__ inline void produce(const Args& a, const Shared<Value>& shared) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * BQ;
   const auto bytes = static_cast<std::uint32_t>(min(std::int64_t{BQ}, a.coded_queries - first)) * W;
   const std::uint8_t* queries = a.query_codes + first * W * a.chunks;
-  expect_bytes(query_barrier, bytes * static_cast<std::uint32_t>(a.chunks));
+  expect_bytes(shared.query_barrier, bytes * static_cast<std::uint32_t>(a.chunks));
   for (int chunk = 0; chunk < a.chunks; ++chunk) {
-    copy_bulk(q_codes + chunk * BQ * W, queries + chunk * BQ * W, bytes, query_barrier);
+    copy_bulk(shared.q_codes + chunk * BQ * W, queries + chunk * BQ * W, bytes, shared.query_barrier);
   }
   constexpr std::uint32_t part = slot_rows * W;
+  constexpr std::uint32_t bias_bytes = with_biases ? slot_rows * 4 : 0;
   int slot = 0;
   std::uint32_t parity = 1;  // the slots are free at the start
-  for (Walk walk(a.stage); !walk.done(); walk.advance()) {
+  for (Walk<!with_biases> walk(a.stage); !walk.done(); walk.advance()) {
     const std::uint8_t* tile =
         a.codes + static_cast<std::int64_t>(walk.tile()) * a.chunks * code_tile_rows * W;
     for (int half = 0; half < code_tile_rows / slot_rows; ++half) {
       for (int chunk = 0; chunk < a.chunks; ++chunk) {
-        wait(empty + slot * 8, parity);
-        expect_bytes(full + slot * 8, part);
-        copy_bulk(ring + slot * part, tile + (chunk * code_tile_rows + half * slot_rows) * W, part,
-                  full + slot * 8);
+        const std::uint32_t full = shared.full + slot * 8;
+        wait(shared.empty + slot * 8, parity);
+        if constexpr (with_biases) {
+          const std::uint32_t row =
+              walk.tile() * code_tile_rows + static_cast<std::uint32_t>(half * slot_rows);
+          shared.rows[slot] = row;
+          expect_bytes(full, part + bias_bytes);
+          copy_bulk(shared_address(shared.biases + slot * slot_rows), a.bias + row, bias_bytes, full);
+        } else {
+          expect_bytes(full, part);
+        }
+        copy_bulk(shared.ring + slot * part, tile + (chunk * code_tile_rows + half * slot_rows) * W, part,
+                  full);
         if (++slot == a.slots) {
           slot = 0;
           parity ^= 1;
@@ -123,235 +170,468 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
   }
 }
 
-// What follows reads the products only now.
-__device__ inline void hold_back(std::int32_t (&products)[128]) {
-#pragma unroll
-  for (int i = 0; i < 128; ++i) asm volatile("" : "+r"(products[i])::"memory");
+// By all who compare with the limits.
+template <int steps, Look look>
+__device__ inline void limits_are_there() {
+  constexpr int all = groups_of<steps, look> * group_threads + (look == Look::best ? 0 : lookers * 32);
+  asm volatile("bar.sync 1, %0;" ::"n"(all) : "memory");
 }
-__device__ inline void hold_back(float (&products)[128]) {
+
+template <bool half>
+__device__ inline void load_limits(const Args& a, int at,
+                                   const Shared<typename Scores<half>::Value>& shared) {
+  using S = Scores<half>;
+  if (at >= BQ) return;
+  const std::int64_t q = static_cast<std::int64_t>(blockIdx.x) * BQ + at;
+  const std::int64_t name = q < a.queries && a.query_order != nullptr ? a.query_order[q] : q;
+  const QueryBound bound = q < a.queries ? a.bounds[name] : QueryBound{CUDART_INF, 0, 0};
+  shared.names[at] = static_cast<std::uint32_t>(name);
+  shared.limits[at] = S::opposite(S::limit(bound, a.test, a.largest));
+  if (at == 0) shared.limits[BQ] = S::lowest();
+}
+
+// What follows reads the products only now.
+__device__ inline void hold_back(std::int32_t (&products)[64]) {
 #pragma unroll
-  for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(products[i])::"memory");
+  for (int i = 0; i < 64; ++i) asm volatile("" : "+r"(products[i])::"memory");
+}
+__device__ inline void hold_back(float (&products)[64]) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(products[i])::"memory");
+}
+
+// The larger of what two threads have, `step` apart: of 2 n values the upper half in the upper one of them.
+template <int n>
+__device__ inline void halve(std::int32_t (&values)[32], int step) {
+  const bool upper = (threadIdx.x & static_cast<unsigned>(step)) != 0;
+#pragma unroll
+  for (int i = 0; i < n; ++i) {
+    const std::int32_t given = __shfl_xor_sync(0xffffffffU, upper ? values[i] : values[i + n], step);
+    values[i] = max(upper ? values[i + n] : values[i], given);
+  }
 }
 
 // Of 16 rows, a warp's, the one with the largest score, for each query: a first bound needs no more of a
-// sample.
+// sample, and no better order than `with_place` leaves. The eight threads that hold products with the same
+// queries halve what they have three times, each giving the other what that one goes on with.
 template <class S, class Value>
-__device__ inline void keep_best(const Args& a, const Value (&products)[128], Value least0, Value least1,
-                                 std::int64_t first, std::int64_t list, std::uint32_t tile, int row) {
+__device__ inline void keep_best(const Args& a, const Value (&products)[64], Value least0, Value least1,
+                                 std::int64_t first, std::int64_t list, std::uint32_t tile, int first_row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t lists = a.stage.count * (code_tile_rows / wide_look_rows);
+  const int place = wide_look_rows - 1 - lane / 4;  // the lower row is the larger of equal ones
+  std::int32_t best[32];
 #pragma unroll
-  for (int c = 0; c < 64; ++c) {
+  for (int c = 0; c < 32; ++c) {
     const int at = c / 2 * 4 + c % 2;
-    const Value score0 = S::sum(products[at], S::opposite(least0));
-    const Value score1 = S::sum(products[at + 2], S::opposite(least1));
-    Value best = score1 > score0 ? score1 : score0;
-    int where = score1 > score0 ? row + 8 : row;
+    best[c] = max(S::with_place(S::sum(products[at], S::opposite(least0)), place),
+                  S::with_place(S::sum(products[at + 2], S::opposite(least1)), place - 8));
+  }
+  halve<16>(best, 16);
+  halve<8>(best, 8);
+  halve<4>(best, 4);
 #pragma unroll
-    for (int step = 4; step < 32; step *= 2) {
-      const Value other = __shfl_xor_sync(0xffffffffU, best, step);
-      const int there = __shfl_xor_sync(0xffffffffU, where, step);
-      where = other > best || (other == best && there < where) ? there : where;
-      best = other > best ? other : best;
-    }
-    const std::int64_t q = first + c / 2 * 8 + lane % 4 * 2 + c % 2;
-    if (lane / 4 != c % 8 || q >= a.queries) continue;
-    const std::int32_t score = S::order(best);
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t q = first + (lane / 4 * 4 + i) / 2 * 8 + lane % 4 * 2 + i % 2;
+    if (q >= a.queries) continue;
+    const std::int32_t score = S::without_place(best[i]);
+    const int row = first_row + wide_look_rows - 1 - (best[i] & (wide_look_rows - 1));
     a.out.entries[q * a.out.room + list] =
-        score < S::least() ? no_candidate
-                           : make_candidate(score, static_cast<std::uint32_t>(a.stage.row(tile, where)));
+        S::is_row(score) ? make_candidate(score, static_cast<std::uint32_t>(a.stage.row(tile, row)))
+                         : no_candidate;
     if (list == 0) a.out.counts[q] = static_cast<std::uint32_t>(lists);
   }
 }
 
-template <int W, bool half, bool look>
-__device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, std::uint32_t ring,
-                               typename Scores<half>::Value* shared_limits, std::uint32_t full,
-                               std::uint32_t empty, std::uint32_t query_barrier, WarpBuffer* buffer,
-                               typename Scores<half>::Value* staged) {
-  using S = Scores<half>;
-  using Value = typename S::Value;
-  const int tid = static_cast<int>(threadIdx.x) % group_threads;
-  const int warp = tid / 32;
-  const int lane = tid % 32;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * BQ;
-  {
-    const std::int64_t q = first + group * group_threads + tid;
-    const QueryBound bound = q < a.queries ? a.bounds[q] : QueryBound{CUDART_INF, 0, 0};
-    shared_limits[group * group_threads + tid] = S::opposite(S::limit(bound, a.test, a.largest));
-  }
-  asm volatile("bar.sync 1, 256;" ::: "memory");
-  Value limits[64];  // of queries n * 8 + lane % 4 * 2 and the next, for n = 0..31
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+// What a thread compares: products of two rows, 8 apart, with queries c * 8 + lane % 4 * 2 and the next.
+template <class S>
+struct Rows {
+  std::uint32_t first;  // tile * code_tile_rows + column
+  std::int32_t bias0, bias1;
+
+  __device__ typename S::Value least0() const { return S::opposite_bias(bias0); }
+  __device__ typename S::Value least1() const { return S::opposite_bias(bias1); }
+};
+
+// Half of the queries, from `column` on. `limits`, from `first_limit` on: minus their thresholds; of a set
+// the largest.
+template <class S, Look look, int first_limit, class Value, int limit_count>
+__device__ inline void compare(const Args& a, const Value (&acc)[64], const Value (&limits)[limit_count],
+                               const Rows<S>& rows, std::uint32_t column, std::int64_t position,
+                               const Value* lowest, QueueIn<Value>& found) {
+  const Value least0 = rows.least0();
+  const Value least1 = rows.least1();
+  if constexpr (look == Look::best) {
+    const auto row = static_cast<int>(rows.first % code_tile_rows - threadIdx.x % 32 / 4);
+    const std::int64_t list = (position * code_tile_rows + row) / wide_look_rows;
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * BQ + column;
+    keep_best<S>(a, acc, least0, least1, first, list, rows.first / code_tile_rows, row);
+  } else {
+    Value most[4];  // of 16 products each: every fourth of the queries, by the first row or the second
+    // Where it is read from memory, that is where this stands in the code, and so the comparisons are not
+    // moved before the products that the tensor cores were given just now, which they do not need to wait
+    // for.
+    most[0] = lowest == nullptr ? S::lowest() : *static_cast<const volatile Value*>(lowest);
+    most[1] = most[2] = most[3] = most[0];
 #pragma unroll
-  for (int n = 0; n < 32; ++n) {
-    limits[n * 2] = shared_limits[n * 8 + lane % 4 * 2];
-    limits[n * 2 + 1] = shared_limits[n * 8 + lane % 4 * 2 + 1];
-  }
-  Appender appender(buffer, a.out);
-  Staged<S> waiting(staged + lane, shared_limits, first);
-  wait(query_barrier, 0);
-  constexpr std::uint32_t part = slot_rows * W;
-  const std::uint64_t query_matrix = describe<W>(q_codes);
-  constexpr std::uint64_t next_chunk = BQ * W / 16;  // of a descriptor's address
-  int slot = 0;
-  std::uint32_t parity = 0;
-  Walk walk(a.stage);
-  Value acc[128];
-  // Biases of a thread's two rows; those of the next rows are on their way while these are compared.
-  const std::int32_t* bias = a.bias + group * 64 + warp * 16 + lane / 4;
-  std::int32_t next0 = __ldg(bias + static_cast<std::int64_t>(walk.tile()) * code_tile_rows);
-  std::int32_t next1 = __ldg(bias + static_cast<std::int64_t>(walk.tile()) * code_tile_rows + 8);
-  for (std::int64_t position = blockIdx.y; !walk.done(); position += gridDim.y) {
-    const std::uint32_t tile = walk.tile();
-    walk.advance();
-#pragma unroll 1
-    for (int at = 0; at < code_tile_rows; at += slot_rows) {
-      const int row = at + group * 64 + warp * 16 + lane / 4;
-      const Value least0 = S::opposite(S::bias(next0));
-      const Value least1 = S::opposite(S::bias(next1));
-      const bool last = at + slot_rows == code_tile_rows;
-      const std::int64_t next =
-          static_cast<std::int64_t>(last ? walk.tile() : tile) * code_tile_rows + (last ? 0 : at + slot_rows);
-      next0 = __ldg(bias + next);
-      next1 = __ldg(bias + next + 8);
-      for (int chunk = 0; chunk < a.chunks; ++chunk) {
-        wait(full + slot * 8, parity);
-        const std::uint64_t da = describe<W>(ring + slot * part + group * 64 * W);
-        const std::uint64_t db = query_matrix + static_cast<std::uint64_t>(chunk) * next_chunk;
-        const int left = a.steps - chunk * (W / 32);
-        // What was done with the registers of `acc` comes before the products.
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    for (int e = 0; e < 16; e += 2) {  // of each of the four one after the other: none waits for the last
 #pragma unroll
-        for (int s = 0; s < W / 32; ++s) {
-          if (s < left) multiply(acc, da + 2 * s, db + 2 * s, chunk + s > 0 ? 1 : 0);
-        }
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        if constexpr (!look) waiting.look_through(appender);
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-        hold_back(acc);
-        if (lane == 0) arrive(empty + slot * 8);
-        if (++slot == a.slots) {
-          slot = 0;
-          parity ^= 1;
-        }
-      }
-      if constexpr (look) {
-        const std::int64_t list = (position * code_tile_rows + row - lane / 4) / wide_look_rows;
-        keep_best<S>(a, acc, least0, least1, first, list, tile, row);
-      } else {
-        Value most[8];  // of 16 products each: every fourth of the queries, by the first row or the second
-#pragma unroll
-        for (int s = 0; s < 8; ++s) most[s] = S::lowest();
-#pragma unroll
-        for (int e = 0; e < 16; ++e) {  // of each of the eight one after the other: none waits for the last
-#pragma unroll
-          for (int s = 0; s < 8; ++s) {
-            const int i = (s / 2 * 8 + e / 2) * 4 + s % 2 * 2 + e % 2;
-            most[s] = S::sum_or_larger(acc[i], limits[i / 4 * 2 + e % 2], most[s]);
-          }
-        }
-        unsigned kept = 0;
-#pragma unroll
-        for (int s = 0; s < 8; ++s) kept |= most[s] >= (s % 2 == 0 ? least0 : least1) ? 1U << s : 0U;
-#pragma unroll 1
-        for (unsigned warp_kept = __reduce_or_sync(0xffffffffU, kept); warp_kept != 0;) {
-          const int s = __ffs(static_cast<int>(kept)) - 1;
-          waiting.look_through(appender);  // of a thread with more than one
-          waiting.put(acc, s, warp_kept, s % 2 == 0 ? least0 : least1,
-                      static_cast<std::uint32_t>(a.stage.row(tile, s % 2 == 0 ? row : row + 8)));
-          kept &= kept - 1U;
-          warp_kept = __reduce_or_sync(0xffffffffU, kept);
+      for (int s = 0; s < 4; ++s) {
+        const int i = (s / 2 * 8 + e / 2) * 4 + s % 2 * 2;
+        if constexpr (look == Look::sets) {
+          const Value larger = S::larger(acc[i], acc[i + 1]);
+          most[s] = e == 0 && lowest == nullptr ? larger : S::larger(larger, most[s]);
+        } else {
+          most[s] = S::sum_or_larger(acc[i], limits[first_limit + i / 4 * 2], most[s]);
+          most[s] = S::sum_or_larger(acc[i + 1], limits[first_limit + i / 4 * 2 + 1], most[s]);
         }
       }
     }
+    if constexpr (look == Look::sets) {
+#pragma unroll
+      for (int s = 0; s < 4; ++s) most[s] = S::sum(most[s], limits[first_limit + s / 2]);
+    }
+    const bool some = S::larger(most[0], most[2]) >= least0 || S::larger(most[1], most[3]) >= least1;
+    if (!__any_sync(0xffffffffU, some)) return;
+    found.put(acc, most, least0, least1, rows.first, column);
   }
-  if constexpr (!look) {
-    waiting.look_through(appender);
-    appender.flush();
+}
+
+// The limits of queries n * 8 + lane % 4 * 2 and the next, for n from `first` to first + count - 1, or of
+// sets of 16 of these.
+template <class S, Look look, int count, class Value, int limit_count>
+__device__ inline void take_limits(const Value* shared_limits, int first, Value (&limits)[limit_count]) {
+#pragma unroll
+  for (int n = 0; n < count; ++n) {
+    const Value* both = shared_limits + (first + n) * 8 + threadIdx.x % 4 * 2;
+    if constexpr (look == Look::sets) {
+      const Value larger = S::larger(both[0], both[1]);
+      limits[n / 8] = n % 8 == 0 ? larger : S::larger(larger, limits[n / 8]);
+    } else {
+      limits[n * 2] = both[0];
+      limits[n * 2 + 1] = both[1];
+    }
   }
+}
+
+// The rows that a thread compares, 64 of every 128 after the other, and the next ones, whose biases are on
+// their way.
+template <class S, Look look>
+class RowWalk {
+ public:
+  __device__ RowWalk(const Args& a, std::uint32_t first_row) : a_(a), walk_(a.stage) {
+    next_.first = walk_.tile() * code_tile_rows + first_row;
+    load();
+  }
+  /// Whether there are rows to be compared.
+  __device__ bool more() const { return !walk_.done(); }
+  /// Whether others come after them.
+  __device__ bool others() const { return next_.first % code_tile_rows < slot_rows || !walk_.last(); }
+  __device__ const Rows<S>& rows() const { return next_; }
+  __device__ void advance() {
+    if (next_.first % code_tile_rows < slot_rows) {
+      next_.first += slot_rows;
+    } else {
+      const std::uint32_t row = next_.first % code_tile_rows - slot_rows;
+      walk_.advance();
+      next_.first = walk_.tile() * code_tile_rows + row;
+      position_ += gridDim.y;
+    }
+    load();
+  }
+  /// Of their tile.
+  __device__ std::int64_t position() const { return position_; }
+
+ private:
+  __device__ void load() {
+    next_.bias0 = __ldg(a_.bias + next_.first);
+    next_.bias1 = __ldg(a_.bias + next_.first + 8);
+  }
+  const Args& a_;
+  Walk<look == Look::each> walk_;
+  Rows<S> next_{};
+  std::int64_t position_ = blockIdx.y;
+};
+
+// What every thread of a warp has alike. Not made anew where it is used, as what is known of it would be.
+__device__ inline std::uint32_t held(std::uint32_t value) {
+  return __shfl_sync(0xffffffffU, value, 0);
+}
+
+// A descriptor, of which the upper half is known: the lower one.
+template <int W>
+__device__ inline std::uint32_t lower_half(std::uint32_t address) {
+  return held(static_cast<std::uint32_t>(describe<W>(address)));
+}
+template <int W>
+__device__ inline std::uint64_t descriptor(std::uint32_t lower) {
+  return describe<W>(0) >> 32U << 32U | lower;
+}
+
+// The ring as those see it who take from it.
+template <int W>
+class Ring {
+ public:
+  __device__ Ring(std::uint32_t first_rows, std::uint32_t full, std::uint32_t empty, int slots)
+      : first_(lower_half<W>(first_rows)),
+        rows_(first_),
+        full_(held(full)),
+        last_(held(full + (slots - 1) * 8)),
+        to_empty_(empty - full),
+        back_((slots - 1) * 8) {}
+  __device__ std::uint64_t rows() const { return descriptor<W>(rows_); }
+  __device__ void wait_for_it() const { wait(full_, parity_); }
+  __device__ std::uint32_t emptied() const { return full_ + to_empty_; }
+  __device__ std::uint32_t slot() const { return (full_ + back_ - last_) / 8; }
+  __device__ void advance() {
+    if (full_ == last_) {
+      full_ -= back_;
+      rows_ = first_;
+      parity_ ^= 1;
+    } else {
+      full_ += 8;
+      rows_ += slot_rows * W / 16;
+    }
+  }
+
+ private:
+  std::uint32_t first_, rows_, full_, last_, to_empty_, back_;
+  std::uint32_t parity_ = 0;
+};
+
+// Two groups of warps, 64 rows each: where codes are of several chunks, or thresholds take many registers.
+template <int W, int steps, bool half, Look look>
+__device__ inline void consume(const Args& a, int group, const Shared<typename Scores<half>::Value>& shared,
+                               KeptQueue<typename Scores<half>::Value>* queue) {
+  using S = Scores<half>;
+  using Value = typename S::Value;
+  const int tid = static_cast<int>(threadIdx.x) % group_threads;
+  const int lane = tid % 32;
+  load_limits<half>(a, group * group_threads + tid, shared);
+  limits_are_there<steps, look>();
+  constexpr int of_half = look == Look::sets ? 2 : 32;
+  Value limits[2 * of_half];
+  take_limits<S, look, 32>(shared.limits, 0, limits);
+  const Value* const lowest = shared.limits + BQ;
+  QueueIn<Value> found(queue);
+  wait(shared.query_barrier, 0);
+  const std::uint64_t first_half = describe<W>(shared.q_codes);
+  const std::uint64_t second_half = describe<W>(shared.q_codes + BQ / 2 * W);
+  Ring<W> ring(shared.ring + group * 64 * W, shared.full, shared.empty, a.slots);
+  RowWalk<S, look> walk(a, static_cast<std::uint32_t>(group * 64 + tid / 32 * 16 + lane / 4));
+  Value acc0[64];
+  Value acc1[64];
+  if constexpr (steps > 0) {
+    // While one half of the products is compared, the tensor cores are at the other.
+    bool more = walk.more();
+    if (more) {
+      ring.wait_for_it();
+      multiply_steps<steps>(acc0, ring.rows(), first_half, 0);
+      wait_for_products();
+      hold_back(acc0);
+    }
+    while (more) {
+      multiply_steps<steps>(acc1, ring.rows(), second_half, 0);
+      const std::uint32_t done = ring.emptied();
+      const Rows<S> rows = walk.rows();
+      const std::int64_t position = walk.position();
+      more = walk.others();
+      if (more) {
+        ring.advance();
+        ring.wait_for_it();
+      }  // else products that nobody looks at
+      compare<S, look, 0>(a, acc0, limits, rows, 0, position, lowest, found);
+      wait_for_products();
+      hold_back(acc1);
+      if (lane == 0) arrive(done);
+      multiply_steps<steps>(acc0, ring.rows(), first_half, 0);
+      walk.advance();
+      compare<S, look, of_half>(a, acc1, limits, rows, BQ / 2, position, lowest, found);
+      wait_for_products();
+      hold_back(acc0);
+    }
+  } else {
+    while (walk.more()) {
+      for (int chunk = 0; chunk < a.chunks; ++chunk) {
+        ring.wait_for_it();
+        const std::uint64_t queries = static_cast<std::uint64_t>(chunk) * (BQ * W / 16);
+        const int left = a.steps - chunk * (W / 32);
+        multiply_chunk<W / 32>(left, acc0, ring.rows(), first_half + queries, chunk > 0 ? 1 : 0);
+        multiply_chunk<W / 32>(left, acc1, ring.rows(), second_half + queries, chunk > 0 ? 1 : 0);
+        wait_for_products();
+        hold_back(acc0);
+        hold_back(acc1);
+        if (lane == 0) arrive(ring.emptied());
+        ring.advance();
+      }
+      const Rows<S> rows = walk.rows();
+      const std::int64_t position = walk.position();
+      walk.advance();
+      compare<S, look, 0>(a, acc0, limits, rows, 0, position, lowest, found);
+      compare<S, look, of_half>(a, acc1, limits, rows, BQ / 2, position, lowest, found);
+    }
+  }
+  if constexpr (look != Look::best) found.close();
+}
+
+// Four groups, each with 64 rows and half of the queries.
+template <int W, int steps, bool half>
+__device__ inline void consume_half(const Args& a, int group,
+                                    const Shared<typename Scores<half>::Value>& shared,
+                                    KeptQueue<typename Scores<half>::Value>* queue) {
+  using S = Scores<half>;
+  using Value = typename S::Value;
+  const int tid = static_cast<int>(threadIdx.x) % group_threads;
+  const int lane = tid % 32;
+  load_limits<half>(a, group * group_threads + tid, shared);
+  limits_are_there<steps, Look::sets>();
+  const int column = group % 2 * (BQ / 2);
+  Value limits[2];
+  take_limits<S, Look::sets, 16>(shared.limits, column / 8, limits);
+  QueueIn<Value> found(queue);
+  wait(shared.query_barrier, 0);
+  const std::uint32_t queries = lower_half<W>(shared.q_codes + column * W);
+  Ring<W> ring(shared.ring + group / 2 * 64 * W, shared.full, shared.empty, a.slots);
+  const std::uint32_t row = static_cast<std::uint32_t>(group / 2 * 64 + tid / 32 * 16 + lane / 4);
+  const std::int32_t* const biases = shared.biases + row;
+  Value acc[64];
+  std::int32_t left = 2 * Walk<false>(a.stage).left();
+  if (left > 0) ring.wait_for_it();
+  for (; left > 0; --left) {
+    multiply_steps<steps>(acc, ring.rows(), descriptor<W>(queries), 0);
+    // While the tensor cores are at it: what comes next.
+    const std::uint32_t done = ring.emptied();
+    const std::uint32_t slot = ring.slot();
+    if (left > 1) {
+      ring.advance();
+      ring.wait_for_it();
+    }
+    wait_for_products();
+    hold_back(acc);
+    const std::int32_t* its = biases + slot * slot_rows;
+    compare<S, Look::sets, 0>(a, acc, limits, Rows<S>{shared.rows[slot] + row, its[0], its[8]},
+                              static_cast<std::uint32_t>(column), 0, static_cast<const Value*>(nullptr),
+                              found);
+    __syncwarp();
+    if (lane == 0) arrive(done);
+  }
+  found.close();
 }
 
 #endif
 
-template <int W, bool half, bool look>
-__global__ void __launch_bounds__(threads, 1) wide_filter_kernel(const __grid_constant__ Args a) {
+template <int W, int steps, bool half, Look look>
+__global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
+    wide_filter_kernel(const __grid_constant__ Args a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char raw[];
+  constexpr int groups = groups_of<steps, look>;
+  constexpr int comparers = groups * group_threads / 32;
   // Swizzled tiles want 1024-byte boundaries.
   const std::uint32_t start = (shared_address(raw) + 1023U) & ~1023U;
   unsigned char* const base = raw + (start - shared_address(raw));
-  const std::uint32_t q_codes = start;
-  const std::uint32_t ring = q_codes + static_cast<std::uint32_t>(a.chunks * BQ * W);
+  const std::uint32_t ring = start + static_cast<std::uint32_t>(a.chunks * BQ * W);
   const std::uint32_t barriers = ring + static_cast<std::uint32_t>(a.slots * slot_rows * W);
-  const std::uint32_t full = barriers;
-  const std::uint32_t empty = barriers + most_slots * 8;
-  const std::uint32_t query_barrier = barriers + 2 * most_slots * 8;
   using Value = typename Scores<half>::Value;
-  auto* const limits = reinterpret_cast<Value*>(base + (barriers - start) + barrier_bytes);
-  auto* const staged = limits + BQ;
-  auto* const buffers = reinterpret_cast<WarpBuffer*>(staged + 8 * 32 * staged_products);
+  auto* const biases = reinterpret_cast<std::int32_t*>(base + (barriers - start) + barrier_bytes);
+  auto* const rows = reinterpret_cast<std::uint32_t*>(biases + most_slots * slot_rows);
+  auto* const limits = reinterpret_cast<Value*>(rows + most_slots);
+  const Shared<Value> shared{start,
+                             ring,
+                             barriers,
+                             barriers + most_slots * 8,
+                             barriers + 2 * most_slots * 8,
+                             biases,
+                             rows,
+                             limits,
+                             reinterpret_cast<std::uint32_t*>(limits + BQ + 2)};
+  auto* const queues = reinterpret_cast<KeptQueue<Value>*>(shared.names + BQ);
+  auto* const buffers = reinterpret_cast<WarpBuffer*>(queues + comparers);
   if (threadIdx.x == 0) {
     for (int s = 0; s < a.slots; ++s) {
-      init_barrier(full + s * 8, 1);
-      init_barrier(empty + s * 8, 8);
+      init_barrier(shared.full + s * 8, 1);
+      init_barrier(shared.empty + s * 8, comparers);
     }
-    init_barrier(query_barrier, 1);
+    init_barrier(shared.query_barrier, 1);
+    if constexpr (look != Look::best) {
+      for (int w = 0; w < comparers; ++w) init_queue(queues[w]);
+    }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   __syncthreads();
   const int group = static_cast<int>(threadIdx.x) / group_threads;
-  // Of 65,536 registers: the 128 threads of the group that copies need few, the 256 others hold 128 products
-  // and 64 thresholds each.
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  // Of 65,536 registers: the 128 threads of the group that copies and looks through what is kept need few,
+  // the others hold 128 products and 64 thresholds each, or 64 products.
   if (group == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 0) produce<W>(a, q_codes, ring, full, empty, query_barrier);
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    if (threadIdx.x == 0) produce<W, groups == 4>(a, shared);
+    if constexpr (look != Look::best) {
+      if (warp > 0) {
+        limits_are_there<steps, look>();
+        AppenderOf<true> appender(buffers + warp - 1, a.out);
+        look_through<Scores<half>>(queues, warp - 1, lookers, comparers, limits, shared.names, a.stage,
+                                   appender);
+        appender.flush();
+      }
+    }
+  } else if constexpr (groups == 4) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
+    consume_half<W, steps, half>(a, group - 1, shared, queues + warp - group_threads / 32);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    const int warp = static_cast<int>(threadIdx.x) / 32 - group_threads / 32;
-    consume<W, half, look>(a, group - 1, q_codes, ring, limits, full, empty, query_barrier, buffers + warp,
-                           staged + warp * 32 * staged_products);
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+    consume<W, steps, half, look>(a, group - 1, shared, queues + warp - group_threads / 32);
   }
 #endif
 }
 
-std::size_t bytes_of(const CodeShape& shape, int slots) {
+std::size_t bytes_of(const CodeShape& shape, int slots, int groups) {
+  const auto comparers = static_cast<std::size_t>(groups * group_threads / 32);
   return 1024U + static_cast<std::size_t>(BQ * shape.width) * static_cast<std::size_t>(shape.chunks) +
          static_cast<std::size_t>(slot_rows * shape.width) * static_cast<std::size_t>(slots) + barrier_bytes +
-         BQ * 4U + 8U * (32U * staged_products * 4U + sizeof(WarpBuffer));
+         static_cast<std::size_t>(most_slots * (slot_rows + 1)) * 4U + (2 * BQ + 2) * 4U +
+         comparers * sizeof(KeptQueue<std::int32_t>) + lookers * sizeof(WarpBuffer);
 }
 
-int slots_of(const CodeShape& shape, int device) {
+int slots_of(const CodeShape& shape, int device, int groups) {
   int slots = most_slots;
-  while (slots > 0 && bytes_of(shape, slots) > static_cast<std::size_t>(shared_limit(device))) --slots;
+  while (slots > 0 && bytes_of(shape, slots, groups) > static_cast<std::size_t>(shared_limit(device)))
+    --slots;
   return slots;
 }
 
-template <int W, bool half, bool look>
+template <int W, int steps, bool half, Look look>
 void launch(const CodeFilter& f, int device, cudaStream_t stream) {
-  const auto kernel = wide_filter_kernel<W, half, look>;
-  const int slots = slots_of(f.shape, device);
-  const std::size_t bytes = bytes_of(f.shape, slots);
+  const auto kernel = wide_filter_kernel<W, steps, half, look>;
+  constexpr int groups = groups_of<steps, look>;
+  constexpr int threads = (1 + groups) * group_threads;
+  const int slots = slots_of(f.shape, device, groups);
+  const std::size_t bytes = bytes_of(f.shape, slots, groups);
   allow_shared(kernel, threads, bytes, device);
   const std::int64_t query_tiles = (f.queries + BQ - 1) / BQ;
   const std::int64_t coded = (f.queries + f.query_tile - 1) / f.query_tile * f.query_tile;
-  const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test, f.queries,
-                  coded,        f.shape.chunks, f.shape.steps,  slots,         f.stage,  f.out};
+  const Args args{f.rows.codes, f.rows.bias, f.rows.largest, f.query_codes, f.bounds, f.query_order, f.test,
+                  f.queries,    coded,       f.shape.chunks, f.shape.steps, slots,    f.stage,       f.out};
   const dim3 grid(static_cast<unsigned>(query_tiles),
                   choose_splits(query_tiles, f.stage, processors(device)));
   kernel<<<grid, threads, bytes, stream>>>(args);
   check_launch("wide filter of codes");
 }
 
-template <bool look>
+template <Look look>
 void dispatch(const CodeFilter& f, int device, cudaStream_t stream) {
-  const auto run = [&]<int W>(std::integral_constant<int, W> /*width*/) {
-    f.test.half ? launch<W, true, look>(f, device, stream) : launch<W, false, look>(f, device, stream);
+  const auto run = [&]<int W, int steps>() {
+    f.test.half ? launch<W, steps, true, look>(f, device, stream)
+                : launch<W, steps, false, look>(f, device, stream);
   };
-  switch (f.shape.width) {
-    case 32: run(std::integral_constant<int, 32>{}); break;
-    case 64: run(std::integral_constant<int, 64>{}); break;
-    default: run(std::integral_constant<int, 128>{});
-  }
+  if (f.shape.width == 32) return run.template operator()<32, 1>();
+  if (f.shape.width == 64) return run.template operator()<64, 2>();
+  if (f.shape.chunks > 1) return run.template operator()<128, 0>();
+  return f.shape.steps == 3 ? run.template operator()<128, 3>() : run.template operator()<128, 4>();
 }
 
 // Compiled for this chip, not by the driver from the instructions of an older one.
@@ -359,7 +639,7 @@ bool is_native(int device) {
   if (!has_wgmma(device)) return false;
   static const bool native = [] {
     cudaFuncAttributes attributes{};
-    KITH_CUDA(cudaFuncGetAttributes(&attributes, wide_filter_kernel<128, false, false>));
+    KITH_CUDA(cudaFuncGetAttributes(&attributes, wide_filter_kernel<128, 4, false, Look::each>));
     return attributes.binaryVersion == 90 && attributes.ptxVersion == 90;
   }();
   return native;
@@ -368,7 +648,8 @@ bool is_native(int device) {
 }  // namespace
 
 bool wide_filter_pays(const CodeShape& shape, std::int64_t queries, int device) {
-  return queries >= least_queries && is_native(device) && slots_of(shape, device) >= least_slots;
+  return queries >= least_queries && is_native(device) &&
+         slots_of(shape, device, shape.chunks > 1 ? 2 : 4) >= least_slots;
 }
 
 bool wide_filter_takes(const CodeFilter& f, int device) {
@@ -379,12 +660,13 @@ bool wide_filter_takes(const CodeFilter& f, int device) {
 
 bool run_wide_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   if (!wide_filter_takes(f, device)) return false;
-  dispatch<false>(f, device, stream);
+  f.query_order != nullptr ? dispatch<Look::sets>(f, device, stream)
+                           : dispatch<Look::each>(f, device, stream);
   return true;
 }
 
 void run_wide_look(const CodeFilter& f, int device, cudaStream_t stream) {
-  dispatch<true>(f, device, stream);
+  dispatch<Look::best>(f, device, stream);
 }
 
 }  // namespace kith::brute_force::cuda

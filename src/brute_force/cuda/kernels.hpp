@@ -150,6 +150,8 @@ struct CodeFilter {
   bool all;  ///< thresholds are open: every row is kept, in place, no_candidate where there is none
   Stage stage;
   Candidates out;
+  /// Not null: place i of `query_codes` is that of query query_order[i] (wide filter only).
+  const std::uint32_t* query_order = nullptr;
 };
 /// Queries that a block of the filter has: those whose visits are one.
 int queries_of_a_block(const CodeFilter& filter, int device);

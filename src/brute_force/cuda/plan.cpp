@@ -139,7 +139,18 @@ bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
          cuda::wide_filter_pays(shard.space.shape, queries, shard.device);
 }
 
+std::optional<bool> order_forced;
+
 }  // namespace
+
+bool order_pays(std::int64_t queries, std::int64_t rows) {
+  return order_forced.value_or(queries >= tuning::least_ordered_queries &&
+                               queries * rows >= tuning::least_ordered_pairs);
+}
+
+void force_order(std::optional<bool> go) {
+  order_forced = go;
+}
 
 LimitTooLow::LimitTooLow(std::int64_t k, std::uint64_t needed, std::uint64_t limit)
     : OutOfMemory(fmt::format(
@@ -182,7 +193,8 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
       plan.listed ? shard.tiles() * 4 / cuda::choose_query_tile(space.shape, queries, shard.device) + 1 : 0;
   const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
                               static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine + visits) +
-                              256;
+                              static_cast<std::uint64_t>(space.tiled() ? space.shape.row_bytes() + 20 : 0) +
+                              256;  // the sum but one: its place in the order of thresholds
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   // Where codes keep many rows, some queries keep far more than others: searching these again takes long.

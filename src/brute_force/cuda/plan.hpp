@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "brute_force/cuda/shard.hpp"
@@ -49,6 +50,11 @@ class LimitTooLow : public OutOfMemory {
 /// @throws LimitTooLow
 Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, std::size_t result_bytes,
                std::uint64_t budget, std::uint64_t limit, std::int64_t room, bool listed = false);
+
+/// Whether queries are put in the order of their thresholds (wide_filter.hpp) before a stage of so many rows.
+bool order_pays(std::int64_t queries, std::int64_t rows);
+/// For tests: whether they always are, or never; nullopt: as it pays.
+void force_order(std::optional<bool> go);
 
 /// What a search of this shard should take by its surplus, but for the looks at all rows.
 double expected_seconds(const Shard& shard, std::int64_t queries, std::int64_t k);

@@ -24,6 +24,13 @@ struct ListWorkspace {
   cuda::Buffer<std::int64_t> indices;
 };
 
+/// Queries in the order of their thresholds, as cuda::order_by_thresholds wants it.
+struct OrderWorkspace {
+  cuda::Buffer<std::uint32_t> unsorted_keys, unsorted, keys, sorted, order;
+  cuda::Buffer<std::uint8_t> codes;
+  cuda::Buffer<unsigned char> scratch;
+};
+
 /// Everything one search needs on one device; reused by the next one.
 struct Workspace {
   explicit Workspace(int device_ordinal) : device(device_ordinal) {}
@@ -50,6 +57,7 @@ struct Workspace {
   cuda::Buffer<unsigned char> answers[3];
   cuda::PinnedBuffer<unsigned long long> seen;
   ListWorkspace by_lists;
+  OrderWorkspace by_thresholds;
   unsigned long long ticket = 0;  ///< of the last search without stages
 };
 

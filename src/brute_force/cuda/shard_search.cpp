@@ -336,7 +336,12 @@ void ShardSearch<R>::filter_all(bool open) {
       cuda::CodeFilter filter{shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds,
                               batch_.count,       query_tile_, shard_.space.shape,    shard_.space.test(),
                               open && done == 0,  stage,       batch_.candidates};
-      if (plan_.listed) choose_visits(filter);
+      if (plan_.listed) {
+        choose_visits(filter);
+      } else if (order_pays(batch_.count, stage.count * cuda::code_tile_rows) &&
+                 cuda::wide_filter_takes(filter, shard_.device)) {
+        order_queries(filter);
+      }
       cuda::run_code_filter(filter, shard_.device, stream_);
       // What an open stage keeps is evaluated nearest first by the estimates that it has.
       const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
@@ -366,6 +371,22 @@ void ShardSearch<R>::choose_visits(cuda::CodeFilter& filter) {
   cuda::choose_visits(batch_, listed_, shard_.lists.balls(shard_.space.dim), filter.stage, queries, tiles,
                       counts, w_.counters.data() + 6, stream_);
   filter.stage.visits = {tiles, counts, filter.stage.count};
+}
+
+template <class R>
+void ShardSearch<R>::order_queries(cuda::CodeFilter& filter) {
+  OrderWorkspace& o = w_.by_thresholds;
+  const std::int64_t padded = (batch_.count + filter.query_tile - 1) / filter.query_tile * filter.query_tile;
+  const cuda::QueryOrder out{o.order.reserve(batch_.count, stream_),
+                             o.codes.reserve(padded * filter.shape.row_bytes(), stream_)};
+  const cuda::QuerySort sort{o.unsorted_keys.reserve(batch_.count, stream_),
+                             o.unsorted.reserve(batch_.count, stream_), o.keys.reserve(batch_.count, stream_),
+                             o.sorted.reserve(batch_.count, stream_)};
+  const std::size_t bytes = cuda::order_by_thresholds(filter, out, sort, nullptr, 0, stream_);
+  cuda::order_by_thresholds(filter, out, sort, o.scratch.reserve(static_cast<std::int64_t>(bytes), stream_),
+                            bytes, stream_);
+  filter.query_codes = out.codes;
+  filter.query_order = out.order;
 }
 
 template <class R>

@@ -90,6 +90,8 @@ class ShardSearch {
 
   // The tiles of its stage that its blocks of queries look at.
   void choose_visits(cuda::CodeFilter& filter);
+  /// Puts the queries of a filter in the order of their thresholds.
+  void order_queries(cuda::CodeFilter& filter);
 
   // Which queries are not answered yet, and the counters.
   void look();

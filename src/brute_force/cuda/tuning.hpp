@@ -90,6 +90,11 @@ inline constexpr std::uint64_t list_distance_bytes = std::uint64_t{256} << 20U;
 inline constexpr double k_means_seconds = 2e-11;
 inline constexpr double divide_seconds = 1e-13;
 
+/// Where queries are put in the order of their thresholds before a stage: sixteen neighbours must be much
+/// alike, and the stage take longer than sorting them.
+inline constexpr std::int64_t least_ordered_queries = 4096;
+inline constexpr std::int64_t least_ordered_pairs = 1'000'000'000;
+
 /// Queries of one batch, and memory for its candidates.
 inline constexpr std::int64_t most_queries = 16384;
 inline constexpr std::uint64_t candidate_bytes = std::uint64_t{2} << 30U;

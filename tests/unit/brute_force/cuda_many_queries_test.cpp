@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "brute_force/cuda/plan.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
@@ -28,6 +30,7 @@ class CudaManyQueries : public testing::Test {
   void SetUp() override {
     if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
   }
+  void TearDown() override { brute_force::force_order(std::nullopt); }
 };
 
 Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
@@ -81,9 +84,47 @@ TEST_F(CudaManyQueries, TheBitsOfTheCpu) {
                                      std::to_string(s.queries) + " queries, k " + std::to_string(k) + ", " +
                                      std::string(name(dtype)) + " " + std::string(name(metric)) + " " +
                                      std::string(name(filter));
-            expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k), what);
-            if (HasFatalFailure()) return;
+            const Neighbors expected = cpu.search(queries.view(), k);
+            for (const bool in_order : {false, true}) {
+              brute_force::force_order(in_order);
+              expect_same(gpu.search(queries.view(), k, on_gpu()), expected,
+                          what + (in_order ? ", in order" : ""));
+              if (HasFatalFailure()) return;
+            }
           }
+        }
+      }
+    }
+  }
+}
+
+// Thresholds that are far apart, or that all rows reach: queries by themselves, among equal ones, among rows,
+// and more of them than one block has.
+TEST_F(CudaManyQueries, AnyThresholdsInAnyOrder) {
+  const std::int64_t n = test::reduced() ? 33'000 : 100'000;
+  const std::int64_t q = test::reduced() ? 700 : 5'001;
+  brute_force::force_order(true);
+  for (const std::int64_t dim : {12, 40, 90, 128}) {
+    Dataset rows = generate({.generator = Generator::gaussian, .rows = n, .dim = dim});
+    Dataset queries = generate({.generator = Generator::gaussian, .rows = q, .dim = dim, .first_row = n});
+    auto* values = static_cast<float*>(queries.mutable_data());
+    for (std::int64_t i = 0; i < q; ++i) {
+      for (std::int64_t j = 0; j < dim; ++j) {
+        float& value = values[i * dim + j];
+        if (i % 7 == 0) value *= static_cast<float>(i % 50);
+        if (i % 11 == 0) value = values[j];
+        if (i % 13 == 0) value = static_cast<const float*>(rows.view().data)[i * dim + j];
+      }
+    }
+    for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product}) {
+      const BruteForce cpu = BruteForce::build(rows.view(), {.metric = metric});
+      for (const Filter filter : {Filter::int8, Filter::fp16}) {
+        const BruteForce gpu = BruteForce::build(rows.view(), {.metric = metric, .filter = filter}, on_gpu());
+        for (const std::int64_t k : {1, 30, 500}) {
+          expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k),
+                      std::to_string(dim) + " " + std::string(name(metric)) + " " +
+                          std::string(name(filter)) + ", k " + std::to_string(k));
+          if (HasFatalFailure()) return;
         }
       }
     }

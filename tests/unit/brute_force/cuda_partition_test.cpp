@@ -395,7 +395,8 @@ TEST_F(CudaPartition, OtherWaysToSearchKnowTheOrderOfRows) {
           force_lists(std::nullopt);
           const Neighbors as_it_pays = divided.search(some, k, on_gpu());
           expect_same(as_it_pays, expected, what);
-          if (dim >= 64 && filter == Filter::fp16 && count == 1)
+          // A tile of 256 rows is a twentieth of the few rows.
+          if (dim >= 64 && filter == Filter::fp16 && count == 1 && !test::reduced())
             EXPECT_LT(as_it_pays.statistics.pairs, n / 4) << what;
         }
       }
