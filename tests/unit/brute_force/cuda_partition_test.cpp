@@ -366,7 +366,9 @@ TEST_F(CudaPartition, KeepsTheMemoryLimit) {
   for (const std::uint64_t mib : {256, 24, 12, 6}) {
     const Neighbors found = by_lists.search(asked.view(), 10, on_gpu(mib << 20U));
     expect_same(found, expected, std::to_string(mib) + " MiB");
-    if (mib == 256) EXPECT_LT(found.statistics.pairs, 2000 * n / 2);
+    if (mib == 256) {
+      EXPECT_LT(found.statistics.pairs, 2000 * n / 2);
+    }
   }
 }
 
@@ -396,8 +398,9 @@ TEST_F(CudaPartition, OtherWaysToSearchKnowTheOrderOfRows) {
           const Neighbors as_it_pays = divided.search(some, k, on_gpu());
           expect_same(as_it_pays, expected, what);
           // A tile of 256 rows is a twentieth of the few rows.
-          if (dim >= 64 && filter == Filter::fp16 && count == 1 && !test::reduced())
+          if (dim >= 64 && filter == Filter::fp16 && count == 1 && !test::reduced()) {
             EXPECT_LT(as_it_pays.statistics.pairs, n / 4) << what;
+          }
         }
       }
     }
@@ -460,8 +463,9 @@ TEST_F(CudaPartition, IsMadeWhereRowsLieInClusters) {
         BruteForce::build(rows.view(), {.lists = 0}, on_gpu()).search(asked.view(), 10, on_gpu());
     EXPECT_EQ(expected.statistics.lists, 0);
     expect_same(found, expected, std::string(name(generator)));
-    if (clustered)
+    if (clustered) {
       EXPECT_EQ(knn(rows.view(), asked.view().slice(0, 300), 10, {}, on_gpu()).statistics.lists, 0);
+    }
   }
 }
 
