@@ -191,10 +191,11 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
   // Its share of the tiles that its block looks at.
   const std::int64_t visits =
       plan.listed ? shard.tiles() * 4 / cuda::choose_query_tile(space.shape, queries, shard.device) + 1 : 0;
+  // The last sum but one: its codes once more, in the order of thresholds.
   const std::uint64_t fixed = static_cast<std::uint64_t>(list_k) * (in_memory ? 3 * key : key) +
                               static_cast<std::uint64_t>(space.dim * 16 + coordinates * 8 + fine + visits) +
                               static_cast<std::uint64_t>(space.tiled() ? space.shape.row_bytes() + 20 : 0) +
-                              256;  // the sum but one: its place in the order of thresholds
+                              256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
   // Where codes keep many rows, some queries keep far more than others: searching these again takes long.
