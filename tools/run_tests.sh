@@ -6,9 +6,8 @@ cd "$(dirname "$0")/.."
 status=0
 
 echo "== C++ tests"
-# One more than there are cores: tests of files wait for the disk most of their time.
 # shellcheck disable=SC2086
-ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "$((${JOBS:-2} + 1))" \
+ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "${JOBS:-2}" \
   --output-junit "$RESULTS/ctest.xml" ${CTEST_FLAGS:-} || status=1
 
 if (($#)); then

@@ -1,9 +1,14 @@
 // The only file, but for parallel_sort.hpp, that includes oneTBB: its headers take a second to compile.
 #include "core/parallel.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
@@ -17,6 +22,55 @@
 
 namespace kith {
 namespace {
+
+/// An arena for one call at a time, kept for the next one. Where each of several short loops in a row makes
+/// one and gives it back, its threads still look for work in the last one, and a loop takes 0.25 ms, not a
+/// few us. A program on one core with others stood still once in giving one back (TBB 2021.8).
+class Arena {
+ public:
+  explicit Arena(int threads) : threads_(threads) {
+    Idle& idle = Arena::idle();
+    const std::scoped_lock lock(idle.mutex);
+    const auto found = std::find_if(idle.arenas.rbegin(), idle.arenas.rend(),
+                                    [&](const auto& entry) { return entry.first == threads; });
+    if (found == idle.arenas.rend()) {
+      arena_ = std::make_unique<tbb::task_arena>(threads);
+    } else {
+      arena_ = std::move(found->second);
+      idle.arenas.erase(std::next(found).base());
+    }
+  }
+  ~Arena() {
+    Idle& idle = Arena::idle();
+    std::unique_ptr<tbb::task_arena> oldest;  // ends behind the lock
+    const std::scoped_lock lock(idle.mutex);
+    if (idle.arenas.size() == most_idle) {
+      oldest = std::move(idle.arenas.front().second);
+      idle.arenas.erase(idle.arenas.begin());
+    }
+    idle.arenas.emplace_back(threads_, std::move(arena_));
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  tbb::task_arena& get() { return *arena_; }
+
+ private:
+  static constexpr std::size_t most_idle = 64;
+  struct Idle {
+    Idle() { arenas.reserve(most_idle); }
+    std::mutex mutex;
+    std::vector<std::pair<int, std::unique_ptr<tbb::task_arena>>>
+        arenas;  // threads, arena; the last used last
+  };
+  // Never destroyed, as WideArena's state.
+  static Idle& idle() {
+    static Idle& idle = *new Idle;
+    return idle;
+  }
+  int threads_;
+  std::unique_ptr<tbb::task_arena> arena_;
+};
 
 /// While it lives, an arena of more threads than there are cores is allowed: TBB would ignore the request,
 /// and say so on stderr. TBB takes the smallest of all limits, so calls that run at once share one, the
@@ -101,10 +155,10 @@ class SharedWork {
 }  // namespace
 
 void in_arena(int threads, FunctionRef<void()> body) {
-  tbb::task_arena arena(threads);
+  Arena arena(threads);
   std::optional<WideArena> wide;
-  if (threads > tbb::info::default_concurrency()) wide.emplace(arena, threads);
-  arena.execute([&] { body(); });
+  if (threads > tbb::info::default_concurrency()) wide.emplace(arena.get(), threads);
+  arena.get().execute([&] { body(); });
 }
 
 void parallel_for(int threads, std::int64_t count, FunctionRef<void(std::int64_t)> body) {

@@ -315,7 +315,7 @@ def resident():
     with open("/proc/self/status") as lines:
         return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))
 
-rows = np.random.default_rng(1).integers(0, 256, (150_000, 128), dtype=np.uint8)
+rows = np.random.default_rng(1).integers(0, 256, (80_000, 128), dtype=np.uint8)
 kith.Vamana(rows[:20_000], threads=2)  # threads and their stacks stay
 before = resident()
 index = kith.Vamana(rows, threads=2)
@@ -326,4 +326,5 @@ print(resident() - before, index.memory_bytes)
 def test_what_a_build_freed_goes_back_to_the_system():
     done = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
     grown, needed = map(int, done.stdout.split())
-    assert needed <= grown <= 1.1 * needed + (4 << 20)
+    # Some of it lies in pages that the first build left.
+    assert 0.9 * needed <= grown <= 1.1 * needed + (4 << 20)
