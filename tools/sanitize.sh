@@ -20,7 +20,6 @@ case $preset in
   tsan)
     # oneTBB itself is not built with TSan: its internal hand-over is hidden from it.
     export TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp:second_deadlock_stack=1
-    jobs=1  # a program has all cores, for its threads to run at once
     # Its shadow memory wants a fixed layout, which kernels that randomise more than 28 bits deny.
     if setarch -R true 2>/dev/null; then prefix=(setarch -R); fi
     select=(-R 'conformance_(f32|u8)|unit_(brute_force|point_tree|any_index|core|sharded)|property') ;;
