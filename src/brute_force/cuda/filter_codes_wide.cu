@@ -42,14 +42,8 @@ constexpr std::int64_t least_queries = 193;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// By all who compare with the limits.
-template <int steps, Look look>
-__device__ inline void limits_are_there() {
-  constexpr int all = groups_of<steps, look> * group_threads + (look == Look::best ? 0 : lookers * 32);
-  asm volatile("bar.sync 1, %0;" ::"n"(all) : "memory");
-}
-
-// By all who compare, of a group each; they are there then.
+// By all who compare, of a group each; they are there then. Those who look through what is kept read them,
+// too, but not before something comes through a queue, of a warp that has been here.
 template <bool half, int steps, Look look>
 __device__ inline void load_limits(const Args& a, int group,
                                    const Shared<typename Scores<half>::Value>& shared) {
@@ -63,7 +57,7 @@ __device__ inline void load_limits(const Args& a, int group,
     shared.limits[at] = S::opposite(S::limit(bound, a.test, a.largest));
     if (at == 0) shared.limits[BQ] = S::lowest();
   }
-  limits_are_there<steps, look>();
+  asm volatile("bar.sync 1, %0;" ::"n"(groups_of<steps, look> * group_threads) : "memory");
 }
 
 // What follows reads the products only now.
@@ -351,7 +345,6 @@ __global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
     if (threadIdx.x == 0) produce<W, groups == 4>(a, shared);
     if constexpr (look != Look::best) {
       if (warp > 0) {
-        limits_are_there<steps, look>();
         AppenderOf<true> appender(buffers + warp - 1, a.out);
         look_through<Scores<half>>(queues, warp - 1, lookers, comparers, limits, shared.names, a.stage,
                                    appender);
