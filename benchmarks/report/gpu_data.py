@@ -2,7 +2,7 @@
 
 from .text import figure, table
 
-HEADING = "### Other data on a GPU\n"
+HEADING = "Other data on a GPU"
 
 INTRODUCTION = """Rows, queries and answers in GPU memory; medians of whole searches by `gpu_search`, ms. *Mixtures* are like
 embeddings, of the given participation ratio; the others are uniform or what `kith generate` makes. Codes may be made along leading
@@ -22,7 +22,7 @@ def render_gpu_data(result):
     cases = result["cases"]
     wrong = sum(case["wrong_cells"] for case in cases)
     parts = [
-        HEADING,
+        f"### {result.get('heading', HEADING)}\n",
         INTRODUCTION.format(wrong="none differs" if wrong == 0 else f"{wrong} cells differ", peers=result["peers"]),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]

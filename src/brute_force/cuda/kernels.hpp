@@ -25,7 +25,7 @@ inline constexpr std::int64_t key_bytes = 2 * sizeof(R);
 /// Largest number of rows that one shard of a dataset may have: a row and one more bit fill 32 bits.
 inline constexpr std::int64_t most_shard_rows = (std::int64_t{1} << 31) - 2;
 
-/// A query's threshold in partS: the rows' largest residual E and norm X make it whole (codes), or it is one
+/// A query's threshold in parts: the rows' largest residual E and norm X make it whole (codes), or it is one
 /// float.
 ///   triangle:  c0 - (c1 + E)^2 / 2
 ///   cauchy:    c0 - c1 X - c2 E
@@ -130,11 +130,17 @@ struct Lists {
   std::uint64_t* first = nullptr;   ///< [queries, lists]
   std::uint32_t* second = nullptr;  ///< [queries, lists]
   ListShape shape;
+  /// Of `positions`, also for each of the `group` places that a list has side by side: the rows there.
+  std::uint64_t* part_first = nullptr;   ///< [queries, lists, group]
+  std::uint32_t* part_second = nullptr;  ///< [queries, lists, group]
   /// Where the estimates are scores of int8 codes: what they are made of. Else null.
   const std::uint8_t* codes = nullptr;
   const std::int32_t* bias = nullptr;
   const std::uint8_t* query_codes = nullptr;
   int query_tile = 16;
+  /// Rows that are in no list: each is evaluated.
+  const std::uint32_t* special = nullptr;
+  std::int64_t special_rows = 0;
 };
 
 /// Filter on the tensor cores: codes of int8 or half, rows and queries as encode.cu leaves them.
@@ -271,6 +277,11 @@ struct Answer {
 template <class R>
 void rerank_lists(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
                   cudaStream_t stream);
+
+/// The same for few queries, whose lists are of `positions`.
+template <class R>
+void rerank_few(const Batch<R>& batch, const Lists& lists, const Answer<R>& answer, int device,
+                cudaStream_t stream);
 
 /// Bounds from the lists of a sample, for rows of up to tuning::low_dimension values and as many k: the lists
 /// stay empty.

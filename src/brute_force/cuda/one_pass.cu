@@ -6,6 +6,8 @@
 // time is launches.
 //
 // A pair costs a few instructions more than in a stage, since two values are carried along.
+#include <algorithm>
+
 #include "brute_force/cuda/scan.cuh"
 #include "cuda/launch.hpp"
 
@@ -23,16 +25,30 @@ ListShape scan_shape(const CodeSpace& space, std::int64_t rows, std::int64_t loo
   shape.looked = (looked + code_tile_rows - 1) / code_tile_rows;
   const std::int64_t places = processors(device);
   if (queries <= few_queries) {
-    // Four blocks a processor hide the latency of memory; no more than there are rows for.
-    // A place is left for the block beside the scan.
-    std::int64_t blocks = places * 4 - 1;
-    if (blocks > most_few_blocks) blocks = most_few_blocks;
-    const std::int64_t most = (rows + 2047) / 2048;
-    if (blocks > most) blocks = most;
-    shape.kind = space.int8() ? ListShape::Kind::positions : ListShape::Kind::strided;
-    shape.lists = space.int8() ? blocks * (few_threads / 32) : blocks;
-    shape.group = few_threads * (packed ? few_packed : 1);
-    if (space.int8()) shape.group = 32 / (space.shape.width / 16);
+    if (space.int8()) {
+      // As many blocks as find room; a warp of few rows begins with all of them.
+      const auto fit =
+          static_cast<std::int64_t>(static_cast<std::size_t>(shared_limit(device)) /
+                                    (few_code_bytes(space.shape, queries == 1 ? 1 : few_queries) + 1024));
+      // A place is left for the block that goes on with what they find.
+      std::int64_t blocks = places * std::clamp<std::int64_t>(fit, 1, few_code_blocks) - 1;
+      if (blocks > most_few_blocks) blocks = most_few_blocks;
+      const std::int64_t most = (rows + few_code_threads * few_ring - 1) / (few_code_threads * few_ring);
+      if (blocks > most) blocks = most;
+      shape.kind = ListShape::Kind::positions;
+      shape.lists = blocks * (few_code_threads / few_code_group);
+      shape.group = few_code_group;
+    } else {
+      // Four blocks a processor hide the latency of memory; no more than there are rows for.
+      // A place is left for the block beside the scan.
+      std::int64_t blocks = places * 4 - 1;
+      if (blocks > most_few_blocks) blocks = most_few_blocks;
+      const std::int64_t most = (rows + 2047) / 2048;
+      if (blocks > most) blocks = most;
+      shape.kind = ListShape::Kind::strided;
+      shape.lists = blocks;
+      shape.group = few_threads * (packed ? few_packed : 1);
+    }
     const std::int64_t of = space.int8() ? shape.tiles * code_tile_rows : rows;
     const std::int64_t round = shape.lists * shape.group;
     shape.length = (of + round - 1) / round * shape.group;

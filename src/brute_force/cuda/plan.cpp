@@ -108,12 +108,13 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
 
 // Whether launches cost more than one dearer look at every pair.
 bool one_pass_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
-  if (shard.space.half || list_k > tuning::largest_one_pass_k || shard.special_rows > 0 ||
+  const bool few = queries <= cuda::few_queries;
+  if (shard.space.half || list_k > tuning::largest_one_pass_k ||
+      shard.special_rows > (few && shard.space.int8() ? tuning::most_special_in_one_pass : 0) ||
       shard.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
     return false;
   }
   const tuning::Policy& policy = tuning::policy_of(shard.device);
-  const bool few = queries <= cuda::few_queries;
   if (shard.space.int8()) {
     if (few) return true;
     return shard.space.shape.row_bytes() == 32 && queries * shard.rows <= policy.most_one_pass_pairs;

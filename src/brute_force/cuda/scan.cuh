@@ -19,13 +19,28 @@ constexpr int many_threads = 128;
 constexpr int few_threads = 256;
 constexpr int few_packed = 4;  // rows that a thread reads together
 
-constexpr int most_few_blocks = 511;  // as many lists as a warp reads at once
+constexpr int most_few_blocks = 511;  // few enough lists for a block
 
-// The list of a warp from those of its threads: the first of all, and the least of the others.
-template <class V, class Less>
-__device__ void merge_warp(V& first, V& second, std::int64_t& row, const Less& less) {
+// Few queries of int8 codes: a ring of slots a warp, each with codes and biases of so many bytes of rows.
+constexpr int few_code_threads = 128;
+constexpr int few_code_group = 16;  // threads of a list
+constexpr int few_ring = 3;
+constexpr int few_piece_bytes = 4096;
+constexpr int few_code_blocks = 3;  // of a processor, at most
+KITH_HOST_DEVICE constexpr std::size_t few_slot_bytes(int width) {
+  return few_piece_bytes + static_cast<std::size_t>(few_piece_bytes / width * 4);
+}
+// Shared memory of a block for so many queries.
+inline std::size_t few_code_bytes(const CodeShape& shape, int queries) {
+  return static_cast<std::size_t>(shape.row_bytes()) * static_cast<std::size_t>(queries) +
+         few_code_threads / 32 * few_ring * few_slot_bytes(shape.width);
+}
+
+// The list of `group` threads side by side from those of each: the first of all, and the least of the others.
+template <int group, class V, class Less>
+__device__ void merge_threads(V& first, V& second, std::int64_t& row, const Less& less) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
+  for (int step = group / 2; step > 0; step /= 2) {
     const V other = __shfl_xor_sync(0xffffffffU, first, step);
     const V behind = __shfl_xor_sync(0xffffffffU, second, step);
     const std::int64_t where = __shfl_xor_sync(0xffffffffU, row, step);

@@ -11,109 +11,165 @@ namespace {
 
 using namespace distance::cuda;
 
-__device__ inline void write_list(const Lists& out, std::int64_t q, std::int64_t l, std::int32_t first,
+__device__ inline void write_list(std::uint64_t* to_first, std::uint32_t* to_second, std::int32_t first,
                                   std::int32_t second, std::int64_t row) {
-  out.first[q * out.shape.lists + l] =
-      first < keep_all ? no_candidate : make_candidate(first, static_cast<std::uint32_t>(row));
-  out.second[q * out.shape.lists + l] = second < keep_all ? 0xffffffffU : order_of(second);
+  *to_first = first < keep_all ? no_candidate : make_candidate(first, static_cast<std::uint32_t>(row));
+  *to_second = second < keep_all ? 0xffffffffU : order_of(second);
 }
 
-// Few queries: a row's chunk of W bytes is read by W / 16 threads side by side. A warp is a list.
+// The row at a place in the tiles of codes, if its score is that of one.
+__device__ inline std::int64_t row_at(std::int64_t place, std::int32_t score, std::int64_t tiles) {
+  return score < keep_all ? 0 : row_of(place / code_tile_rows, place % code_tile_rows, tiles);
+}
+
+// Few queries: what counts is that the memory always has something to do. Each warp keeps a ring of row codes
+// in shared memory filled by itself, 32 rows a piece, and waits for nobody else. A thread has a row; the
+// image's order of a row's units keeps what eight threads read together in different banks. Sixteen threads
+// are a list.
 template <int W, int Q>
-__global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_codes_kernel(Scan s) {
-  constexpr int units = W / 16;      // threads a row
-  constexpr int group = 32 / units;  // rows a warp
-  constexpr int unroll = Q == 1 ? 4 : 2;
-  extern __shared__ uint4 query_units[];  // [Q][chunks * units]
-  wait_for_previous();
+__global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s) {
+  constexpr int units = W / 16;
+  constexpr int pieces = few_piece_bytes / (32 * W);  // that come together
+  constexpr int code_bytes = 32 * W;
+  constexpr int bias_bytes = 32 * 4;
+  constexpr int slot_bytes = pieces * (code_bytes + bias_bytes);
+  static_assert(slot_bytes == few_slot_bytes(W));
+  extern __shared__ __align__(128) unsigned char few_shared[];
   const int chunks = s.space.shape.chunks;
   const int row_units = chunks * units;
-  for (int i = threadIdx.x; i < Q * row_units; i += few_threads) {
+  auto* const query_units = reinterpret_cast<uint4*>(few_shared);  // [Q][row_units]
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  unsigned char* const ring =
+      few_shared + Q * row_units * 16 + static_cast<int>(threadIdx.x) / 32 * few_ring * slot_bytes;
+
+  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * few_code_threads + threadIdx.x) / 32;
+  const std::int64_t step = s.out.shape.lists * s.out.shape.group;  // places between a thread's rows
+  const std::int64_t places = s.codes.bias == nullptr ? 0 : s.out.shape.tiles * code_tile_rows;
+  const std::int64_t first_place = warp * 32;
+  const auto rounds = static_cast<int>(first_place < places ? (places - first_place + step - 1) / step : 0);
+  const int slots = (rounds + pieces - 1) / pieces * chunks;
+
+  const std::uint64_t once = read_once();
+  int next_chunk = 0;
+  std::int64_t next_place = first_place;
+  int next_slot = 0;
+  const auto load = [&] {
+    unsigned char* const to = ring + next_slot * slot_bytes;
+    if (++next_slot == few_ring) next_slot = 0;
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      const std::int64_t place = next_place + p * step;
+      if (place >= places) break;
+      const std::int64_t tile = place / code_tile_rows * chunks + next_chunk;
+      const std::uint8_t* from = s.codes.codes + (tile * code_tile_rows + place % code_tile_rows) * W;
+      const std::uint32_t at = shared_address(to + p * code_bytes);
+#pragma unroll
+      for (int i = 0; i < code_bytes; i += 512)
+        copy_async_once(at + i + lane * 16, from + i + lane * 16, once);
+      if (next_chunk == chunks - 1 && lane < bias_bytes / 16) {
+        copy_async(shared_address(to + pieces * code_bytes + p * bias_bytes + lane * 16),
+                   s.codes.bias + place + lane * 4);
+      }
+    }
+    commit_copies();
+    if (++next_chunk == chunks) {
+      next_chunk = 0;
+      next_place += pieces * step;
+    }
+  };
+  // The rows' codes do not come from what is on the stream before; but that needs the memory, too.
+  let_next_launch();
+  load();
+  wait_for_previous();
+#pragma unroll
+  for (int i = 1; i < few_ring - 1; ++i) load();
+  for (int i = threadIdx.x; i < Q * row_units; i += few_code_threads) {
     const std::int64_t q = i / row_units < s.count ? i / row_units : s.count - 1;
     query_units[i] = *reinterpret_cast<const uint4*>(
         s.query_codes + s.space.shape.offset(q, i % row_units * 16, s.query_tile));
   }
   __syncthreads();
 
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * few_threads + threadIdx.x) / 32;
-  const std::int64_t step = s.out.shape.lists * group;  // places between a thread's rows
-  const std::int64_t places = s.codes.bias == nullptr ? 0 : s.out.shape.tiles * code_tile_rows;
   std::int32_t first[Q];
   std::int32_t second[Q];
-  std::int64_t found[Q];
+  int found[Q];  // round
 #pragma unroll
   for (int q = 0; q < Q; ++q) {
     first[q] = second[q] = no_row;
     found[q] = -1;
   }
-  // The same number of rounds for all threads of a warp: they exchange sums.
-  for (std::int64_t base = warp * group; base < places; base += unroll * step) {
-    std::int32_t sum[unroll][Q] = {};
-    std::int32_t bias[unroll];
+  const int turn = lane * W >> 7 & (units - 1);  // unit u of this row lies at u ^ turn
+  std::int32_t sum[pieces][Q];
+  int slot = 0;
+  int chunk = 0;
+  int round = 0;
+  for (int done = 0; done < slots; ++done) {
+    wait_copies<few_ring - 2>();
+    __syncwarp();
+    const unsigned char* const rows = ring + slot * slot_bytes;
+    load();  // into the slot that all have read before the last round's end
+    if (++slot == few_ring) slot = 0;
+    if (chunk == 0) {
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const std::int64_t place = base + u * step + lane / units;
-      bias[u] = place < places ? __ldcs(s.codes.bias + place) : no_row;
-    }
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      uint4 x[unroll];
+      for (int p = 0; p < pieces; ++p) {
 #pragma unroll
-      for (int u = 0; u < unroll; ++u) {
-        const std::int64_t place = base + u * step + lane / units;
-        const std::int64_t safe = place < places ? place : 0;
-        const std::int64_t tile = safe / code_tile_rows * chunks + chunk;
-        x[u] = __ldcs(reinterpret_cast<const uint4*>(
-            s.codes.codes + (tile * code_tile_rows + safe % code_tile_rows) * W + lane % units * 16));
+        for (int q = 0; q < Q; ++q) sum[p][q] = 0;
       }
+    }
 #pragma unroll
-      for (int u = 0; u < unroll; ++u) {
-        const auto in_tile = static_cast<int>((base + u * step + lane / units) % code_tile_rows);
-        const int unit = lane % units ^ ((in_tile * W >> 7) & (units - 1));
+    for (int p = 0; p < pieces; ++p) {
+#pragma unroll
+      for (int unit = 0; unit < units; ++unit) {
+        const uint4 x =
+            *reinterpret_cast<const uint4*>(rows + p * code_bytes + lane * W + (unit ^ turn) * 16);
 #pragma unroll
         for (int q = 0; q < Q; ++q) {
           const uint4 y = query_units[q * row_units + chunk * units + unit];
-          sum[u][q] = __dp4a(static_cast<int>(x[u].x), static_cast<int>(y.x), sum[u][q]);
-          sum[u][q] = __dp4a(static_cast<int>(x[u].y), static_cast<int>(y.y), sum[u][q]);
-          sum[u][q] = __dp4a(static_cast<int>(x[u].z), static_cast<int>(y.z), sum[u][q]);
-          sum[u][q] = __dp4a(static_cast<int>(x[u].w), static_cast<int>(y.w), sum[u][q]);
+          sum[p][q] = __dp4a(static_cast<int>(x.x), static_cast<int>(y.x), sum[p][q]);
+          sum[p][q] = __dp4a(static_cast<int>(x.y), static_cast<int>(y.y), sum[p][q]);
+          sum[p][q] = __dp4a(static_cast<int>(x.z), static_cast<int>(y.z), sum[p][q]);
+          sum[p][q] = __dp4a(static_cast<int>(x.w), static_cast<int>(y.w), sum[p][q]);
         }
       }
     }
+    if (++chunk == chunks) {
+      chunk = 0;
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
+      for (int p = 0; p < pieces; ++p, ++round) {
+        if (round >= rounds) break;
+        const std::int32_t bias =
+            *reinterpret_cast<const std::int32_t*>(rows + pieces * code_bytes + p * bias_bytes + lane * 4);
 #pragma unroll
-      for (int q = 0; q < Q; ++q) {
-        std::int32_t score = sum[u][q];
-#pragma unroll
-        for (int apart = units / 2; apart > 0; apart /= 2)
-          score += __shfl_xor_sync(0xffffffffU, score, apart);
-        score += bias[u];
-        if (score > second[q]) {
+        for (int q = 0; q < Q; ++q) {
+          const std::int32_t score = sum[p][q] + bias;
+          if (score <= second[q]) continue;
           if (score > first[q]) {
             second[q] = first[q];
             first[q] = score;
-            found[q] = base + u * step + lane / units;
+            found[q] = round;
           } else {
             second[q] = score;
           }
         }
       }
     }
+    __syncwarp();
   }
+  wait_copies<0>();
 #pragma unroll
   for (int q = 0; q < Q; ++q) {
-    // Threads of one row have the same list: one of them speaks.
-    if (lane % units != 0) {
-      first[q] = second[q] = no_row;
-      found[q] = INT64_MAX;
+    std::int64_t place = found[q] < 0 ? INT64_MAX : first_place + lane + found[q] * step;
+    if (q < s.count) {
+      const std::int64_t part = q * s.out.shape.lists * few_code_group + warp * 32 + lane;
+      write_list(s.out.part_first + part, s.out.part_second + part, first[q], second[q],
+                 row_at(place, first[q], s.out.shape.tiles));
     }
-    merge_warp(first[q], second[q], found[q], [](std::int32_t a, std::int32_t b) { return a > b; });
-    if (lane == 0 && q < s.count) {
-      const std::int64_t row = first[q] < keep_all ? 0
-                                                   : row_of(found[q] / code_tile_rows,
-                                                            found[q] % code_tile_rows, s.out.shape.tiles);
-      write_list(s.out, q, warp, first[q], second[q], row);
+    merge_threads<few_code_group>(first[q], second[q], place,
+                                  [](std::int32_t a, std::int32_t b) { return a > b; });
+    if (lane % few_code_group == 0 && q < s.count) {
+      const std::int64_t l = q * s.out.shape.lists + warp * (32 / few_code_group) + lane / few_code_group;
+      write_list(s.out.first + l, s.out.second + l, first[q], second[q],
+                 row_at(place, first[q], s.out.shape.tiles));
     }
   }
 }
@@ -283,16 +339,17 @@ __global__ void __launch_bounds__(tile_threads) scan_tiles_kernel(Scan s) {
     // Sums with a padding row's bias stay far below any real score.
     const std::int32_t best = first[i] < none / 2 ? no_row : first[i];
     const std::int32_t next = second[i] < none / 2 ? no_row : second[i];
-    write_list(s.out, q, l, best, next, s.out.shape.row(l, found[i]));
+    const std::int64_t at = q * s.out.shape.lists + l;
+    write_list(s.out.first + at, s.out.second + at, best, next, s.out.shape.row(l, found[i]));
   }
 }
 
 template <int W, int Q>
 void scan_few_codes(const Scan& s, int device, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(s.out.shape.lists / (few_threads / 32));
-  const std::size_t bytes = static_cast<std::size_t>(s.space.shape.row_bytes()) * Q;
-  allow_shared(scan_few_codes_kernel<W, Q>, few_threads, bytes, device);
-  launch_early(scan_few_codes_kernel<W, Q>, dim3(blocks), few_threads, bytes, device, stream, s);
+  const auto blocks = static_cast<unsigned>(s.out.shape.lists * few_code_group / few_code_threads);
+  const std::size_t bytes = few_code_bytes(s.space.shape, Q);
+  allow_shared(scan_few_codes_kernel<W, Q>, few_code_threads, bytes, device);
+  launch_early(scan_few_codes_kernel<W, Q>, dim3(blocks), few_code_threads, bytes, device, stream, s);
 }
 
 template <int W>

@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_kernel(S
   const auto less = [](float a, float b) { return a < b; };
 #pragma unroll
   for (int q = 0; q < Q; ++q) {
-    merge_warp(first[q], second[q], found[q], less);
+    merge_threads<32>(first[q], second[q], found[q], less);
     if (lane == 0) {
       firsts[q][warp] = first[q];
       seconds[q][warp] = second[q];
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(few_threads, Q == 1 ? 4 : 2) scan_few_kernel(S
   float one = lane < few_threads / 32 ? firsts[warp][lane] : CUDART_INF_F;
   float other = lane < few_threads / 32 ? seconds[warp][lane] : CUDART_INF_F;
   std::int64_t row = lane < few_threads / 32 ? rows[warp][lane] : -1;
-  merge_warp(one, other, row, less);
+  merge_threads<32>(one, other, row, less);
   if (lane == 0 && warp < s.count) write_list(s.out, warp, blockIdx.x, one, other, row);
 }
 

@@ -102,6 +102,13 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
     lists.query_codes = w_.query_codes.data();
     lists.query_tile = codes.tile;
   }
+  const bool few = shape.kind == cuda::ListShape::Kind::positions;
+  if (few) {
+    lists.part_first = w_.part_first.reserve(count * shape.lists * shape.group, stream_);
+    lists.part_second = w_.part_second.reserve(count * shape.lists * shape.group, stream_);
+    lists.special = shard_.special.data();
+    lists.special_rows = shard_.special_rows;
+  }
   cuda::Scan scan = scan_of(shard_.rows, 1, count, lists);
   scan.query_tile = codes.tile;
   if (raw) {
@@ -123,9 +130,9 @@ bool ShardSearch<R>::one_pass(const void* queries, std::int64_t stride, std::int
   batch.best = reinterpret_cast<R*>(w_.best.data());
   batch.k = list_k_;
   const unsigned long long ticket = ++w_.ticket;
-  cuda::rerank_lists<R>(batch, lists,
-                        {shard_.base, indices, distances, w_.totals.data(), w_.seen.data(), ticket},
-                        shard_.device, stream_);
+  const cuda::Answer<R> answer{shard_.base, indices, distances, w_.totals.data(), w_.seen.data(), ticket};
+  few ? cuda::rerank_few<R>(batch, lists, answer, shard_.device, stream_)
+      : cuda::rerank_lists<R>(batch, lists, answer, shard_.device, stream_);
   const volatile unsigned long long* seen = w_.seen.data() + 3;
   cuda::wait_until([&] { return *seen == ticket; }, stream_);
   w_.seen.data()[3] = 0;  // queries answered without a filter: none

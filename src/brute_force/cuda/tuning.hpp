@@ -27,6 +27,8 @@ inline constexpr std::int64_t largest_block_k = 1024;
 /// One look at every pair instead of stages: up to this k, and so many rows.
 inline constexpr std::int64_t largest_one_pass_k = 32;
 inline constexpr std::int64_t least_one_pass_rows = 4096;
+/// Rows that no filter speaks for, where few queries look at them all.
+inline constexpr std::int64_t most_special_in_one_pass = 1024;
 /// Rows of a sample whose runs leave their nearest, at most, where k does not ask for more.
 inline constexpr std::int64_t most_in_runs = 16384;
 /// Where the filter keeps so many times too many, some queries keep far more than others: room for them, too.

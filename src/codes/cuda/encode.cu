@@ -19,6 +19,9 @@ using namespace kith::cuda;
 namespace {
 
 constexpr int block_threads = 256;
+// Queries up to which a block encodes one, and values from which on.
+constexpr std::int64_t most_by_blocks = 64;
+constexpr std::int64_t least_by_blocks = 128;
 
 // Largest float below 2^31 bits compare like integers when both are positive.
 __device__ void raise(float* where, double value) {
@@ -235,14 +238,33 @@ __global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64
   }
 }
 
-// One warp a query.
+// What a block is about to read is then in the first-level cache. A kernel that is launched next may begin
+// with reading more than the memory brings in the meantime.
 template <class T>
+__device__ inline void read_ahead(const T* row, std::int64_t q, const CodeSpace& space,
+                                  const QueryCodes& out) {
+  double all = 0;
+  for (std::int64_t i = threadIdx.x; i < space.dim; i += blockDim.x) {
+    all += widen(row[i]);
+    if (space.mean != nullptr) all += space.mean[i];
+    if (space.map != nullptr && i < space.map_width) all += out.coordinates.values[q * space.map_width + i];
+  }
+  asm volatile("" ::"d"(all));
+  __syncthreads();
+}
+
+// G threads a query: a warp, or a block where queries are few.
+template <int G, class T>
 __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::int64_t queries,
                                       CodeSpace space, QueryCodes out) {
+  wait_for_previous();
+  const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
+  if constexpr (G > 32) {
+    if (q < queries) read_ahead(data + q * stride, q, space, out);
+  }
   let_next_launch();
-  const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  encode_query<32>(data, stride, q, queries, q, space, out);
-  if (q < queries && threadIdx.x % 32 == 0) start_query<T>(q, out);
+  encode_query<G>(data, stride, q, queries, q, space, out);
+  if (q < queries && threadIdx.x % G == 0) start_query<T>(q, out);
 }
 
 // Rows whose coordinates, if any, are there.
@@ -292,9 +314,16 @@ void encode_queries(const void* data, std::int64_t stride, std::int64_t queries,
   if (space.map != nullptr) project(data, stride, queries, space, out.coordinates, stream);
   visit_element(space.dtype, [&]<class T>(T /*tag*/) {
     const std::int64_t padded = (queries + out.tile - 1) / out.tile * out.tile;
-    const auto blocks = static_cast<unsigned>((padded + block_threads / 32 - 1) / (block_threads / 32));
-    encode_queries_kernel<T>
-        <<<blocks, block_threads, 0, stream>>>(static_cast<const T*>(data), stride, queries, space, out);
+    const auto* values = static_cast<const T*>(data);
+    if (queries <= most_by_blocks && space.dim >= least_by_blocks) {
+      int device = 0;
+      KITH_CUDA(cudaGetDevice(&device));
+      launch_early(encode_queries_kernel<block_threads, T>, dim3(static_cast<unsigned>(padded)),
+                   block_threads, 0, device, stream, values, stride, queries, space, out);
+    } else {
+      const auto blocks = static_cast<unsigned>((padded + block_threads / 32 - 1) / (block_threads / 32));
+      encode_queries_kernel<32><<<blocks, block_threads, 0, stream>>>(values, stride, queries, space, out);
+    }
     check_launch("encode_queries");
   });
 }

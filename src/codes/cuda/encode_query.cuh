@@ -1,6 +1,6 @@
-// Encoding one query by a warp; what encode.cu does for rows and queries shares its helpers. Everything is
-// float64; the sums may be taken in any order, as the factor 1 + 2^-30 on residuals and norms covers it
-// (docs/exact-contract.md, step 3).
+// Encoding one query by a warp or a block; what encode.cu does for rows and queries shares its helpers.
+// Everything is float64; the sums may be taken in any order, as the factor 1 + 2^-30 on residuals and norms
+// covers it (docs/exact-contract.md, step 3).
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,31 @@ template <int G>
 __device__ inline unsigned group_mask() {
   return G == 32 ? 0xffffffffU : 0xffU << (threadIdx.x % 32 / 8 * 8);
 }
+// Of one value a thread, by a warp or less; more threads are a block, whose warps go on with what each has.
+template <int G, class V, class Combine>
+__device__ inline V group_combine(V value, const Combine& combine) {
+  constexpr int lanes = G < 32 ? G : 32;
+  [[maybe_unused]] const unsigned mask = group_mask<lanes>();
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(mask, value, step));
+  if constexpr (G > 32) {
+    __shared__ V of_warps[G / 32];
+    __syncthreads();  // what was there before is read
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = of_warps[0];
+#pragma unroll
+    for (int w = 1; w < G / 32; ++w) value = combine(value, of_warps[w]);
+  }
+  return value;
+}
 template <int G, class V>
 __device__ inline V group_sum(V value) {
-  [[maybe_unused]] const unsigned mask = group_mask<G>();
-#pragma unroll
-  for (int step = G / 2; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
-  return value;
+  return group_combine<G>(value, [](V a, V b) { return a + b; });
 }
 template <int G>
 __device__ inline double group_max(double value) {
-  [[maybe_unused]] const unsigned mask = group_mask<G>();
-#pragma unroll
-  for (int step = G / 2; step > 0; step /= 2) value = fmax(value, __shfl_xor_sync(mask, value, step));
-  return value;
+  return group_combine<G>(value, [](double a, double b) { return fmax(a, b); });
 }
 
 struct Look {
@@ -127,9 +139,9 @@ struct FineCodes {
   }
 };
 
-/// Encodes query q by G threads (a warp, or one), its code as row `place` of the image; behind the last query
-/// that is filled with zeros. What is null in `out` is not written, but for an image. Every thread returns
-/// the scalars.
+/// Encodes query q by G threads (a block, a warp, or one), its code as row `place` of the image; behind the
+/// last query that is filled with zeros. What is null in `out` is not written, but for an image. Every thread
+/// returns the scalars.
 template <int G, class T>
 __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, std::int64_t q,
                                             std::int64_t queries, std::int64_t place, const CodeSpace& space,

@@ -138,6 +138,7 @@ template <class T>
 __global__ void __launch_bounds__(few_threads)
     project_few_kernel(const T* data, std::int64_t stride, CodeSpace space, Coordinates out) {
   __shared__ double parts[few_threads];
+  let_next_launch();
   const std::int64_t r = blockIdx.y;
   const int part = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x % 32;

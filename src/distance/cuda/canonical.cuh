@@ -51,30 +51,41 @@ __device__ inline double canonical_reduce(double lane) {
   return add(lane, __shfl_xor_sync(0xffffffffU, lane, 1));
 }
 
+/// What this thread's lane adds of so many values of a pair, the first of them being its row's first or a
+/// multiple of eight behind it.
+template <class T, Metric metric>
+__device__ inline void canonical_part(double& sum, double& norm, const T* row, const double* query,
+                                      std::int64_t values) {
+  std::int64_t i = threadIdx.x % canonical_lanes;
+  constexpr int batch = 8;  // loads in flight
+  for (; i + (batch - 1) * canonical_lanes < values; i += batch * canonical_lanes) {
+    T some[batch];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) some[j] = row[i + j * canonical_lanes];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      canonical_step<metric>(sum, norm, query[i + j * canonical_lanes], widen(some[j]));
+    }
+  }
+  for (; i < values; i += canonical_lanes) canonical_step<metric>(sum, norm, query[i], widen(row[i]));
+}
+
+/// The distance from what the lanes of eight threads add up to.
+template <Metric metric>
+__device__ inline double canonical_whole(double sum, double norm, double query_norm) {
+  sum = canonical_reduce(sum);
+  if constexpr (metric == Metric::cosine) norm = canonical_reduce(norm);
+  return canonical_finish<metric>(sum, norm, query_norm);
+}
+
 /// One pair by eight threads; `active` is false for groups that have nothing to do but shuffle along.
 template <class T, Metric metric>
 __device__ inline double canonical_pair(const T* row, const double* query, std::int64_t dim,
                                         double query_norm, bool active) {
-  const int lane = threadIdx.x % canonical_lanes;
   double sum = 0;
   double norm = 0;
-  if (active) {
-    std::int64_t i = lane;
-    constexpr int batch = 8;  // loads in flight
-    for (; i + (batch - 1) * canonical_lanes < dim; i += batch * canonical_lanes) {
-      T values[batch];
-#pragma unroll
-      for (int j = 0; j < batch; ++j) values[j] = row[i + j * canonical_lanes];
-#pragma unroll
-      for (int j = 0; j < batch; ++j) {
-        canonical_step<metric>(sum, norm, query[i + j * canonical_lanes], widen(values[j]));
-      }
-    }
-    for (; i < dim; i += canonical_lanes) canonical_step<metric>(sum, norm, query[i], widen(row[i]));
-  }
-  sum = canonical_reduce(sum);
-  if constexpr (metric == Metric::cosine) norm = canonical_reduce(norm);
-  return canonical_finish<metric>(sum, norm, query_norm);
+  if (active) canonical_part<T, metric>(sum, norm, row, query, dim);
+  return canonical_whole<metric>(sum, norm, query_norm);
 }
 
 }  // namespace kith::distance::cuda
