@@ -6,7 +6,7 @@ HEADING = "Other data on a GPU"
 
 INTRODUCTION = """Rows, queries and answers in GPU memory; medians of whole searches by `gpu_search`, ms. *Mixtures* are like
 embeddings, of the given participation ratio; the others are uniform or what `kith generate` makes. Codes may be made along leading
-directions where that promises to be quicker (*along* how many), rows in clusters be divided into *lists*. The answers to 16 queries of each case were compared with an
+directions where that promises to be quicker (*along* how many), rows in clusters be divided into *lists*. The answers to 16 queries of each case (to all where they are fewer) were compared with an
 unfiltered search: {wrong}. {peers}
 """
 

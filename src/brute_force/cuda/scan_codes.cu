@@ -77,7 +77,9 @@ __global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s
       next_place += pieces * step;
     }
   };
-  // The rows' codes do not come from what is on the stream before; but that needs the memory, too.
+  // The queries' codes may be on their way yet; the rows' were there before that began, since whoever encodes
+  // queries lets this kernel start only when all before itself is done. A slot, no more: encoding needs the
+  // memory, too.
   let_next_launch();
   load();
   wait_for_previous();
