@@ -316,12 +316,12 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
         return c.filter != Filter::none && bytes(c) > execution.memory_limit;
       });
     }
-    // Bytes that are their own codes lose nothing, and in the lowest dimensions nothing beats four-byte
-    // differences, which are made sooner, too.
+    // Bytes that are their own codes lose nothing and are made sooner, and in the lowest dimensions nothing
+    // beats four-byte differences, which are, too.
     const codes::Form first = list.front().form;
     const bool few_queries = expected_queries > 0 && expected_queries < tuning::queries_for_other_codes;
     if (list.front().filter != Filter::none &&
-        (first == codes::Form::integer ||
+        ((first == codes::Form::integer && (costs.int8 <= costs.fp32 || few_queries)) ||
          (first == codes::Form::difference && (data.dim <= costs.difference_dim || few_queries)))) {
       list.resize(1);
     }

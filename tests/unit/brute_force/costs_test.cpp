@@ -145,6 +145,28 @@ TEST(Costs, ACalibrationDecidesWhichCodesAndNoBitOfTheAnswer) {
   EXPECT_EQ(answer.distances, same.distances);
 }
 
+// Where integers are multiplied more slowly than floats, bytes are compared as floats, but for the few
+// queries of one call, which do not repay making those.
+TEST(Costs, BytesAreTheirOwnCodesWhereThatIsQuickest) {
+  const Environment off("KITH_CALIBRATION", "off");
+  const auto bytes = [](std::int64_t rows, std::int64_t first) {
+    return generate(
+        {.generator = Generator::gaussian, .rows = rows, .dim = 64, .dtype = Dtype::u8, .first_row = first});
+  };
+  const Dataset data = bytes(20'000, 0);
+  const Dataset queries = bytes(100, 20'000);
+  for (const InstructionSet set : usable_instruction_sets()) {
+    const test::Forced forced(set);
+    const auto filter_of = [&](const Neighbors& found) { return found.statistics.filter; };
+    const BruteForce index = BruteForce::build(data.view());
+    const CostModel costs = cost_model({});
+    const bool quick = costs.int8 <= costs.fp32 || codes::prefers_narrow();
+    EXPECT_EQ(filter_of(index.search(queries.view(), 10)), quick ? "int8" : "fp32") << name(set);
+    EXPECT_EQ(set == InstructionSet::portable, !quick) << name(set);
+    EXPECT_EQ(filter_of(knn(data.view(), queries.view(), 10)), "int8") << name(set);
+  }
+}
+
 TEST(Costs, AFilterThatIsAskedForStaysWhateverItCosts) {
   const Dataset rows = gaussian(3000);
   WorkTimes times = {1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1, 1, 1, 1, 1, 1, 1};
