@@ -39,8 +39,8 @@ inline constexpr std::int64_t values_between_polls = 1 << 20;
 /// Automatic choice: rows and queries of the sample, and the cost of a multiply-add of each filter (int8 on
 /// AVX-512 = 1) and of an exact evaluation, per dimension. Up to difference_dim dimensions four-byte
 /// differences are the quickest: 200,000 rows, uniform, gaussian or in clusters, k of 1 to 100 (Zen 4); in 16
-/// dimensions they take 2.0 times as long as int8 on AVX-512, 1.5 on AVX2. Portable code was measured on an AMD
-/// EPYC, 200,000 rows of 128 values.
+/// dimensions they take 2.0 times as long as int8 on AVX-512, 1.5 on AVX2. Portable code was measured on an
+/// AMD EPYC, 200,000 rows of 128 values.
 struct Costs {
   double int8, narrow, fp16, fp32;
   std::int64_t difference_dim;
