@@ -25,6 +25,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/convert.hpp"
 #include "support/device_memory.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
 namespace kith {
@@ -32,16 +33,10 @@ namespace {
 
 using conformance::Random;
 using test::DeviceMemory;
-using test::gpus;
 using test::on_gpu;
 using Wide = long double;
 
-class CudaDirectionsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-};
+class CudaDirectionsTest : public test::GpuTest {};
 
 struct Directions {
   explicit Directions(std::int64_t count) { brute_force::force_directions(count); }

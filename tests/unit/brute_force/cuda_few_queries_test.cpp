@@ -16,27 +16,21 @@
 #include "brute_force/directions.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
+#include "unit/brute_force/same_answers.hpp"
 
 namespace kith {
 namespace {
 
-using test::gpus;
+using test::expect_same;
 using test::on_gpu;
 
-class CudaFewQueries : public testing::Test {
+class CudaFewQueries : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
   void TearDown() override { brute_force::force_directions(std::nullopt); }
 };
-
-void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
-  ASSERT_EQ(found.indices, expected.indices) << what;
-  ASSERT_EQ(found.distances, expected.distances) << what;
-}
 
 // By the GPU's int8 codes and by the CPU, for 1 to 5 of the queries: more than four go through stages.
 void compare(const Dataset& rows, const Dataset& queries, const std::vector<std::int64_t>& ks,

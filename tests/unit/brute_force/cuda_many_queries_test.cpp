@@ -15,21 +15,20 @@
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
+#include "unit/brute_force/same_answers.hpp"
 
 namespace kith {
 namespace {
 
 using test::DeviceMemory;
-using test::gpus;
+using test::expect_same;
 using test::on_gpu;
 
-class CudaManyQueries : public testing::Test {
+class CudaManyQueries : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
   void TearDown() override { brute_force::force_order(std::nullopt); }
 };
 
@@ -50,11 +49,6 @@ Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t 
     for (std::int64_t j = 0; j < dim; ++j) values[191 * dim + j] = values[192 * dim + j];  // equal rows
   }
   return data;
-}
-
-void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
-  ASSERT_EQ(found.indices, expected.indices) << what;
-  ASSERT_EQ(found.distances, expected.distances) << what;
 }
 
 struct Shape {

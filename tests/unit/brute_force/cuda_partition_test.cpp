@@ -23,14 +23,17 @@
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
 #include "support/expect_error.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
+#include "unit/brute_force/same_answers.hpp"
 #include "unit/brute_force/shapes.hpp"
 
 namespace kith::brute_force {
 namespace {
 
 using conformance::Random;
+using test::expect_same;
 using test::on_gpu;
 
 double centre(std::int64_t row, std::int64_t column) {
@@ -51,15 +54,10 @@ const Shape shapes[] = {
      }},
 };
 
-void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
-  ASSERT_EQ(found.indices, expected.indices) << what;
-  ASSERT_EQ(found.distances, expected.distances) << what;
-}
-
-class CudaPartition : public testing::Test {
+class CudaPartition : public test::GpuTest {
  protected:
   void SetUp() override {
-    if (test::gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
+    GpuTest::SetUp();
     force_lists(true);
   }
   void TearDown() override { force_lists(std::nullopt); }

@@ -24,6 +24,7 @@
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
 
@@ -45,12 +46,7 @@ Execution on(std::vector<int> ordinals, std::uint64_t device_memory_limit = 0) {
   return execution;
 }
 
-class Cuda : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-};
+class Cuda : public test::GpuTest {};
 
 /// Rows on the host and the same rows, stride and all, on a device.
 struct Rows {
@@ -167,12 +163,7 @@ std::vector<float> make(const std::string& kind, std::int64_t n, std::int64_t d,
 }
 
 // Large enough for several stages of the filter, and for whole tiles of queries.
-class CudaStages : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-};
+class CudaStages : public test::GpuTest, public testing::WithParamInterface<std::int64_t> {};
 
 TEST_P(CudaStages, TheBitsOfTheCpu) {
   const std::int64_t d = GetParam();

@@ -14,6 +14,7 @@
 #include "fuzz/seeds.hpp"
 #include "point_tiles/devices.hpp"
 #include "support/errors.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
 #include "unit/point_tiles/clouds.hpp"
@@ -181,11 +182,8 @@ TEST_P(TilesAheadOf, GiveTheBitsOfThoseInTurn) {
 
 INSTANTIATE_TEST_SUITE_P(, TilesAheadOf, testing::ValuesIn(test::cloud_cases()), test::label);
 
-class CudaTilesTest : public testing::Test {
+class CudaTilesTest : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
   static constexpr std::int64_t rows = 40'000;
   std::vector<float> values = make_cloud<float>(Cloud::surface, rows, 3, 3);
   DatasetView view{values.data(), rows, 3};

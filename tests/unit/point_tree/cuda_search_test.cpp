@@ -25,6 +25,7 @@
 #include "point_tree/cpu/search.hpp"
 #include "point_tree/cuda/search.hpp"
 #include "support/device_memory.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
 namespace kith::point_tree {
@@ -32,18 +33,12 @@ namespace {
 
 using test::cuda_ok;
 using test::DeviceMemory;
-using test::gpus;
 using test::on_gpu;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr Metric metrics[] = {Metric::sqeuclidean, Metric::euclidean, Metric::manhattan};
 
-class CudaTreeSearch : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-};
+class CudaTreeSearch : public test::GpuTest {};
 
 std::vector<float> uniform(std::int64_t rows, std::int64_t dim, unsigned seed) {
   std::mt19937 random(seed);

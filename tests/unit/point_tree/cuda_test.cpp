@@ -29,6 +29,7 @@
 #include "support/device_memory.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
 namespace kith {
@@ -54,12 +55,7 @@ Execution on_gpu(int ordinal = 0) {
   return execution;
 }
 
-class CudaTrees : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-};
+class CudaTrees : public test::GpuTest {};
 
 // A PointTree of any Tree.
 struct Held : PointTree {

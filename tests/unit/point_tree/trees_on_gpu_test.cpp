@@ -17,6 +17,7 @@
 #include "kith/error.hpp"
 #include "kith/support.hpp"
 #include "support/errors.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
 namespace kith {
@@ -208,12 +209,8 @@ TEST_P(CudaTreesOnAGpu, MemoryOfTheDevice) {
 }
 
 // Clouds that groups of queries search, which reductions read as columns.
-class CudaColumns : public testing::TestWithParam<Case> {
+class CudaColumns : public test::GpuTest, public testing::WithParamInterface<Case> {
  protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-
   // With NaN, without infinities, which groups do not search. `step`: of a lattice; 0: none.
   static reference::Matrix points(std::int64_t rows, std::int64_t dim, double step) {
     reference::Matrix m = cloud(rows, dim, 11, false);

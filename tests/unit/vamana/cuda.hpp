@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kith/vamana.hpp"
+#include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
 namespace kith::test {
@@ -17,12 +18,8 @@ inline void expect_same(const Neighbors& a, const Neighbors& b, const std::strin
 }
 
 /// Of a suite that needs a GPU.
-class OnGpu : public testing::Test {
+class OnGpu : public GpuTest {
  protected:
-  void SetUp() override {
-    if (gpus() == 0) GTEST_SKIP() << "no usable CUDA device here";
-  }
-
   static void compare(const Vamana& index, const DatasetView& queries, std::int64_t k,
                       const SearchOptions& options, const std::string& where) {
     const Neighbors wanted = index.search(queries, k, {}, options);
