@@ -25,29 +25,26 @@ ListShape scan_shape(const CodeSpace& space, std::int64_t rows, std::int64_t loo
   shape.looked = (looked + code_tile_rows - 1) / code_tile_rows;
   const std::int64_t places = processors(device);
   if (queries <= few_queries) {
+    // As many blocks as hide the latency of memory and find room; no more than there are rows for, each
+    // thread's first ones. A place is left for the block beside the scan.
+    std::int64_t at_once = 4;
+    std::int64_t block_rows = 2048;
     if (space.int8()) {
-      // As many blocks as find room; a warp of few rows begins with all of them.
-      const auto fit =
-          static_cast<std::int64_t>(static_cast<std::size_t>(shared_limit(device)) /
-                                    (few_code_bytes(space.shape, queries == 1 ? 1 : few_queries) + 1024));
-      // A place is left for the block that goes on with what they find.
-      std::int64_t blocks = places * std::clamp<std::int64_t>(fit, 1, few_code_blocks) - 1;
-      if (blocks > most_few_blocks) blocks = most_few_blocks;
-      const std::int64_t most = (rows + few_code_threads * few_ring - 1) / (few_code_threads * few_ring);
-      if (blocks > most) blocks = most;
+      const std::size_t bytes = few_code_bytes(space.shape, queries == 1 ? 1 : few_queries) + 1024;
+      const auto fit = static_cast<std::int64_t>(static_cast<std::size_t>(shared_limit(device)) / bytes);
+      at_once = std::clamp<std::int64_t>(fit, 1, few_code_blocks);
+      block_rows = few_code_threads * few_ring;
+    }
+    const std::int64_t blocks =
+        std::min({places * at_once - 1, std::int64_t{most_few_blocks}, (rows + block_rows - 1) / block_rows});
+    if (space.int8()) {
       shape.kind = ListShape::Kind::positions;
-      shape.lists = blocks * (few_code_threads / few_code_group);
       shape.group = few_code_group;
+      shape.lists = blocks * (few_code_threads / few_code_group);
     } else {
-      // Four blocks a processor hide the latency of memory; no more than there are rows for.
-      // A place is left for the block beside the scan.
-      std::int64_t blocks = places * 4 - 1;
-      if (blocks > most_few_blocks) blocks = most_few_blocks;
-      const std::int64_t most = (rows + 2047) / 2048;
-      if (blocks > most) blocks = most;
       shape.kind = ListShape::Kind::strided;
-      shape.lists = blocks;
       shape.group = few_threads * (packed ? few_packed : 1);
+      shape.lists = blocks;
     }
     const std::int64_t of = space.int8() ? shape.tiles * code_tile_rows : rows;
     const std::int64_t round = shape.lists * shape.group;
