@@ -42,9 +42,9 @@ constexpr std::int64_t least_queries = 193;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// By all who compare, of a group each; they are there then. Those who look through what is kept read them,
-// too, but not before something comes through a queue, of a warp that has been here.
-template <bool half, int steps, Look look>
+// By all who compare, of a group each. Whoever reads them waits at their barrier: those who compare, and
+// those who look through what is kept.
+template <bool half>
 __device__ inline void load_limits(const Args& a, int group,
                                    const Shared<typename Scores<half>::Value>& shared) {
   using S = Scores<half>;
@@ -57,7 +57,8 @@ __device__ inline void load_limits(const Args& a, int group,
     shared.limits[at] = S::opposite(S::limit(bound, a.test, a.largest));
     if (at == 0) shared.limits[BQ] = S::lowest();
   }
-  asm volatile("bar.sync 1, %0;" ::"n"(groups_of<steps, look> * group_threads) : "memory");
+  arrive(shared.limit_barrier);
+  wait(shared.limit_barrier, 0);
 }
 
 // What follows reads the products only now.
@@ -186,7 +187,7 @@ __device__ inline void consume(const Args& a, int group, const Shared<typename S
   using Value = typename S::Value;
   const int tid = static_cast<int>(threadIdx.x) % group_threads;
   const int lane = tid % 32;
-  load_limits<half, steps, look>(a, group, shared);
+  load_limits<half>(a, group, shared);
   constexpr int of_half = look == Look::sets ? 2 : 32;
   Value limits[2 * of_half];
   take_limits<S, look, 32>(shared.limits, 0, limits);
@@ -261,7 +262,7 @@ __device__ inline void consume_half(const Args& a, int group,
   using Value = typename S::Value;
   const int tid = static_cast<int>(threadIdx.x) % group_threads;
   const int lane = tid % 32;
-  load_limits<half, steps, Look::sets>(a, group, shared);
+  load_limits<half>(a, group, shared);
   const int column = group % 2 * (BQ / 2);
   Value limits[2];
   take_limits<S, Look::sets, 16>(shared.limits, column / 8, limits);
@@ -318,6 +319,7 @@ __global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
                              barriers,
                              barriers + most_slots * 8,
                              barriers + 2 * most_slots * 8,
+                             barriers + (2 * most_slots + 1) * 8,
                              biases,
                              rows,
                              limits,
@@ -330,6 +332,7 @@ __global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
       init_barrier(shared.empty + s * 8, comparers);
     }
     init_barrier(shared.query_barrier, 1);
+    init_barrier(shared.limit_barrier, groups * group_threads);
     if constexpr (look != Look::best) {
       for (int w = 0; w < comparers; ++w) init_queue(queues[w]);
     }
@@ -346,6 +349,7 @@ __global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
     if constexpr (look != Look::best) {
       if (warp > 0) {
         AppenderOf<true> appender(buffers + warp - 1, a.out);
+        wait(shared.limit_barrier, 0);
         look_through<Scores<half>>(queues, warp - 1, lookers, comparers, limits, shared.names, a.stage,
                                    appender);
         appender.flush();

@@ -19,7 +19,7 @@ constexpr int group_threads = 128;
 constexpr int most_slots = 8;
 constexpr int barrier_bytes = 256;
 constexpr int lookers = 3;  // warps that look through what is kept
-static_assert((2 * most_slots + 1) * 8 <= barrier_bytes);
+static_assert((2 * most_slots + 2) * 8 <= barrier_bytes);
 
 struct Args {
   const std::uint8_t* codes;
@@ -52,7 +52,7 @@ inline constexpr int groups_of = steps > 0 && look == Look::sets ? 4 : 2;
 // Where things lie in shared memory.
 template <class Value>
 struct Shared {
-  std::uint32_t q_codes, ring, full, empty, query_barrier;
+  std::uint32_t q_codes, ring, full, empty, query_barrier, limit_barrier;
   std::int32_t* biases;  // of the rows in a slot, [slots, slot_rows], where four groups compare
   std::uint32_t* rows;   // the first of them: tile * code_tile_rows + column
   Value* limits;         // minus the thresholds of the block's queries; behind them Scores::lowest()
