@@ -2,6 +2,8 @@
 // nothing beside it that would hide how long anything takes. So whatever comes from memory is asked for at
 // once: the lists, the query, whole rows. A list that may have more to say is looked through by its parts,
 // which know their nearest rows, too.
+#include <type_traits>
+
 #include <math_constants.h>
 
 #include "brute_force/cuda/mma.cuh"
@@ -184,7 +186,9 @@ __global__ void __launch_bounds__(threads)
     __syncthreads();
   };
 
-  wait_for_previous();
+  // The scan lets this kernel start only when the queries are encoded. So rows that are in no list are
+  // evaluated while it is at work. What is read before its end comes from the second-level cache, where all
+  // that encoding has written is.
   const double* values = batch.queries + q * batch.padded;
   if (query_bytes > 0) {
     for (int at = tid * 2; at < batch.padded; at += threads * 2)
@@ -193,15 +197,25 @@ __global__ void __launch_bounds__(threads)
     table.query = values;
   }
   commit_copies();
+  const QueryScalars& scalars = batch.scalars[q];
+  const auto kind = static_cast<codes::RowKind>(
+      __ldcg(reinterpret_cast<const std::underlying_type_t<codes::RowKind>*>(&scalars.kind)));
+  if (tid == 0) table.query_norm = __ldcg(&scalars.canonical);
+  wait_copies<0>();
+  if (query_bytes == 0) wait_for_previous();  // its values are read wherever they are needed
+  if (kind == codes::RowKind::regular) {
+    for (std::int64_t done = 0; done < lists.special_rows; done += chunk) {
+      const auto n = static_cast<int>(min(lists.special_rows - done, std::int64_t{chunk}));
+      evaluate_those(n, [&](int i) { return static_cast<std::int64_t>(lists.special[done + i]); });
+    }
+  }
+
+  wait_for_previous();
 #pragma unroll 8
   for (int l = tid; l < all; l += threads) {
     entries[l] = firsts[l];
     seconds[l] = lists.second[q * all + l];
   }
-  const QueryScalars& scalars = batch.scalars[q];
-  const codes::RowKind kind = scalars.kind;
-  if (tid == 0) table.query_norm = scalars.canonical;
-  wait_copies<0>();
   __syncthreads();
 
   if (kind == codes::RowKind::regular) {
@@ -228,10 +242,6 @@ __global__ void __launch_bounds__(threads)
       evaluated += static_cast<unsigned long long>(picked);
       __syncthreads();
       if (first == 0xffffffffU) break;
-    }
-    for (std::int64_t done = 0; done < lists.special_rows; done += chunk) {
-      const auto n = static_cast<int>(min(lists.special_rows - done, std::int64_t{chunk}));
-      evaluate_those(n, [&](int i) { return static_cast<std::int64_t>(lists.special[done + i]); });
     }
 
     if (tid == 0) cut = cut_at(batch, scalars, keys[k - 1]);

@@ -30,9 +30,14 @@ constexpr int few_code_blocks = 3;  // of a processor, at most
 KITH_HOST_DEVICE constexpr std::size_t few_slot_bytes(int width) {
   return few_piece_bytes + static_cast<std::size_t>(few_piece_bytes / width * 4);
 }
+// Bytes of so many queries before the rings, which begin at a line of memory: else each line that comes to a
+// ring takes two requests.
+KITH_HOST_DEVICE constexpr std::size_t few_query_bytes(std::int64_t row_bytes, int queries) {
+  return (static_cast<std::size_t>(row_bytes) * static_cast<std::size_t>(queries) + 127) / 128 * 128;
+}
 // Shared memory of a block for so many queries.
 inline std::size_t few_code_bytes(const CodeShape& shape, int queries) {
-  return static_cast<std::size_t>(shape.row_bytes()) * static_cast<std::size_t>(queries) +
+  return few_query_bytes(shape.row_bytes(), queries) +
          few_code_threads / 32 * few_ring * few_slot_bytes(shape.width);
 }
 

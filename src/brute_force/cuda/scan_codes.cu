@@ -39,8 +39,9 @@ __global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s
   const int row_units = chunks * units;
   auto* const query_units = reinterpret_cast<uint4*>(few_shared);  // [Q][row_units]
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  unsigned char* const ring =
-      few_shared + Q * row_units * 16 + static_cast<int>(threadIdx.x) / 32 * few_ring * slot_bytes;
+  unsigned char* const ring = few_shared + few_query_bytes(row_units * 16, Q) +
+                              static_cast<int>(threadIdx.x) / 32 * few_ring * slot_bytes;
+  static_assert(slot_bytes % 128 == 0);
 
   const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * few_code_threads + threadIdx.x) / 32;
   const std::int64_t step = s.out.shape.lists * s.out.shape.group;  // places between a thread's rows
@@ -80,9 +81,9 @@ __global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s
   // The queries' codes may be on their way yet; the rows' were there before that began, since whoever encodes
   // queries lets this kernel start only when all before itself is done. A slot, no more: encoding needs the
   // memory, too.
-  let_next_launch();
   load();
   wait_for_previous();
+  let_next_launch();  // it may read what encoding has left
 #pragma unroll
   for (int i = 1; i < few_ring - 1; ++i) load();
   for (int i = threadIdx.x; i < Q * row_units; i += few_code_threads) {

@@ -66,12 +66,17 @@ struct CodeShape {
 
   /// Where byte `column` of a row lies, tiles of `tile` rows.
   KITH_HOST_DEVICE std::int64_t offset(std::int64_t row, int column, int tile) const {
-    const std::int64_t in_tile = row % tile;
-    const std::int64_t chunk = row / tile * chunks + column / width;
+    const auto in_tile = static_cast<int>(row % tile);
     const int at = column % width;
-    const int swap = static_cast<int>((in_tile * width >> 7) & (width / 16 - 1));
-    return (chunk * tile + in_tile) * width + ((at / 16 ^ swap) * 16 + at % 16);
+    return first_of(row / tile, in_tile, tile) + static_cast<std::int64_t>(column / width) * tile * width +
+           ((at / 16 ^ swap(in_tile)) * 16 + at % 16);
   }
+  /// Where the bytes of a tile's row begin that it has in the first chunk; those of the next are tile * width
+  /// farther. Unit u of 16 bytes is the one at u ^ swap.
+  KITH_HOST_DEVICE std::int64_t first_of(std::int64_t which, int in_tile, int tile) const {
+    return (which * chunks * tile + in_tile) * width;
+  }
+  KITH_HOST_DEVICE int swap(int in_tile) const { return (in_tile * width >> 7) & (width / 16 - 1); }
 };
 
 /// What makes a threshold of a query's bound, beside the rows' maxima; see bound.cuh.

@@ -73,8 +73,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
       largest = fmax(largest, fabs(y));
       norm_sq += y * y;
     }
-    largest = group_max<G>(largest);
-    norm_sq = group_sum<G>(norm_sq);
+    group_max_and_sum<G>(largest, norm_sq);
     special = space.metric == Metric::cosine
                   ? look.squares != 0 && (look.squares < 0x1p-900 || look.squares > 0x1p900)
                   : !(largest <= largest_row_entry);
@@ -126,7 +125,7 @@ __global__ void encode_rows_kernel(const T* data, std::int64_t stride, std::int6
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double error = y - code * space.step;
             residual_sq += error * error;
-            if (out.fine != nullptr) fine.set(j, y, fine_step);
+            if (out.fine != nullptr) fine.set(j, y, fine_step, inverse * CodeSpace::finer);
           }
         }
         code_sq += code * code;

@@ -21,32 +21,63 @@ template <int G>
 __device__ inline unsigned group_mask() {
   return G == 32 ? 0xffffffffU : 0xffU << (threadIdx.x % 32 / 8 * 8);
 }
-// Of one value a thread, by a warp or less; more threads are a block, whose warps go on with what each has.
-template <int G, class V, class Combine>
-__device__ inline V group_combine(V value, const Combine& combine) {
+// Of n values a thread, by a warp or less; more threads are a block, whose warps go on with what each has.
+// `combine` is told which of the values it is given. Values that are there together are combined together:
+// what takes long is the waiting, not the arithmetic.
+template <int G, int n, class V, class Combine>
+__device__ inline void group_combine(V (&values)[n], const Combine& combine) {
   constexpr int lanes = G < 32 ? G : 32;
   [[maybe_unused]] const unsigned mask = group_mask<lanes>();
 #pragma unroll
-  for (int step = lanes / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(mask, value, step));
-  if constexpr (G > 32) {
-    __shared__ V of_warps[G / 32];
-    __syncthreads();  // what was there before is read
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = of_warps[0];
+  for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
-    for (int w = 1; w < G / 32; ++w) value = combine(value, of_warps[w]);
+    for (int i = 0; i < n; ++i) values[i] = combine(i, values[i], __shfl_xor_sync(mask, values[i], step));
   }
-  return value;
+  if constexpr (G > 32) {
+    __shared__ V of_warps[n][G / 32];
+    __syncthreads();  // what was there before is read
+    if (threadIdx.x % 32 == 0) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) of_warps[i][threadIdx.x / 32] = values[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      values[i] = of_warps[i][0];
+#pragma unroll
+      for (int w = 1; w < G / 32; ++w) values[i] = combine(i, values[i], of_warps[i][w]);
+    }
+  }
+}
+template <int G, int n, class V>
+__device__ inline void group_sums(V (&values)[n]) {
+  group_combine<G>(values, [](int, V a, V b) { return a + b; });
 }
 template <int G, class V>
 __device__ inline V group_sum(V value) {
-  return group_combine<G>(value, [](V a, V b) { return a + b; });
+  V values[] = {value};
+  group_sums<G>(values);
+  return values[0];
 }
 template <int G>
 __device__ inline double group_max(double value) {
-  return group_combine<G>(value, [](double a, double b) { return fmax(a, b); });
+  double values[] = {value};
+  group_combine<G>(values, [](int, double a, double b) { return fmax(a, b); });
+  return values[0];
 }
+// The largest of the first, the sum of the second.
+template <int G>
+__device__ inline void group_max_and_sum(double& largest, double& sum) {
+  double values[] = {largest, sum};
+  group_combine<G>(values, [](int i, double a, double b) { return i == 0 ? fmax(a, b) : a + b; });
+  largest = values[0];
+  sum = values[1];
+}
+
+// A block that encodes a query is alone on a processor that has not seen its code: what takes long is to
+// bring instructions there, and a loop is shorter than its rounds one after the other.
+template <int G>
+constexpr int rounds_at_once = G > 32 ? 1 : 4;
 
 struct Look {
   bool nan;
@@ -57,18 +88,19 @@ struct Look {
 
 template <int G, class T>
 __device__ inline Look look_at(const T* row, std::int64_t dim, Metric metric, int lane) {
-  double nan = 0;
-  double infinite = 0;
+  int special[2] = {};  // NaN, infinite
   double squares = 0;
+#pragma unroll rounds_at_once < G>
   for (std::int64_t i = lane; i < dim; i += G) {
     const double x = widen(row[i]);
-    if (isnan(x)) nan = 1;
-    if (isinf(x)) infinite = 1;
+    if (isnan(x)) special[0] = 1;
+    if (isinf(x)) special[1] = 1;
     if (metric == Metric::cosine) squares += x * x;
   }
   Look look{};
-  look.nan = group_max<G>(nan) > 0;
-  look.infinite = group_max<G>(infinite) > 0;
+  group_sums<G>(special);
+  look.nan = special[0] > 0;
+  look.infinite = special[1] > 0;
   if (metric == Metric::cosine) {
     look.squares = group_sum<G>(squares);
     look.inverse = look.squares > 0 ? 1 / sqrt(look.squares) : 0;
@@ -96,22 +128,29 @@ struct Along {
   const double* coordinates;  // null: y itself
   double half_rest;
   double rest;
-  double error;  // of both, beside that of y itself
+  double error;    // of both, beside that of y itself
+  double largest;  // of their sizes
 };
 
 // docs/exact-contract.md, step 11; project() in codes/projection.cpp does the same.
 template <int G>
 __device__ inline Along along(const CodeSpace& space, const double* coordinates, double norm_sq, int lane) {
+  double largest = 0;
   double along_sq = 0;
-  for (std::int64_t i = lane; i < space.directions; i += G) along_sq += coordinates[i] * coordinates[i];
-  along_sq = group_sum<G>(along_sq);
+#pragma unroll rounds_at_once < G>
+  for (std::int64_t i = lane; i < space.directions; i += G) {
+    largest = fmax(largest, fabs(coordinates[i]));
+    along_sq += coordinates[i] * coordinates[i];
+  }
+  group_max_and_sum<G>(largest, along_sq);
   const double rounding =
       (static_cast<double>(space.dim) + 16) * sqrt(static_cast<double>(space.directions)) * 0x1p-51;
   const double slack = rounding * norm_sq + 0x1p-1000;
   const double rest = sqrt(fmax(0.0, norm_sq - along_sq));
   const double limit = sqrt(slack);
   const double of_rest = rest > limit ? slack / rest : limit;
-  return {coordinates, rest / 2, rest, (of_rest + rounding * sqrt(norm_sq) + 0x1p-1000) * (1 + sum_error)};
+  const double error = (of_rest + rounding * sqrt(norm_sq) + 0x1p-1000) * (1 + sum_error);
+  return {coordinates, rest / 2, rest, error, fmax(largest, rest / 2)};
 }
 
 // Value i of what is encoded.
@@ -128,9 +167,9 @@ struct FineCodes {
   double residual_sq = 0;
   double code_sq = 0;
 
-  __device__ void set(int j, double y, double step) {
+  __device__ void set(int j, double y, double step, double inverse) {
     constexpr double most = CodeSpace::largest_fine;
-    const double code = rint(fmin(fmax(y / step, -most), most));
+    const double code = rint(fmin(fmax(y * inverse, -most), most));
     const double difference = y - code * step;
     residual_sq += difference * difference;
     code_sq += code * code;
@@ -158,6 +197,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   const T* row = data + q * stride;
   if (out.values != nullptr) {
     double* values = out.values + q * out.padded;
+#pragma unroll rounds_at_once < G>
     for (std::int64_t i = lane; i < out.padded; i += G) values[i] = i < space.dim ? widen(row[i]) : 0;
   }
 
@@ -187,13 +227,13 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   }
   double largest = 0;
   double norm = 0;
+#pragma unroll rounds_at_once < G>
   for (std::int64_t i = lane; i < space.dim; i += G) {
     const double y = in_code_space(row, i, space, look);
     largest = fmax(largest, fabs(y));
     norm += space.form == Form::absolute ? fabs(y) : y * y;
   }
-  largest = group_max<G>(largest);
-  norm = group_sum<G>(norm);
+  group_max_and_sum<G>(largest, norm);
   const double norm_sq = norm;
   if (space.form != Form::absolute) norm = sqrt(norm);
   bool special = look.infinite;
@@ -218,10 +258,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     if (space.map != nullptr && regular) {
       a = along<G>(space, out.coordinates.values + q * space.map_width, norm_sq, lane);
       error += a.error;
-      largest = a.half_rest;
-      for (std::int64_t i = lane; i < space.directions; i += G)
-        largest = fmax(largest, fabs(a.coordinates[i]));
-      largest = group_max<G>(largest);
+      largest = a.largest;
       const double whole = space.form == Form::triangle ? 1 : norm;
       if (lane == 0 && out.off != nullptr && a.rest > space.largest_rest * whole) atomicAdd(out.off, 1ULL);
     }
@@ -243,6 +280,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
     const double fine_step = step / CodeSpace::finer;
     const bool with_fine = G > 1 && out.fine != nullptr;
     const int width = static_cast<int>(space.shape.row_bytes());
+#pragma unroll 1
     for (int base = lane * 4; base < width; base += G * 4) {
       std::uint32_t packed = 0;
       if (space.half) {
@@ -260,7 +298,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
         }
       } else {
         FineCodes fine{};
-#pragma unroll
+#pragma unroll rounds_at_once < G>
         for (int j = 0; j < 4; ++j) {
           const int i = base + j;
           if (i >= space.values() || !regular) continue;
@@ -272,7 +310,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
             code = static_cast<int>(rint(fmin(fmax(y * inverse, -127.0), 127.0)));
             const double difference = y - code * step;
             residual_sq += difference * difference;
-            if (with_fine) fine.set(j, y, fine_step);
+            if (with_fine) fine.set(j, y, fine_step, inverse * CodeSpace::finer);
           }
           code_sq += code * code;
           code_sum += code;
@@ -287,16 +325,21 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
       *reinterpret_cast<std::uint32_t*>(out.codes + space.shape.offset(place, base, out.tile)) = packed;
     }
     s.scale = space.raw_integers ? 1 : step;
-    s.code_sq = group_sum<G>(code_sq);
-    s.code_sum = group_sum<G>(code_sum);
+    double sums[] = {code_sq, code_sum, residual_sq};
+    group_sums<G>(sums);
+    s.code_sq = sums[0];
+    s.code_sum = sums[1];
     s.norm = sqrt(s.code_sq) * s.scale * (1 + sum_error);
-    s.residual = sqrt(group_sum<G>(residual_sq)) * (1 + sum_error) + (space.raw_integers ? 0 : error);
+    s.residual = sqrt(sums[2]) * (1 + sum_error) + (space.raw_integers ? 0 : error);
     if (with_fine) {
-      s.fine_norm = sqrt(group_sum<G>(fine_sq)) * fine_step * (1 + sum_error);
-      s.fine_residual = sqrt(group_sum<G>(fine_residual_sq)) * (1 + sum_error) + error;
+      double of_fine[] = {fine_sq, fine_residual_sq};
+      group_sums<G>(of_fine);
+      s.fine_norm = sqrt(of_fine[0]) * fine_step * (1 + sum_error);
+      s.fine_residual = sqrt(of_fine[1]) * (1 + sum_error) + error;
     }
   } else if (out.floats != nullptr) {
     double residual = 0;
+#pragma unroll rounds_at_once < G>
     for (std::int64_t i = lane; i < out.float_stride; i += G) {
       float code = 0;
       if (i < space.dim) {
