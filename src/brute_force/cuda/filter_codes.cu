@@ -312,6 +312,14 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
   throw DeviceError("the GPU has too little shared memory for codes of this length; use the filter none");
 }
 
+bool can_look(const CodeShape& shape, std::int64_t queries, int device) {
+  return choose_query_tile(shape, queries, device) >= 128 && code_filter_sm90_fits(shape, device);
+}
+
+bool run_look(const CodeFilter& f, int device, cudaStream_t stream) {
+  return run_wide_look(f, device, stream) || run_look_sm90(f, device, stream);
+}
+
 int queries_of_a_block(const CodeFilter& f, int device) {
   if (wide_filter_takes(f, device)) return wide_query_tile;
   const int of_sm90 = queries_of_a_block_sm90(f, device);

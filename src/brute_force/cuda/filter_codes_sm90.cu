@@ -18,6 +18,7 @@
 #include "brute_force/cuda/append.cuh"
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/mma.cuh"
+#include "brute_force/cuda/runs.cuh"
 #include "brute_force/cuda/scores.cuh"
 #include "brute_force/cuda/wgmma.cuh"
 #include "cuda/capability.hpp"
@@ -49,6 +50,7 @@ struct Args {
   int steps;
   int slots;
   bool all;
+  bool best;  // of each run, as run_look
   Stage stage;
   Candidates out;
 };
@@ -111,6 +113,41 @@ __device__ inline void produce(const Args& a, std::uint32_t q_codes, std::uint32
   }
 }
 
+// Of every 16 rows the one with the largest score for each of this thread's two queries. The four threads
+// that hold products with the same queries halve what they have, twice.
+template <class S, class Value>
+__device__ inline void keep_best(const Args& a, const Value (&products)[128], const std::int32_t* h,
+                                 std::int64_t query, std::int64_t position, std::int64_t tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int place = place_in_run(lane % 4 * 2);
+  std::int32_t best[32];  // 2 i and 2 i + 1: of run i of the tile, for the first query and the second
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int2 bias = *reinterpret_cast<const int2*>(h + (i * 2 + n) * 8);
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const int at = (i * 2 + n) * 4 + s * 2;
+        const std::int32_t larger =
+            max(S::with_place(S::sum(products[at], S::bias(bias.x)), place - n * 8),
+                S::with_place(S::sum(products[at + 1], S::bias(bias.y)), place - n * 8 - 1));
+        best[i * 2 + s] = n == 0 ? larger : max(best[i * 2 + s], larger);
+      }
+    }
+  }
+  halve<16>(best, 2);
+  halve<8>(best, 1);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int run = lane % 4 * 4 + i / 2;
+    const std::int64_t q = query + i % 2 * 8;
+    if (q >= a.queries) continue;
+    put_run<S>(a.out, a.stage, q, position * (code_tile_rows / look_rows) + run, tile, run * look_rows,
+               best[i]);
+  }
+}
+
 template <int W, bool half, bool pair>
 __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, std::uint32_t ring,
                                const std::int32_t* ring_h, typename Scores<half>::Value* thresholds,
@@ -130,7 +167,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
   const int row = warp * 16 + lane / 4;
   const Value t0 = thresholds[row];
   const Value t1 = thresholds[row + 8];
-  Appender appender(buffers + warp, a.out);
+  AppenderOf<true> appender(buffers + warp, a.out);
   if constexpr (!pair) wait(query_barrier, 0);
   const int bytes = slot_bytes(W, pair);
   int slot = 0;
@@ -170,62 +207,69 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
     const int bias_slot = turn % bias_slots;
     wait(bias_full + bias_slot * 8, static_cast<std::uint32_t>(turn / bias_slots & 1));
     const std::int32_t* h = ring_h + bias_slot * BN + lane % 4 * 2;
+    if (a.best) {
+      keep_best<S>(a, acc, h, first + row, position, tile);
+      __syncwarp();
+      if (lane == 0) arrive(bias_empty + bias_slot * 8);
+      continue;
+    }
     unsigned found[4] = {};
     Value scores[128];  // of what was found: in local memory, so that the code below stays short
     bool some = false;  // the same in the whole warp
 #pragma unroll
-    for (int g = 0; g < 4; ++g) {  // 64 rows at once
+    for (int g = 0; g < 8; ++g) {  // 32 rows at once
       Value largest0 = S::lowest();
       Value largest1 = S::lowest();
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const int2 bias = *reinterpret_cast<const int2*>(h + g * 64 + n * 8);
-        const int i = (g * 8 + n) * 4;
+      for (int n = g * 4; n < g * 4 + 4; ++n) {
+        const int2 bias = *reinterpret_cast<const int2*>(h + n * 8);
         const Value b0 = S::bias(bias.x);
         const Value b1 = S::bias(bias.y);
-        largest0 = S::sum_or_larger(acc[i], b0, largest0);
-        largest0 = S::sum_or_larger(acc[i + 1], b1, largest0);
-        largest1 = S::sum_or_larger(acc[i + 2], b0, largest1);
-        largest1 = S::sum_or_larger(acc[i + 3], b1, largest1);
+        largest0 = S::sum_or_larger(acc[n * 4], b0, largest0);
+        largest0 = S::sum_or_larger(acc[n * 4 + 1], b1, largest0);
+        largest1 = S::sum_or_larger(acc[n * 4 + 2], b0, largest1);
+        largest1 = S::sum_or_larger(acc[n * 4 + 3], b1, largest1);
       }
       if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
       some = true;
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {  // 8 rows at once
-        const int2 bias = *reinterpret_cast<const int2*>(h + g * 64 + n * 8);
-        const int i = (g * 8 + n) * 4;
-        const Value s0 = acc[i] + S::bias(bias.x);
-        const Value s1 = acc[i + 1] + S::bias(bias.y);
-        const Value s2 = acc[i + 2] + S::bias(bias.x);
-        const Value s3 = acc[i + 3] + S::bias(bias.y);
+      for (int n = g * 4; n < g * 4 + 4; ++n) {  // 8 rows at once
+        const int2 bias = *reinterpret_cast<const int2*>(h + n * 8);
+        const Value s0 = acc[n * 4] + S::bias(bias.x);
+        const Value s1 = acc[n * 4 + 1] + S::bias(bias.y);
+        const Value s2 = acc[n * 4 + 2] + S::bias(bias.x);
+        const Value s3 = acc[n * 4 + 3] + S::bias(bias.y);
         const unsigned hits =
             a.all ? 15U
                   : (s0 >= t0 ? 1U : 0U) | (s1 >= t0 ? 2U : 0U) | (s2 >= t1 ? 4U : 0U) | (s3 >= t1 ? 8U : 0U);
         if (!__any_sync(0xffffffffU, hits != 0)) continue;
-        scores[i] = s0;
-        scores[i + 1] = s1;
-        scores[i + 2] = s2;
-        scores[i + 3] = s3;
-        found[g] |= hits << (n * 4);
+        scores[n * 4] = s0;
+        scores[n * 4 + 1] = s1;
+        scores[n * 4 + 2] = s2;
+        scores[n * 4 + 3] = s3;
+        found[n / 8] |= hits << (n % 8 * 4);
       }
     }
     if (some) {
+      // Each thread takes the first that it has left, wherever that is: few have more than one.
 #pragma unroll 1
-      for (int g = 0; g < 4; ++g) {
-        const unsigned here = g < 2 ? (g == 0 ? found[0] : found[1]) : (g == 2 ? found[2] : found[3]);
-#pragma unroll 1
-        for (unsigned left = __reduce_or_sync(0xffffffffU, here); left != 0; left &= left - 1) {
-          const int i = __ffs(static_cast<int>(left)) - 1;
-          const bool hit = (here >> i & 1U) != 0;
-          const std::int32_t score = hit ? S::order(scores[g * 32 + i]) : S::no_score;
-          const int column = g * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-          const std::int64_t q = first + row + i / 2 % 2 * 8;
-          const auto id = static_cast<std::uint32_t>(a.stage.row(tile, column));
-          if (a.all) {
-            keep_in_place(a.out, a.queries, a.stage, q, position, column, id, score, S::least());
-          } else {
-            appender.add(hit, q, make_candidate(score, id));
-          }
+      while (__any_sync(0xffffffffU, (found[0] | found[1] | found[2] | found[3]) != 0)) {
+        const int g = found[0] != 0 ? 0 : (found[1] != 0 ? 1 : (found[2] != 0 ? 2 : 3));
+        const unsigned left = g < 2 ? (g == 0 ? found[0] : found[1]) : (g == 2 ? found[2] : found[3]);
+        const bool hit = left != 0;
+        const int i = g * 32 + (hit ? __ffs(static_cast<int>(left)) - 1 : 0);
+        const std::int32_t score = hit ? S::order(scores[i]) : S::no_score;
+        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const std::int64_t q = first + row + i / 2 % 2 * 8;
+        const auto id = static_cast<std::uint32_t>(a.stage.row(tile, column));
+        if (a.all) {
+          keep_in_place(a.out, a.queries, a.stage, q, position, column, id, score, S::least());
+        } else {
+          appender.add(hit, q, make_candidate(score, id));
+        }
+#pragma unroll
+        for (int f = 0; f < 4; ++f) {
+          if (f == g) found[f] = left & (left - 1U);
         }
       }
     }
@@ -319,14 +363,15 @@ Cut cut_of(const CodeShape& shape, std::size_t shared) {
 }
 
 template <int W, bool half, bool pair>
-bool launch(const CodeFilter& f, const Cut& cut, int device, cudaStream_t stream) {
+bool launch(const CodeFilter& f, bool best, const Cut& cut, int device, cudaStream_t stream) {
   const auto kernel = filter_kernel<W, half, pair>;
   const std::size_t bytes = bytes_of(f.shape.chunks, W, cut.slots, !pair);
   allow_shared(kernel, threads, bytes, device);
   const std::int64_t query_tiles = (f.queries + BM - 1) / BM;
   const std::int64_t blocks = pair ? (query_tiles + 1) / 2 * 2 : query_tiles;
-  const Args args{f.rows.codes, f.rows.bias,    f.rows.largest, f.query_codes, f.bounds, f.test,  f.queries,
-                  f.query_tile, f.shape.chunks, f.shape.steps,  cut.slots,     f.all,    f.stage, f.out};
+  const Args args{f.rows.codes, f.rows.bias, f.rows.largest, f.query_codes,  f.bounds,
+                  f.test,       f.queries,   f.query_tile,   f.shape.chunks, f.shape.steps,
+                  cut.slots,    f.all,       best,           f.stage,        f.out};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks), choose_splits(blocks, f.stage, processors(device)));
   config.blockDim = threads;
@@ -342,13 +387,13 @@ bool launch(const CodeFilter& f, const Cut& cut, int device, cudaStream_t stream
 }
 
 template <int W, bool half>
-bool launch_cut(const CodeFilter& f, int device, cudaStream_t stream) {
+bool launch_cut(const CodeFilter& f, bool best, int device, cudaStream_t stream) {
   const Cut cut = cut_of(f.shape, static_cast<std::size_t>(shared_limit(device)));
   if (cut.slots < least_slots) return false;
   if constexpr (W == 128) {
-    if (!cut.resident) return launch<W, half, true>(f, cut, device, stream);
+    if (!cut.resident) return launch<W, half, true>(f, best, cut, device, stream);
   }
-  return launch<W, half, false>(f, cut, device, stream);
+  return launch<W, half, false>(f, best, cut, device, stream);
 }
 
 // Compiled for this chip, not by the driver from the instructions of an older one.
@@ -360,6 +405,19 @@ bool is_native(int device) {
     return attributes.binaryVersion == 90 && attributes.ptxVersion == 90;
   }();
   return native;
+}
+
+bool run(const CodeFilter& f, bool best, int device, cudaStream_t stream) {
+  if (f.query_tile % BM != 0 || !is_native(device)) return false;
+  const auto of_width = [&]<int W>(std::integral_constant<int, W> /*width*/) {
+    return f.test.half ? launch_cut<W, true>(f, best, device, stream)
+                       : launch_cut<W, false>(f, best, device, stream);
+  };
+  switch (f.shape.width) {
+    case 32: return of_width(std::integral_constant<int, 32>{});
+    case 64: return of_width(std::integral_constant<int, 64>{});
+    default: return of_width(std::integral_constant<int, 128>{});
+  }
 }
 
 }  // namespace
@@ -376,15 +434,11 @@ int queries_of_a_block_sm90(const CodeFilter& f, int device) {
 }
 
 bool run_code_filter_sm90(const CodeFilter& f, int device, cudaStream_t stream) {
-  if (f.query_tile % BM != 0 || !is_native(device)) return false;
-  const auto run = [&]<int W>(std::integral_constant<int, W> /*width*/) {
-    return f.test.half ? launch_cut<W, true>(f, device, stream) : launch_cut<W, false>(f, device, stream);
-  };
-  switch (f.shape.width) {
-    case 32: return run(std::integral_constant<int, 32>{});
-    case 64: return run(std::integral_constant<int, 64>{});
-    default: return run(std::integral_constant<int, 128>{});
-  }
+  return run(f, false, device, stream);
+}
+
+bool run_look_sm90(const CodeFilter& f, int device, cudaStream_t stream) {
+  return run(f, true, device, stream);
 }
 
 }  // namespace kith::brute_force::cuda

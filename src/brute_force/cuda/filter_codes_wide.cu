@@ -25,6 +25,7 @@
 #include "brute_force/cuda/kept_queue.cuh"
 #include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/mma.cuh"
+#include "brute_force/cuda/runs.cuh"
 #include "brute_force/cuda/scores.cuh"
 #include "brute_force/cuda/wgmma.cuh"
 #include "brute_force/cuda/wide_filter.hpp"
@@ -71,26 +72,13 @@ __device__ inline void hold_back(float (&products)[64]) {
   for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(products[i])::"memory");
 }
 
-// The larger of what two threads have, `step` apart: of 2 n values the upper half in the upper one of them.
-template <int n>
-__device__ inline void halve(std::int32_t (&values)[32], int step) {
-  const bool upper = (threadIdx.x & static_cast<unsigned>(step)) != 0;
-#pragma unroll
-  for (int i = 0; i < n; ++i) {
-    const std::int32_t given = __shfl_xor_sync(0xffffffffU, upper ? values[i] : values[i + n], step);
-    values[i] = max(upper ? values[i + n] : values[i], given);
-  }
-}
-
-// Of 16 rows, a warp's, the one with the largest score, for each query: a first bound needs no more of a
-// sample, and no better order than `with_place` leaves. The eight threads that hold products with the same
-// queries halve what they have three times, each giving the other what that one goes on with.
+// Of 16 rows, a warp's, the one with the largest score, for each query. The eight threads that hold products
+// with the same queries halve what they have three times, each giving the other what that one goes on with.
 template <class S, class Value>
 __device__ inline void keep_best(const Args& a, const Value (&products)[64], Value least0, Value least1,
-                                 std::int64_t first, std::int64_t list, std::uint32_t tile, int first_row) {
+                                 std::int64_t first, std::int64_t run, std::uint32_t tile, int first_row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t lists = a.stage.count * (code_tile_rows / wide_look_rows);
-  const int place = wide_look_rows - 1 - lane / 4;  // the lower row is the larger of equal ones
+  const int place = place_in_run(lane / 4);
   std::int32_t best[32];
 #pragma unroll
   for (int c = 0; c < 32; ++c) {
@@ -104,13 +92,7 @@ __device__ inline void keep_best(const Args& a, const Value (&products)[64], Val
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const std::int64_t q = first + (lane / 4 * 4 + i) / 2 * 8 + lane % 4 * 2 + i % 2;
-    if (q >= a.queries) continue;
-    const std::int32_t score = S::without_place(best[i]);
-    const int row = first_row + wide_look_rows - 1 - (best[i] & (wide_look_rows - 1));
-    a.out.entries[q * a.out.room + list] =
-        S::is_row(score) ? make_candidate(score, static_cast<std::uint32_t>(a.stage.row(tile, row)))
-                         : no_candidate;
-    if (list == 0) a.out.counts[q] = static_cast<std::uint32_t>(lists);
+    if (q < a.queries) put_run<S>(a.out, a.stage, q, run, tile, first_row, best[i]);
   }
 }
 
@@ -128,9 +110,9 @@ __device__ inline void compare(const Args& a, const Value (&acc)[64], const Valu
   const Value least1 = rows.least1();
   if constexpr (look == Look::best) {
     const auto row = static_cast<int>(rows.first % code_tile_rows - threadIdx.x % 32 / 4);
-    const std::int64_t list = (position * code_tile_rows + row) / wide_look_rows;
+    const std::int64_t run = (position * code_tile_rows + row) / look_rows;
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * BQ + column;
-    keep_best<S>(a, acc, least0, least1, first, list, rows.first / code_tile_rows, row);
+    keep_best<S>(a, acc, least0, least1, first, run, rows.first / code_tile_rows, row);
   } else {
     Value most[4];  // of 16 products each: every fourth of the queries, by the first row or the second
     // Where it is read from memory, that is where this stands in the code, and so the comparisons are not
@@ -441,8 +423,10 @@ bool run_wide_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   return true;
 }
 
-void run_wide_look(const CodeFilter& f, int device, cudaStream_t stream) {
+bool run_wide_look(const CodeFilter& f, int device, cudaStream_t stream) {
+  if (!wide_filter_takes(f, device)) return false;
   dispatch<Look::best>(f, device, stream);
+  return true;
 }
 
 }  // namespace kith::brute_force::cuda

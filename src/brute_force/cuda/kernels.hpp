@@ -166,9 +166,18 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device);
 /// Splits of the rows so that the blocks fill whole waves of `places`.
 unsigned choose_splits(std::int64_t query_tiles, const Stage& stage, int places);
 void run_code_filter(const CodeFilter& filter, int device, cudaStream_t stream);
-/// The same for compute capability 9.0a, where it pays: query tiles of 128. False: not here, nothing was
-/// done.
+/// Rows of a run in `run_look`.
+inline constexpr int look_rows = 16;
+/// Whether there is such a look for so many queries of codes of this shape.
+bool can_look(const CodeShape& shape, std::int64_t queries, int device);
+/// One look at the tiles of a stage: of every 16 rows the nearest by its score is a candidate, in the run's
+/// place. The bounds of the queries have no say. False: not for these queries, nothing was done.
+bool run_look(const CodeFilter& filter, int device, cudaStream_t stream);
+/// run_code_filter for compute capability 9.0a, where it pays: query tiles of 128. False: not here, nothing
+/// was done.
 bool run_code_filter_sm90(const CodeFilter& filter, int device, cudaStream_t stream);
+/// As run_look.
+bool run_look_sm90(const CodeFilter& filter, int device, cudaStream_t stream);
 /// Whether it does codes of this shape.
 bool code_filter_sm90_fits(const CodeShape& shape, int device);
 /// Queries of its blocks that go together; 0: not here.
@@ -222,6 +231,8 @@ struct Batch {
   /// Fine codes of rows and queries, where candidates have orders by these, or null.
   const std::int16_t* fine = nullptr;
   const std::int16_t* fine_queries = nullptr;
+  /// What find_heavy found, or null: every query of a launch has as many blocks.
+  const std::uint32_t* heavy = nullptr;
 };
 
 /// Which of a batch's queries take part: all of them, or `count` of them listed in `ids`.
@@ -254,7 +265,15 @@ void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
                        bool bound_only, bool more, int device, cudaStream_t stream);
 /// Blocks that share a query in rerank_candidates; Batch::partial has room for most_shared_lists lists.
 inline constexpr int most_reranked_at_once = 8192;  ///< candidates a block looks at together
-inline constexpr int most_shared_lists = 256;       ///< of all queries together
+inline constexpr int most_shared_lists = 512;       ///< of all queries together
+/// Some queries may keep a hundred times more than most, and a launch takes as long as its longest block: so
+/// many of them are shared by so many blocks each.
+inline constexpr int most_heavy = 32;
+inline constexpr int heavy_shares = 16;
+static_assert(most_heavy * heavy_shares <= most_shared_lists);
+/// The first queries that keep more than `most`, into heavy[most_heavy].
+void find_heavy(const Candidates& candidates, std::int64_t queries, std::int64_t most, std::uint32_t* heavy,
+                cudaStream_t stream);
 int rerank_blocks(std::int64_t queries, std::int64_t expected, int device);
 /// The same for any k, all candidates evaluated.
 template <class R>

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/tuning.hpp"
-#include "brute_force/cuda/wide_filter.hpp"
 
 namespace kith::brute_force {
 
@@ -16,7 +16,7 @@ namespace {
 
 // Rows of the least sample whose runs' nearest bound a query: few of its k nearest share a run.
 std::int64_t least_in_runs(const tuning::Policy& policy, std::int64_t list_k) {
-  return std::max(policy.least_look, 4 * cuda::wide_look_rows * list_k);
+  return std::max(policy.least_look, 4 * cuda::look_rows * list_k);
 }
 
 // The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
@@ -92,7 +92,7 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     sample_tiles = plan.sample / cuda::code_tile_rows;
     plan.stage_ends.push_back(sample_tiles);
   }
-  plan.first_room = plan.look ? 1 : (plan.runs ? plan.sample / cuda::wide_look_rows : plan.sample);
+  plan.first_room = plan.look ? 1 : (plan.runs ? plan.sample / cuda::look_rows : plan.sample);
   plan.sample = std::min(plan.sample, shard.rows);
   const double whole = std::max(1.0, n / static_cast<double>(plan.sample));
   double share = 1 / whole;
@@ -137,7 +137,7 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
 bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   return shard.space.tiled() && list_k <= tuning::largest_block_k &&
          shard.rows >= 8 * least_in_runs(tuning::policy_of(shard.device), list_k) &&
-         cuda::wide_filter_pays(shard.space.shape, queries, shard.device);
+         cuda::can_look(shard.space.shape, queries, shard.device);
 }
 
 std::optional<bool> order_forced;

@@ -24,14 +24,18 @@ __device__ inline long long product_term(const short4 a, const short4 b) {
          static_cast<long long>(a.z) * b.z + static_cast<long long>(a.w) * b.w;
 }
 
-// A block a query. Its candidates come in chunks, what is left of each is written behind what was left so
-// far.
+// A block a query, or several that share one, a part of its candidates each. These come in chunks, what is
+// left of each is written behind what was left so far. Of shared ones the last block to get here moves what
+// is left together.
 template <class R>
 __global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
   extern __shared__ __align__(16) short query[];  // [stride]
   __shared__ std::uint64_t entries[chunk];
   __shared__ unsigned left;
-  const std::int64_t q = blockIdx.x;
+  __shared__ int last;
+  Share share{blockIdx.x, 0, 0, 1};
+  if (batch.heavy != nullptr && !find_share(batch.heavy, blockIdx.x, share)) return;
+  const std::int64_t q = share.q;
   if (batch.scalars[q].kind != codes::RowKind::regular) return;
   const std::uint32_t kept = batch.candidates.counts[q];
   if (kept == 0) return;
@@ -47,9 +51,15 @@ __global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
       fine_limit(make_bound(batch.best[q], space, scalars, batch.maxima), space.form, batch.maxima);
   const std::uint32_t room = batch.candidates.room;
   const std::uint32_t count = kept < room ? kept : room;
-  std::uint64_t* own = batch.candidates.entries + q * static_cast<std::int64_t>(room);
-  for (std::uint32_t done = 0; done < count; done += chunk) {
-    const int n = static_cast<int>(count - done < chunk ? count - done : chunk);
+  std::uint64_t* all = batch.candidates.entries + q * static_cast<std::int64_t>(room);
+  const auto begin_of = [&](int part) {
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(count) * static_cast<unsigned>(part) /
+                                      static_cast<unsigned>(share.count));
+  };
+  std::uint64_t* own = all + begin_of(share.index);
+  const std::uint32_t mine = begin_of(share.index + 1) - begin_of(share.index);
+  for (std::uint32_t done = 0; done < mine; done += chunk) {
+    const int n = static_cast<int>(mine - done < chunk ? mine - done : chunk);
     __syncthreads();
     for (int i = tid; i < n; i += threads) entries[i] = own[done + static_cast<std::uint32_t>(i)];
     __syncthreads();
@@ -80,10 +90,29 @@ __global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
     }
   }
   __syncthreads();
+  if (share.count > 1) {
+    auto* lefts = reinterpret_cast<std::uint32_t*>(batch.partial) + share.slot * share.count;
+    if (tid == 0) lefts[share.index] = left;
+    if (!is_last(batch, share, &last)) return;
+    std::uint32_t together = 0;
+    for (int part = 0; part < share.count; ++part) {
+      const std::uint32_t its = __ldcg(lefts + part);
+      for (std::uint32_t base = 0; base < its; base += threads) {
+        const std::uint32_t i = base + static_cast<std::uint32_t>(tid);
+        const std::uint64_t entry = i < its ? __ldcg(all + begin_of(part) + i) : 0;
+        __syncthreads();  // it may lie where others write
+        if (i < its) all[together + i] = entry;
+        __syncthreads();
+      }
+      together += its;
+    }
+    if (tid == 0) left = together;
+    __syncthreads();
+  }
   // Where there were more than there was room for, that must stay known.
   if (kept > room) {
     for (std::uint32_t i = left + static_cast<std::uint32_t>(tid); i < room; i += threads)
-      own[i] = no_candidate;
+      all[i] = no_candidate;
   } else if (tid == 0) {
     batch.candidates.counts[q] = left;
     atomicAdd(batch.counters + 4, static_cast<unsigned long long>(kept - left));
@@ -96,7 +125,8 @@ template <class R>
 void refine_candidates(const Batch<R>& batch, cudaStream_t stream) {
   if (batch.count <= 0) return;
   const auto bytes = static_cast<std::size_t>(batch.space.fine_stride()) * sizeof(std::int16_t);
-  refine_kernel<R><<<static_cast<unsigned>(batch.count), threads, bytes, stream>>>(batch);
+  const std::int64_t blocks = batch.count + (batch.heavy == nullptr ? 0 : most_heavy * heavy_shares);
+  refine_kernel<R><<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(batch);
   check_launch("refine_candidates");
 }
 

@@ -18,36 +18,49 @@ __device__ Key<R> load_key(const Key<R>* from) {
   }
 }
 
+// The first queries that keep more than `most`, then nobody.
+constexpr int find_threads = 1024;
+__global__ void __launch_bounds__(find_threads)
+    find_heavy_kernel(const std::uint32_t* counts, std::int64_t queries, std::uint32_t most,
+                      std::uint32_t* heavy) {
+  __shared__ int found;
+  if (threadIdx.x == 0) found = 0;
+  if (threadIdx.x < most_heavy) heavy[threadIdx.x] = nobody;
+  __syncthreads();
+  for (std::int64_t q = threadIdx.x; q < queries; q += find_threads) {
+    if (counts[q] <= most) continue;
+    const int at = atomicAdd(&found, 1);
+    if (at < most_heavy) heavy[at] = static_cast<std::uint32_t>(q);
+  }
+}
+
 // Where several blocks share a query: true in the last one to get here, whose list is then that of all.
 template <class R>
-__device__ bool merge_blocks(const Batch<R>& batch, std::int64_t q, BlockList<R>& list, int* last) {
-  if (gridDim.x == 1) return true;
+__device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockList<R>& list, int* last) {
+  if (share.count == 1) return true;
   const int k = list.k;
-  Key<R>* all = batch.partial + blockIdx.y * static_cast<std::int64_t>(gridDim.x) * k;
-  for (int i = threadIdx.x; i < k; i += threads) all[static_cast<int>(blockIdx.x) * k + i] = list.keys[i];
-  __threadfence();  // each thread's keys are seen before the block's arrival is
-  __syncthreads();
-  if (threadIdx.x == 0) *last = atomicAdd(batch.arrived + q, 1U) == gridDim.x - 1 ? 1 : 0;
-  __syncthreads();
-  if (*last == 0) return false;
-  __threadfence();  // and the others' keys are read after their arrivals
+  Key<R>* all = batch.partial + static_cast<std::int64_t>(share.slot) * share.count * k;
+  for (int i = threadIdx.x; i < k; i += threads) all[share.index * k + i] = list.keys[i];
+  if (!is_last(batch, share, last)) return false;
   // Every block's k-th bounds the answer's k-th.
-  const int total = static_cast<int>(gridDim.x) * k;
+  const int total = share.count * k;
   for (int start = 0; start < total; start += list.free()) {
     const int end = min(total, start + list.free());
     for (int i = start + threadIdx.x; i < end; i += threads) {
-      if (i / k == static_cast<int>(blockIdx.x)) continue;  // these are in the list already
+      if (i / k == share.index) continue;  // these are in the list already
       const Key<R> key = load_key<R>(all + i);
       if (key < list.keys[k - 1]) list.keys[atomicAdd(list.filled, 1)] = key;
     }
     list.merge();
   }
-  if (threadIdx.x == 0) batch.arrived[q] = 0;
   return true;
 }
 
+// Longest queries whose values have room in shared memory, beside as many blocks as there are without.
+constexpr std::int64_t most_shared_values = 1536;
+
 template <class T, Metric metric, class R>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
     rerank_kernel(Batch<R> batch, Subset subset, int wanted, bool bound_only, bool more, int capacity,
                   int chunk) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -58,15 +71,25 @@ __global__ void __launch_bounds__(threads)
   auto* keys = reinterpret_cast<Key<R>*>(shared);
   auto* entries =
       reinterpret_cast<std::uint64_t*>(shared + static_cast<std::size_t>(capacity) * sizeof(Key<R>));
-  const Desk desk{entries, reinterpret_cast<std::uint16_t*>(entries + chunk), &histogram, &cut};
-  const std::int64_t q = query_of(subset, blockIdx.y);
+  auto* picks = reinterpret_cast<std::uint16_t*>(entries + chunk);
+  Share share{query_of(subset, blockIdx.y), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x),
+              static_cast<int>(gridDim.x)};
+  if (batch.heavy != nullptr && !find_share(batch.heavy, blockIdx.y, share)) return;
+  const std::int64_t q = share.q;
+  const double* query = batch.queries + q * batch.padded;
+  if (batch.space.dim <= most_shared_values) {
+    auto* values = reinterpret_cast<double*>(picks + chunk);
+    for (int i = threadIdx.x; i < static_cast<int>(batch.space.dim); i += threads) values[i] = query[i];
+    query = values;
+  }
+  const Desk desk{query, entries, picks, &histogram, &cut};
   const int k = static_cast<int>(batch.k);
   const std::int64_t room = batch.candidates.room;
   const std::int64_t kept = batch.candidates.counts[q];
   const std::int64_t count = kept < room ? kept : room;
   Key<R>* stored = batch.lists + q * k;
   // The list so far belongs to one block; the others start from nothing.
-  for (int i = threadIdx.x; i < k; i += threads) keys[i] = blockIdx.x == 0 ? stored[i] : Key<R>::none();
+  for (int i = threadIdx.x; i < k; i += threads) keys[i] = share.index == 0 ? stored[i] : Key<R>::none();
   if (threadIdx.x == 0) filled = k;
   BlockList<R> list{keys, &filled, k, capacity};
   __syncthreads();
@@ -74,14 +97,14 @@ __global__ void __launch_bounds__(threads)
   unsigned long long evaluated = 0;
   int deferred = 0;
   const bool cuts = batch.space.form != codes::Form::none && batch.scalars[q].kind == codes::RowKind::regular;
-  const std::int64_t mine = blockIdx.x < count ? (count - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const std::int64_t mine = share.index < count ? (count - share.index + share.count - 1) / share.count : 0;
   for (std::int64_t done = 0; done < mine; done += chunk) {
     const int n = static_cast<int>(mine - done < chunk ? mine - done : chunk);
     for (int i = threadIdx.x; i < n; i += threads) {
-      entries[i] = batch.candidates.entries[q * room + blockIdx.x + (done + i) * gridDim.x];
+      entries[i] = batch.candidates.entries[q * room + share.index + (done + i) * share.count];
     }
     __syncthreads();
-    const bool defer = more && gridDim.x == 1 && count <= chunk;
+    const bool defer = more && share.count == 1 && count <= chunk;
     evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted, cuts, defer, list, deferred);
     // The next stage's bound rules most of these out.
     for (int i = threadIdx.x; i < deferred; i += threads) {
@@ -90,7 +113,7 @@ __global__ void __launch_bounds__(threads)
   }
 
   if (threadIdx.x == 0) atomicAdd(batch.counters, evaluated);
-  if (!merge_blocks(batch, q, list, &last)) return;
+  if (!merge_blocks(batch, share, list, &last)) return;
   for (int i = threadIdx.x; i < k; i += threads) stored[i] = bound_only ? Key<R>::none() : keys[i];
   if (threadIdx.x == 0) {
     tighten(batch, q, keys[k - 1]);
@@ -99,10 +122,16 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+template <class R>
+std::size_t shared_bytes(const Batch<R>& batch, int capacity, int chunk) {
+  const std::int64_t values = batch.space.dim <= most_shared_values ? batch.space.dim : 0;
+  return bytes_for<R>(capacity, chunk) + static_cast<std::size_t>(values) * sizeof(double);
+}
+
 template <class T, Metric metric, class R>
 void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int wanted, bool bound_only, bool more,
             int capacity, int chunk, int device, cudaStream_t stream) {
-  const std::size_t bytes = bytes_for<R>(capacity, chunk);
+  const std::size_t bytes = shared_bytes(batch, capacity, chunk);
   allow_shared(rerank_kernel<T, metric, R>, threads, bytes, device);
   rerank_kernel<T, metric, R>
       <<<grid, threads, bytes, stream>>>(batch, subset, wanted, bound_only, more, capacity, chunk);
@@ -119,6 +148,13 @@ int rerank_blocks(std::int64_t queries, std::int64_t expected, int device) {
   return static_cast<int>(blocks < 1 ? 1 : (blocks > 64 ? 64 : blocks));
 }
 
+void find_heavy(const Candidates& candidates, std::int64_t queries, std::int64_t most, std::uint32_t* heavy,
+                cudaStream_t stream) {
+  find_heavy_kernel<<<1, find_threads, 0, stream>>>(candidates.counts, queries,
+                                                    static_cast<std::uint32_t>(most), heavy);
+  check_launch("find_heavy");
+}
+
 template <class R>
 void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
                        bool bound_only, bool more, int device, cudaStream_t stream) {
@@ -128,10 +164,12 @@ void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   int chunk = 512;
   while (chunk < expected && chunk < most_reranked_at_once) chunk *= 2;
   // Chips with little shared memory take more rounds.
-  while (chunk > 512 && bytes_for<R>(capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
+  while (chunk > 512 &&
+         shared_bytes(batch, capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
     chunk /= 2;
-  const dim3 grid(static_cast<unsigned>(rerank_blocks(subset.count, expected, device)),
-                  static_cast<unsigned>(subset.count));
+  const bool heavy = batch.heavy != nullptr;
+  const dim3 grid(static_cast<unsigned>(heavy ? 1 : rerank_blocks(subset.count, expected, device)),
+                  static_cast<unsigned>(subset.count + (heavy ? most_heavy * heavy_shares : 0)));
   visit_rows(batch, [&]<class T, Metric metric>() {
     launch<T, metric, R>(batch, subset, grid, wanted_of(fresh), bound_only, more, capacity, chunk, device,
                          stream);

@@ -69,11 +69,11 @@ __device__ double canonical_short(const T* row, const double* query, int dim, do
                                   query_norm);
 }
 
-// The first `count` picks, places of entries, into the list.
+// The first `count` picks, places of entries, into the list. `query`: its values, wherever they are.
 template <class T, Metric metric, class R>
-__device__ void evaluate(const Batch<R>& batch, std::int64_t q, const std::uint64_t* entries,
-                         const std::uint16_t* picks, int count, BlockList<R>& list) {
-  const double* query = batch.queries + q * batch.padded;
+__device__ void evaluate(const Batch<R>& batch, std::int64_t q, const double* query,
+                         const std::uint64_t* entries, const std::uint16_t* picks, int count,
+                         BlockList<R>& list) {
   const double norm = batch.scalars[q].canonical;
   const R best = batch.best[q];
   const T* data = static_cast<const T*>(batch.data);
@@ -183,6 +183,7 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
 
 // What a block re-ranks with, in shared memory.
 struct Desk {
+  const double* query;  // or in memory, where it is long
   std::uint64_t* entries;
   std::uint16_t* picks;
   Histogram* histogram;
@@ -233,7 +234,7 @@ __device__ unsigned long long rerank_entries(const Batch<R>& batch, std::int64_t
     __syncthreads();
     picked = desk.histogram->picked;
     if (part == 1 && defer) return evaluated;
-    evaluate<T, metric>(batch, q, desk.entries, desk.picks, picked, list);
+    evaluate<T, metric>(batch, q, desk.query, desk.entries, desk.picks, picked, list);
     evaluated += static_cast<unsigned long long>(picked);
     picked = 0;
     if (first == 0xffffffffU) break;

@@ -28,11 +28,12 @@ __global__ void __launch_bounds__(threads)
   __shared__ unsigned cut;
   __shared__ int reopened;
   __shared__ std::int64_t reopen[most_reopened];
+  const std::int64_t q = blockIdx.x;
   auto* keys = reinterpret_cast<Key<R>*>(shared);
   auto* entries =
       reinterpret_cast<std::uint64_t*>(shared + static_cast<std::size_t>(capacity) * sizeof(Key<R>));
-  const Desk desk{entries, reinterpret_cast<std::uint16_t*>(entries + chunk), &histogram, &cut};
-  const std::int64_t q = blockIdx.x;
+  const Desk desk{batch.queries + q * batch.padded, entries,
+                  reinterpret_cast<std::uint16_t*>(entries + chunk), &histogram, &cut};
   const int k = static_cast<int>(batch.k);
   const std::int64_t count = lists.shape.lists;
   for (int i = threadIdx.x; i < k; i += threads) keys[i] = Key<R>::none();
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(threads)
       }
       __syncthreads();
       const int picked = histogram.picked;
-      evaluate<T, metric>(batch, q, entries, desk.picks, picked, list);
+      evaluate<T, metric>(batch, q, desk.query, entries, desk.picks, picked, list);
       evaluated += static_cast<unsigned long long>(picked);
       __syncthreads();
     }

@@ -50,7 +50,7 @@ struct Workspace {
   cuda::Buffer<cuda::QueryScalars> scalars;
   cuda::Buffer<cuda::QueryBound> bounds;
   cuda::Buffer<std::uint64_t> candidates, first, part_first;
-  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived, second, part_second;
+  cuda::Buffer<std::uint32_t> counts, exact_ids, arrived, heavy, second, part_second;
   cuda::Buffer<std::uint8_t> overflow;
   cuda::Buffer<unsigned long long> counters, totals;
   cuda::Buffer<std::int64_t> indices[3];

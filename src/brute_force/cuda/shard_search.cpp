@@ -204,6 +204,7 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   w_.exact_ids.reserve(count + 1, stream_);
   w_.candidates.reserve(count * plan_.room, stream_);
   w_.arrived.reserve(count, stream_);
+  w_.heavy.reserve(cuda::most_heavy, stream_);
   w_.lists.reserve(count * list_k_ * cuda::key_bytes<R>, stream_);
   w_.best.reserve(count * static_cast<std::int64_t>(sizeof(R)), stream_);
   w_.seen.reserve(7);
@@ -278,20 +279,18 @@ template <class R>
 void ShardSearch<R>::look_at_runs() {
   const std::int64_t tiles = shard_.tiles();
   const std::int64_t looked = plan_.sample / cuda::code_tile_rows;
-  if (query_tile_ == cuda::wide_query_tile) {
-    cuda::run_wide_look({shard_.row_codes(),
-                         shard_.rows,
-                         w_.query_codes.data(),
-                         batch_.bounds,
-                         batch_.count,
-                         query_tile_,
-                         shard_.space.shape,
-                         shard_.space.test(),
-                         false,
-                         {tiles, spreading_multiplier(tiles), 0, looked, shard_.lists.order.data()},
-                         batch_.candidates},
-                        shard_.device, stream_);
-  } else {
+  const cuda::CodeFilter look{shard_.row_codes(),
+                              shard_.rows,
+                              w_.query_codes.data(),
+                              batch_.bounds,
+                              batch_.count,
+                              query_tile_,
+                              shard_.space.shape,
+                              shard_.space.test(),
+                              false,
+                              {tiles, spreading_multiplier(tiles), 0, looked, shard_.lists.order.data()},
+                              batch_.candidates};
+  if (!cuda::run_look(look, shard_.device, stream_)) {
     const double step = static_cast<double>(shard_.rows) / static_cast<double>(plan_.first_room);
     cuda::fill_candidates(batch_.candidates, everyone(), nullptr, 0, step, plan_.first_room, stream_);
   }
@@ -336,6 +335,9 @@ template <class R>
 void ShardSearch<R>::filter_all(bool open) {
   std::int64_t done = 0;
   const std::int64_t tiles = shard_.tiles();
+  const std::int64_t heavy = std::max(tuning::least_heavy, tuning::heavy_factor * plan_.expected);
+  const bool uneven = list_k_ <= tuning::largest_block_k && heavy < plan_.room &&
+                      cuda::rerank_blocks(batch_.count, plan_.room, shard_.device) == 1;
   for (const std::int64_t end : plan_.stage_ends) {
     stop_if_asked(execution_);
     const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done, shard_.lists.order.data()};
@@ -350,6 +352,10 @@ void ShardSearch<R>::filter_all(bool open) {
         order_queries(filter);
       }
       cuda::run_code_filter(filter, shard_.device, stream_);
+      if (uneven && !(open && done == 0)) {
+        cuda::find_heavy(batch_.candidates, batch_.count, heavy, w_.heavy.data(), stream_);
+        batch_.heavy = w_.heavy.data();
+      }
       // What an open stage keeps is evaluated nearest first by the estimates that it has.
       const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
       batch_.fine = refined ? shard_.row_codes().fine : nullptr;
@@ -364,6 +370,7 @@ void ShardSearch<R>::filter_all(bool open) {
     const std::int64_t expected = batch_.fine == nullptr ? plan_.expected : plan_.refined;
     rerank(everyone(), open && done == 0 ? plan_.sample : 2 * expected, false, end != plan_.stage_ends.back(),
            (list_k_ * (end - done) + end - 1) / end);
+    batch_.heavy = nullptr;
     done = end;
   }
   batch_.fine = nullptr;

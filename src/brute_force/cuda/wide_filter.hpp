@@ -36,11 +36,7 @@ struct QuerySort {
 std::size_t order_by_thresholds(const CodeFilter& filter, const QueryOrder& out, const QuerySort& sort,
                                 void* scratch, std::size_t scratch_bytes, cudaStream_t stream);
 
-/// Rows of a run in `run_wide_look`.
-inline constexpr int wide_look_rows = 16;
-/// One look at the tiles of a stage: of every 16 rows the nearest by its score is a candidate, in the run's
-/// place. The bounds of the queries have no say. Only where wide_filter_pays, for tiles of wide_query_tile
-/// queries.
-void run_wide_look(const CodeFilter& filter, int device, cudaStream_t stream);
+/// As run_look; false: not here, nothing was done.
+bool run_wide_look(const CodeFilter& filter, int device, cudaStream_t stream);
 
 }  // namespace kith::brute_force::cuda

@@ -78,13 +78,53 @@ __device__ inline double canonical_whole(double sum, double norm, double query_n
   return canonical_finish<metric>(sum, norm, query_norm);
 }
 
+/// The same where the row is far away: what comes next is on its way while this is added up.
+template <class T, Metric metric>
+__device__ inline void canonical_far(double& sum, double& norm, const T* row, const double* query,
+                                     int values) {
+  constexpr int batch = 8;
+  const int lane = static_cast<int>(threadIdx.x) % canonical_lanes;
+  int left = (values - lane + canonical_lanes - 1) / canonical_lanes;  // of this lane
+  row += lane;
+  query += lane;
+  T next[batch];
+  const auto load = [&] {
+    if (left >= batch) {
+#pragma unroll
+      for (int j = 0; j < batch; ++j) next[j] = row[j * canonical_lanes];
+    } else {
+#pragma unroll
+      for (int j = 0; j < batch; ++j) next[j] = j < left ? row[j * canonical_lanes] : T{};
+    }
+  };
+  load();
+  while (left >= batch) {
+    T some[batch];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) some[j] = next[j];
+    row += batch * canonical_lanes;
+    left -= batch;
+    if (left > 0) load();
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      canonical_step<metric>(sum, norm, query[j * canonical_lanes], widen(some[j]));
+    }
+    query += batch * canonical_lanes;
+  }
+  if (left <= 0) return;
+#pragma unroll
+  for (int j = 0; j < batch; ++j) {
+    if (j < left) canonical_step<metric>(sum, norm, query[j * canonical_lanes], widen(next[j]));
+  }
+}
+
 /// One pair by eight threads; `active` is false for groups that have nothing to do but shuffle along.
 template <class T, Metric metric>
 __device__ inline double canonical_pair(const T* row, const double* query, std::int64_t dim,
                                         double query_norm, bool active) {
   double sum = 0;
   double norm = 0;
-  if (active) canonical_part<T, metric>(sum, norm, row, query, dim);
+  if (active) canonical_far<T, metric>(sum, norm, row, query, static_cast<int>(dim));
   return canonical_whole<metric>(sum, norm, query_norm);
 }
 

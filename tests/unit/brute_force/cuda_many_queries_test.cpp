@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "brute_force/cuda/plan.hpp"
+#include "brute_force/directions.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
@@ -29,7 +30,10 @@ using test::on_gpu;
 
 class CudaManyQueries : public test::GpuTest {
  protected:
-  void TearDown() override { brute_force::force_order(std::nullopt); }
+  void TearDown() override {
+    brute_force::force_order(std::nullopt);
+    brute_force::force_directions(std::nullopt);
+  }
 };
 
 Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
@@ -118,6 +122,37 @@ TEST_F(CudaManyQueries, AnyThresholdsInAnyOrder) {
           expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k),
                       std::to_string(dim) + " " + std::string(name(metric)) + " " +
                           std::string(name(filter)) + ", k " + std::to_string(k));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Some queries keep a hundred times more than most: of codes of all values and along directions, with fine
+// codes, more of them than blocks share, some more than there is room for.
+TEST_F(CudaManyQueries, SomeKeepFarMore) {
+  const std::int64_t q = 640, d = 64, far = 40;
+  const std::vector<std::int64_t> sizes =
+      test::reduced() ? std::vector<std::int64_t>{9'000} : std::vector<std::int64_t>{5'000, 9'000, 50'000};
+  for (const std::int64_t n : sizes) {
+    for (const Generator generator : {Generator::gaussian, Generator::low_intrinsic_dimension}) {
+      const Dataset rows = generate({.generator = generator, .rows = n, .dim = d});
+      Dataset queries = generate({.generator = generator, .rows = q, .dim = d, .first_row = n});
+      auto* values = static_cast<float*>(queries.mutable_data());
+      for (std::int64_t i = 0; i < far; ++i) {
+        float* value = values + i * (q / far) * d;
+        for (std::int64_t j = 0; j < d; ++j) value[j] *= 1 + static_cast<float>(i) / 4;
+      }
+      const BruteForce cpu = BruteForce::build(rows.view());
+      for (const int directions : {0, 20}) {
+        brute_force::force_directions(directions);
+        const BruteForce gpu = BruteForce::build(rows.view(), {.filter = Filter::int8}, on_gpu());
+        brute_force::force_directions(std::nullopt);
+        for (const std::int64_t k : {10, 60, 300}) {
+          expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k),
+                      std::to_string(n) + " rows, " + std::to_string(directions) + " directions, k " +
+                          std::to_string(k));
           if (HasFatalFailure()) return;
         }
       }
