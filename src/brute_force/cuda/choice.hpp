@@ -47,10 +47,11 @@ struct CudaChoice {
   CudaChoice as_halves() const;
 };
 
-/// Chooses by a sample of the rows (host memory) and what the GPUs' policy says of costs. @throws
-/// InvalidArgument for a filter that does not fit
+/// Chooses by a sample of the rows (host memory) and what the GPUs' policy says of costs; codes of up to
+/// `longest` bytes. @throws InvalidArgument for a filter that does not fit
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
-                             const BruteForceParameters& parameters, const tuning::Policy& policy);
+                             const BruteForceParameters& parameters, const tuning::Policy& policy,
+                             std::int64_t longest = cuda::largest_code_bytes);
 
 /// The step of int8 codes that suits rows in code space, `dim` values each, and what goes with it.
 /// @return distances of some of them to the nearest other one, ascending

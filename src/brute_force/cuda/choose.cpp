@@ -204,17 +204,18 @@ std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows
 }
 
 CudaChoice choose_cuda_codes(const DatasetView& sample, std::int64_t rows,
-                             const BruteForceParameters& parameters, const tuning::Policy& policy) {
+                             const BruteForceParameters& parameters, const tuning::Policy& policy,
+                             std::int64_t longest) {
   const Metric metric = parameters.metric;
   const std::int64_t dim = sample.dim;
   const bool euclid = is_euclidean(metric);
-  const bool can_int8 = metric != Metric::manhattan && dim <= cuda::largest_code_bytes;
+  const bool can_int8 = metric != Metric::manhattan && dim <= longest;
   const bool can_fp32 = (euclid || metric == Metric::manhattan) && dim <= codes::largest_dim;
   CudaChoice choice;
 
   Filter filter = parameters.filter;
   choice.forced = filter != Filter::automatic;
-  choice.fp16_fits = can_int8 && 2 * dim <= cuda::largest_code_bytes;
+  choice.fp16_fits = can_int8 && 2 * dim <= longest;
   choice.short_rows = dim <= tuning::low_dimension;
   if ((filter == Filter::fp32 && metric != Metric::manhattan && !euclid) ||
       ((filter == Filter::int8 || filter == Filter::fp16) && metric == Metric::manhattan)) {

@@ -44,9 +44,12 @@ struct Args {
   Candidates out;
 };
 
-// Buffers of the ring: as many as hide the latency of memory, fewer where the queries take the room.
+// Buffers of the ring: as many as hide the latency of memory, fewer where the queries take the room, or where
+// there is little of it: 99 KB, compute capability 8.6 and 8.9, are three buffers of long rows and nothing
+// else.
 constexpr int ring = 4;
 constexpr int short_ring = 3;
+constexpr int least_ring = 2;
 
 template <int BM, int W, int slots>
 struct Layout {
@@ -305,19 +308,28 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
   if (queries > 64 && code_filter_sm90_fits(shape, device)) {
     return wide_filter_pays(shape, queries, device) ? wide_query_tile : 128;
   }
-  for (const int tile : {128, 64, 16}) {
-    const bool wanted = tile == 16 || queries > tile / 2;
-    if (wanted && bytes_of(tile, shape, short_ring) <= limit) return tile;
+  for (const int slots : {short_ring, least_ring}) {
+    for (const int tile : {128, 64, 16}) {
+      const bool wanted = tile == 16 || queries > tile / 2;
+      if (wanted && bytes_of(tile, shape, slots) <= limit) return tile;
+    }
   }
   throw DeviceError("the GPU has too little shared memory for codes of this length; use the filter none");
 }
 
 bool can_look(const CodeShape& shape, std::int64_t queries, int device) {
-  return choose_query_tile(shape, queries, device) >= 128 && code_filter_sm90_fits(shape, device);
+  return queries > 64 && code_filter_sm90_fits(shape, device);
 }
 
 bool run_look(const CodeFilter& f, int device, cudaStream_t stream) {
   return run_wide_look(f, device, stream) || run_look_sm90(f, device, stream);
+}
+
+std::int64_t longest_codes(int device) {
+  const auto limit = static_cast<std::size_t>(shared_limit(device));
+  std::int64_t bytes = largest_code_bytes;
+  while (bytes > 128 && bytes_of(16, CodeShape::of(bytes), least_ring) > limit) bytes -= 128;
+  return bytes;
 }
 
 int queries_of_a_block(const CodeFilter& f, int device) {
@@ -329,16 +341,19 @@ int queries_of_a_block(const CodeFilter& f, int device) {
 void run_code_filter(const CodeFilter& f, int device, cudaStream_t stream) {
   if (f.stage.count <= 0 || f.queries <= 0) return;
   if (run_wide_filter(f, device, stream) || run_code_filter_sm90(f, device, stream)) return;
-  const bool room = f.query_tile > 16 &&
-                    bytes_of(f.query_tile, f.shape, ring) <= static_cast<std::size_t>(shared_limit(device));
+  const auto fits = [&](int slots) {
+    return bytes_of(f.query_tile, f.shape, slots) <= static_cast<std::size_t>(shared_limit(device));
+  };
   switch (f.shape.width) {
     case 32: launch_tile<32, ring>(f, device, stream); break;
     case 64: launch_tile<64, ring>(f, device, stream); break;
     default:
-      if (room) {
+      if (f.query_tile > 16 && fits(ring)) {
         launch_tile<128, ring>(f, device, stream);
-      } else {
+      } else if (fits(short_ring)) {
         launch_tile<128, short_ring>(f, device, stream);
+      } else {
+        launch_tile<128, least_ring>(f, device, stream);
       }
   }
 }

@@ -50,7 +50,7 @@ struct Args {
   int steps;
   int slots;
   bool all;
-  bool best;  // of each run, as run_look
+  bool best;  // keep the best of each run and nothing else (run_look)
   Stage stage;
   Candidates out;
 };

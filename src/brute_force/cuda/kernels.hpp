@@ -161,6 +161,8 @@ struct CodeFilter {
 };
 /// Queries that a block of the filter has: those whose visits are one.
 int queries_of_a_block(const CodeFilter& filter, int device);
+/// Bytes of the longest codes that it takes: shared memory holds 16 of them beside a ring of rows.
+std::int64_t longest_codes(int device);
 /// Queries of a tile for so many queries of this shape. @throws DeviceError when shared memory is too small
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device);
 /// Splits of the rows so that the blocks fill whole waves of `places`.
@@ -222,7 +224,7 @@ struct Batch {
   R* best;  ///< a query: no answer is farther than this, +inf while unknown
   std::int64_t k;
   Key<R>* scratch;         ///< k + room keys a query, where k is above tuning::largest_block_k
-  Key<R>* partial;         ///< k keys a block, where several blocks share a query
+  Key<R>* partial;         ///< k keys a block, where several blocks share a query; refining counts there
   std::uint32_t* arrived;  ///< a query: blocks that are done with it; zero between launches
   QueryBound* bounds;
   std::uint8_t* overflow;  ///< a query: kept more than there was room for in this pass
@@ -263,18 +265,19 @@ void refine_candidates(const Batch<R>& batch, cudaStream_t stream);
 template <class R>
 void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
                        bool bound_only, bool more, int device, cudaStream_t stream);
-/// Blocks that share a query in rerank_candidates; Batch::partial has room for most_shared_lists lists.
 inline constexpr int most_reranked_at_once = 8192;  ///< candidates a block looks at together
-inline constexpr int most_shared_lists = 512;       ///< of all queries together
-/// Some queries may keep a hundred times more than most, and a launch takes as long as its longest block: so
-/// many of them are shared by so many blocks each.
+inline constexpr int most_shared_lists = 512;       ///< in Batch::partial, of all queries together
+/// Blocks that share a query in rerank_candidates.
+int rerank_blocks(std::int64_t queries, std::int64_t expected, int device);
+/// Some queries may keep a hundred times more than most, and a launch takes as long as its longest block: up
+/// to most_heavy of them are split among heavy_shares blocks each.
 inline constexpr int most_heavy = 32;
 inline constexpr int heavy_shares = 16;
 static_assert(most_heavy * heavy_shares <= most_shared_lists);
-/// The first queries that keep more than `most`, into heavy[most_heavy].
+/// Up to most_heavy of the queries that keep more than `most`, in no particular order; the rest of `heavy` is
+/// nobody. Answers do not depend on which these are.
 void find_heavy(const Candidates& candidates, std::int64_t queries, std::int64_t most, std::uint32_t* heavy,
                 cudaStream_t stream);
-int rerank_blocks(std::int64_t queries, std::int64_t expected, int device);
 /// The same for any k, all candidates evaluated.
 template <class R>
 void rerank_long(const Batch<R>& batch, const Subset& subset, std::int64_t expected, bool bound_only,

@@ -17,7 +17,7 @@ struct Plan {
   bool one_pass = false;                 ///< worth one look at every pair before stages
   bool look = false;                     ///< the first bound comes from one look at a sample
   bool listed = false;                   ///< queries go by lists: the first bound comes from their own
-  bool runs = false;                     ///< or from the nearest of each run of a sample (wide_filter.hpp)
+  bool runs = false;                     ///< or from the nearest of each run of a sample (runs.cuh)
   std::int64_t sample = 0;               ///< rows of the first bound
   std::vector<std::int64_t> stage_ends;  ///< in tiles
   std::int64_t expected = 0;             ///< candidates a query and stage

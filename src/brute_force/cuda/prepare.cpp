@@ -151,7 +151,10 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   }
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
   const Dataset sample = take_sample(data, home, tuning::code_sample_rows);
-  p.choice = choose_cuda_codes(sample.view(), data.rows, parameters, tuning::policy_of(p.devices.front()));
+  std::int64_t longest = cuda::largest_code_bytes;
+  for (const int device : p.devices) longest = std::min(longest, cuda::longest_codes(device));
+  p.choice =
+      choose_cuda_codes(sample.view(), data.rows, parameters, tuning::policy_of(p.devices.front()), longest);
   if (p.choice.filter == Filter::fp16 &&
       !std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) {
     throw DeviceError(

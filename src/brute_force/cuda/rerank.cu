@@ -2,7 +2,8 @@
 //
 // A block takes a query's candidates, sorts them by the filter's own estimate and evaluates the first few;
 // with the bound these give, most of the rest are ruled out without a look at their rows. Where queries are
-// few, several blocks share one: each keeps the k best of its share, and the last to finish merges them.
+// few, or one keeps far more than the others, several blocks share one: each keeps the k best of its share,
+// and the last to finish merges them.
 #include "brute_force/cuda/rerank_block.cuh"
 
 namespace kith::brute_force::cuda {
@@ -18,7 +19,7 @@ __device__ Key<R> load_key(const Key<R>* from) {
   }
 }
 
-// The first queries that keep more than `most`, then nobody.
+// By one block.
 constexpr int find_threads = 1024;
 __global__ void __launch_bounds__(find_threads)
     find_heavy_kernel(const std::uint32_t* counts, std::int64_t queries, std::uint32_t most,
@@ -56,7 +57,7 @@ __device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockLis
   return true;
 }
 
-// Longest queries whose values have room in shared memory, beside as many blocks as there are without.
+// Longest queries whose values lie in shared memory: most times beside as many blocks as there are without.
 constexpr std::int64_t most_shared_values = 1536;
 
 template <class T, Metric metric, class R>

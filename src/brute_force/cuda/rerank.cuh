@@ -11,7 +11,7 @@ __device__ inline std::int64_t query_of(const Subset& subset, std::int64_t i) {
   return subset.ids == nullptr ? i : static_cast<std::int64_t>(subset.ids[i]);
 }
 
-// Which query a block is at, and which of the blocks that share it it is. `slot`: where they meet.
+// Which query a block is at, and its place among the blocks that share it. `slot`: where these meet.
 struct Share {
   std::int64_t q;
   int slot, index, count;

@@ -336,7 +336,7 @@ void ShardSearch<R>::filter_all(bool open) {
   std::int64_t done = 0;
   const std::int64_t tiles = shard_.tiles();
   const std::int64_t heavy = std::max(tuning::least_heavy, tuning::heavy_factor * plan_.expected);
-  const bool uneven = list_k_ <= tuning::largest_block_k && heavy < plan_.room &&
+  const bool uneven = list_k_ <= tuning::largest_heavy_k && heavy < plan_.room &&
                       cuda::rerank_blocks(batch_.count, plan_.room, shard_.device) == 1;
   for (const std::int64_t end : plan_.stage_ends) {
     stop_if_asked(execution_);

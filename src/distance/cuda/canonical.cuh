@@ -78,13 +78,13 @@ __device__ inline double canonical_whole(double sum, double norm, double query_n
   return canonical_finish<metric>(sum, norm, query_norm);
 }
 
-/// The same where the row is far away: what comes next is on its way while this is added up.
+/// As canonical_part, for rows in memory: the next values are loaded while these are added up.
 template <class T, Metric metric>
 __device__ inline void canonical_far(double& sum, double& norm, const T* row, const double* query,
-                                     int values) {
+                                     std::int64_t values) {
   constexpr int batch = 8;
   const int lane = static_cast<int>(threadIdx.x) % canonical_lanes;
-  int left = (values - lane + canonical_lanes - 1) / canonical_lanes;  // of this lane
+  auto left = static_cast<int>((values - lane + canonical_lanes - 1) / canonical_lanes);  // of this lane
   row += lane;
   query += lane;
   T next[batch];
@@ -124,7 +124,7 @@ __device__ inline double canonical_pair(const T* row, const double* query, std::
                                         double query_norm, bool active) {
   double sum = 0;
   double norm = 0;
-  if (active) canonical_far<T, metric>(sum, norm, row, query, static_cast<int>(dim));
+  if (active) canonical_far<T, metric>(sum, norm, row, query, dim);
   return canonical_whole<metric>(sum, norm, query_norm);
 }
 

@@ -18,6 +18,7 @@
 #include "brute_force/cuda/kernels.hpp"
 #include "conformance/problem.hpp"
 #include "core/visit_dtype.hpp"
+#include "cuda/launch.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/convert.hpp"
 #include "kith/error.hpp"
@@ -485,6 +486,48 @@ TEST_F(Cuda, LongCodesInPairs) {
                       std::string(name(metric)) + ", " + std::string(name(filter)) + ", d " +
                           std::to_string(d) + ", queries " + std::to_string(count));
         }
+      }
+    }
+  }
+}
+
+// The first bound comes from a look at a sample, two blocks sharing a tile where codes are long; the last
+// pair of blocks may have one without queries.
+TEST_F(Cuda, LongCodesLookAtASample) {
+  for (const std::int64_t d : {600, 1600}) {
+    const Rows rows(make("clustered", 40'000, d, 11), d, Dtype::f32);
+    for (const std::int64_t count : {65, 129, 300}) {
+      const Rows queries(make("clustered", count, d, 12), d, Dtype::f32);
+      const Neighbors expected = knn(rows.host, queries.host, 7);
+      for (const Filter filter : {Filter::int8, Filter::fp16}) {
+        const BruteForce index = BruteForce::build(rows.host, {.filter = filter}, on({0}));
+        expect_same(
+            expected, index.search(queries.host, 7, on({0})),
+            std::string(name(filter)) + ", d " + std::to_string(d) + ", queries " + std::to_string(count));
+      }
+    }
+  }
+}
+
+// A chip with 99 KB of shared memory and no wgmma takes the portable kernels with short rings, and no codes
+// for rows that are too long for these.
+TEST_F(Cuda, WhatOlderChipsTake) {
+  struct Pretence {
+    Pretence() { cuda::pretends_86 = true; }
+    Pretence(const Pretence&) = delete;
+    Pretence& operator=(const Pretence&) = delete;
+    ~Pretence() { cuda::pretends_86 = false; }
+  } const pretence;
+  for (const std::int64_t d : {20, 60, 100, 300, 768, 1700, 3000}) {
+    const Rows rows(make("clustered", 9'000, d, 11), d, Dtype::f32);
+    for (const std::int64_t count : {3, 40, 129, 300}) {
+      const Rows queries(make("clustered", count, d, 12), d, Dtype::f32);
+      const Neighbors expected = knn(rows.host, queries.host, 40);
+      for (const Filter filter : {Filter::automatic, Filter::int8, Filter::fp16}) {
+        const BruteForce index = BruteForce::build(rows.host, {.filter = filter}, on({0}));
+        expect_same(
+            expected, index.search(queries.host, 40, on({0})),
+            std::string(name(filter)) + ", d " + std::to_string(d) + ", queries " + std::to_string(count));
       }
     }
   }
