@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "brute_force/directions.hpp"
 #include "brute_force/partition.hpp"
 #include "conformance/check.hpp"
 #include "kith/error.hpp"
+#include "support/forced_directions.hpp"
 #include "support/instruction_sets.hpp"
 
 namespace kith::conformance {
@@ -120,12 +120,6 @@ TEST_P(Conformance, LeadingDirections) {
   const Support& entry = GetParam();
   if (entry.index != "brute_force") GTEST_SKIP() << "has no codes along directions";
   const bool on_gpu = entry.backend == Device::Kind::cuda;
-  struct Directions {
-    explicit Directions(std::int64_t count) { brute_force::force_directions(count); }
-    Directions(const Directions&) = delete;
-    Directions& operator=(const Directions&) = delete;
-    ~Directions() { brute_force::force_directions(std::nullopt); }
-  };
   const std::int64_t n = size() == Size::brief ? 70 : size() == Size::reduced ? 80 : 130;
   std::uint64_t seed = 900;
   for (const Kind& kind : kinds()) {
@@ -133,7 +127,7 @@ TEST_P(Conformance, LeadingDirections) {
     if (size() == Size::brief && (seed + static_cast<std::uint64_t>(entry.metric)) % 4 != 0) continue;
     const std::int64_t d = seed % 2 == 0 ? 33 : 20;
     const std::int64_t directions = std::vector<std::int64_t>{1, 7, d}[seed % 3];
-    const Directions forced(directions);
+    const test::ForcedDirections forced(directions);
     const Values values = kind.make(n, d, 7, random);
     // GPUs filter where the rows are eight times as many.
     check(kind.name, values, on_gpu ? std::vector<std::int64_t>{1, 8, 20} : std::vector<std::int64_t>{20});
@@ -198,7 +192,9 @@ TEST_P(Conformance, Lists) {
     }
   }
   // Seven queries are one block of a GPU's, which leaves out what all of them do.
-  if (!gpu) EXPECT_GT(left_out, 0);
+  if (!gpu) {
+    EXPECT_GT(left_out, 0);
+  }
 }
 
 // Zeros appended to every row change no bit of the answer.

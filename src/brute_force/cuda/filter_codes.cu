@@ -303,9 +303,13 @@ unsigned choose_splits(std::int64_t query_tiles, const Stage& stage, int process
   return static_cast<unsigned>(best);
 }
 
+bool can_look(const CodeShape& shape, std::int64_t queries, int device) {
+  return queries > 64 && code_filter_sm90_fits(shape, device);
+}
+
 int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) {
   const auto limit = static_cast<std::size_t>(shared_limit(device));
-  if (queries > 64 && code_filter_sm90_fits(shape, device)) {
+  if (can_look(shape, queries, device)) {
     return wide_filter_pays(shape, queries, device) ? wide_query_tile : 128;
   }
   for (const int slots : {short_ring, least_ring}) {
@@ -315,10 +319,6 @@ int choose_query_tile(const CodeShape& shape, std::int64_t queries, int device) 
     }
   }
   throw DeviceError("the GPU has too little shared memory for codes of this length; use the filter none");
-}
-
-bool can_look(const CodeShape& shape, std::int64_t queries, int device) {
-  return queries > 64 && code_filter_sm90_fits(shape, device);
 }
 
 bool run_look(const CodeFilter& f, int device, cudaStream_t stream) {

@@ -65,8 +65,8 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
                      : policy.look_float_seconds +
                            static_cast<double>(shard.space.dim) * policy.look_value_seconds);
     } else if (plan.runs) {
-      const double look = std::max(policy.look_run_seconds, static_cast<double>(shard.space.shape.steps) *
-                                                                policy.int8_step_seconds * 1e-9);
+      const double look =
+          std::max(policy.look_run_seconds, int8_look_seconds(policy, 32 * shard.space.shape.steps) * 1e-9);
       first = static_cast<double>(sample) * look + policy.rerank_seconds + (1.2 * k + 16) * evaluated;
     } else if (tiled && !plan.listed) {
       first = static_cast<double>(sample) * policy.open_seconds + rounds * (1.2 * k + 16) * evaluated;

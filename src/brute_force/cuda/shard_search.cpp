@@ -340,11 +340,13 @@ void ShardSearch<R>::filter_all(bool open) {
                       cuda::rerank_blocks(batch_.count, plan_.room, shard_.device) == 1;
   for (const std::int64_t end : plan_.stage_ends) {
     stop_if_asked(execution_);
+    const bool opens = open && done == 0;
     const cuda::Stage stage{tiles, spreading_multiplier(tiles), done, end - done, shard_.lists.order.data()};
     if (shard_.space.tiled()) {
-      cuda::CodeFilter filter{shard_.row_codes(), shard_.rows, w_.query_codes.data(), batch_.bounds,
-                              batch_.count,       query_tile_, shard_.space.shape,    shard_.space.test(),
-                              open && done == 0,  stage,       batch_.candidates};
+      cuda::CodeFilter filter{
+          shard_.row_codes(), shard_.rows,        w_.query_codes.data(), batch_.bounds, batch_.count,
+          query_tile_,        shard_.space.shape, shard_.space.test(),   opens,         stage,
+          batch_.candidates};
       if (plan_.listed) {
         choose_visits(filter);
       } else if (order_pays(batch_.count, stage.count * cuda::code_tile_rows) &&
@@ -352,12 +354,12 @@ void ShardSearch<R>::filter_all(bool open) {
         order_queries(filter);
       }
       cuda::run_code_filter(filter, shard_.device, stream_);
-      if (uneven && !(open && done == 0)) {
+      if (uneven && !opens) {
         cuda::find_heavy(batch_.candidates, batch_.count, heavy, w_.heavy.data(), stream_);
         batch_.heavy = w_.heavy.data();
       }
       // What an open stage keeps is evaluated nearest first by the estimates that it has.
-      const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !(open && done == 0);
+      const bool refined = shard_.space.fine && batch_.count >= tuning::least_refined && !opens;
       batch_.fine = refined ? shard_.row_codes().fine : nullptr;
       if (refined) cuda::refine_candidates(batch_, stream_);
     } else {
@@ -368,7 +370,7 @@ void ShardSearch<R>::filter_all(bool open) {
           shard_.device, stream_);
     }
     const std::int64_t expected = batch_.fine == nullptr ? plan_.expected : plan_.refined;
-    rerank(everyone(), open && done == 0 ? plan_.sample : 2 * expected, false, end != plan_.stage_ends.back(),
+    rerank(everyone(), opens ? plan_.sample : 2 * expected, false, end != plan_.stage_ends.back(),
            (list_k_ * (end - done) + end - 1) / end);
     batch_.heavy = nullptr;
     done = end;

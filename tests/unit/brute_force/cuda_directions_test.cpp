@@ -25,6 +25,7 @@
 #include "kith/brute_force.hpp"
 #include "kith/convert.hpp"
 #include "support/device_memory.hpp"
+#include "support/forced_directions.hpp"
 #include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 
@@ -37,13 +38,6 @@ using test::on_gpu;
 using Wide = long double;
 
 class CudaDirectionsTest : public test::GpuTest {};
-
-struct Directions {
-  explicit Directions(std::int64_t count) { brute_force::force_directions(count); }
-  Directions(const Directions&) = delete;
-  Directions& operator=(const Directions&) = delete;
-  ~Directions() { brute_force::force_directions(std::nullopt); }
-};
 
 void expect_same(const Neighbors& found, const Neighbors& expected, const std::string& what) {
   EXPECT_EQ(found.indices, expected.indices) << what;
@@ -409,7 +403,7 @@ TEST_F(CudaDirectionsTest, TheBitsOfTheCpuOnEveryPath) {
       const BruteForce cpu = BruteForce::build(rows.view, {.metric = metric, .directions = false});
       const Neighbors of_1200 = cpu.search(asked.view, 1200);
       for (const std::int64_t directions : {7, 28, 60, 128}) {
-        const Directions forced(directions);
+        const test::ForcedDirections forced(directions);
         // 10 MB of rows, 3 MB of codes: all of it, the codes alone, nothing at all.
         for (const std::uint64_t limit : {std::uint64_t{0}, 12 * mib, 4 * mib, std::uint64_t{1}}) {
           if (limit > 1 && directions != 28) continue;
@@ -453,7 +447,7 @@ TEST_F(CudaDirectionsTest, OtherElementTypesHaveThem) {
           asked(kind.queries, d, dtype, kind.integer_scale);
       for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
         const BruteForce cpu = BruteForce::build(rows.view, {.metric = metric, .directions = false});
-        const Directions forced(28);
+        const test::ForcedDirections forced(28);
         const BruteForce gpu =
             BruteForce::build(rows.view, {.metric = metric, .filter = Filter::int8}, on_gpu());
         const std::string what =
@@ -528,7 +522,7 @@ TEST_F(CudaDirectionsTest, AreLeftOutWhereTheyDoNotPay) {
 
 // Queries that lie off the directions: codes along these would keep most rows.
 TEST_F(CudaDirectionsTest, GiveWayForQueriesUnlikeTheRows) {
-  const Directions forced(28);
+  const test::ForcedDirections forced(28);
   const DatasetView rows = steep().view.slice(0, many_rows), asked = steep().view.slice(many_rows, 300);
   for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
     const BruteForce index = BruteForce::build(rows, {.metric = metric}, on_gpu());

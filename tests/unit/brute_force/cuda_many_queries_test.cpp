@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "brute_force/cuda/plan.hpp"
-#include "brute_force/directions.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
+#include "support/forced_directions.hpp"
 #include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
@@ -30,10 +30,7 @@ using test::on_gpu;
 
 class CudaManyQueries : public test::GpuTest {
  protected:
-  void TearDown() override {
-    brute_force::force_order(std::nullopt);
-    brute_force::force_directions(std::nullopt);
-  }
+  void TearDown() override { brute_force::force_order(std::nullopt); }
 };
 
 Dataset clusters(std::int64_t rows, std::int64_t dim, Dtype dtype, std::int64_t first) {
@@ -146,9 +143,8 @@ TEST_F(CudaManyQueries, SomeKeepFarMore) {
       }
       const BruteForce cpu = BruteForce::build(rows.view());
       for (const int directions : {0, 20}) {
-        brute_force::force_directions(directions);
+        const test::ForcedDirections forced(directions);
         const BruteForce gpu = BruteForce::build(rows.view(), {.filter = Filter::int8}, on_gpu());
-        brute_force::force_directions(std::nullopt);
         for (const std::int64_t k : {10, 60, 300}) {
           expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k),
                       std::to_string(n) + " rows, " + std::to_string(directions) + " directions, k " +

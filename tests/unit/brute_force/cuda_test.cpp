@@ -472,17 +472,23 @@ TEST_F(Cuda, AQueryThatKeepsMuchIsSearchedAgain) {
   }
 }
 
-// Blocks in pairs, with an odd number of query tiles too, and queries that come along with the rows.
-TEST_F(Cuda, LongCodesInPairs) {
-  for (const std::int64_t d : {300, 768, 1500, 3000}) {
-    const Rows rows(make("clustered", 9'000, d, 11), d, Dtype::f32);
-    for (const std::int64_t count : {65, 128, 129, 300}) {
+struct ClusteredShapes {
+  std::int64_t rows;
+  std::vector<std::int64_t> dims, queries;
+  std::int64_t k;
+};
+
+void expect_the_bits_of_the_cpu(const ClusteredShapes& shapes, const std::vector<Metric>& metrics,
+                                const std::vector<Filter>& filters) {
+  for (const std::int64_t d : shapes.dims) {
+    const Rows rows(make("clustered", shapes.rows, d, 11), d, Dtype::f32);
+    for (const std::int64_t count : shapes.queries) {
       const Rows queries(make("clustered", count, d, 12), d, Dtype::f32);
-      for (const Metric metric : {Metric::sqeuclidean, Metric::cosine}) {
-        const Neighbors expected = knn(rows.host, queries.host, 7, {metric});
-        for (const Filter filter : {Filter::int8, Filter::fp16}) {
+      for (const Metric metric : metrics) {
+        const Neighbors expected = knn(rows.host, queries.host, shapes.k, {metric});
+        for (const Filter filter : filters) {
           const BruteForce index = BruteForce::build(rows.host, {metric, filter}, on({0}));
-          expect_same(expected, index.search(queries.host, 7, on({0})),
+          expect_same(expected, index.search(queries.host, shapes.k, on({0})),
                       std::string(name(metric)) + ", " + std::string(name(filter)) + ", d " +
                           std::to_string(d) + ", queries " + std::to_string(count));
         }
@@ -491,22 +497,17 @@ TEST_F(Cuda, LongCodesInPairs) {
   }
 }
 
+// Blocks in pairs, with an odd number of query tiles too, and queries that come along with the rows.
+TEST_F(Cuda, LongCodesInPairs) {
+  expect_the_bits_of_the_cpu({9'000, {300, 768, 1500, 3000}, {65, 128, 129, 300}, 7},
+                             {Metric::sqeuclidean, Metric::cosine}, {Filter::int8, Filter::fp16});
+}
+
 // The first bound comes from a look at a sample, two blocks sharing a tile where codes are long; the last
 // pair of blocks may have one without queries.
 TEST_F(Cuda, LongCodesLookAtASample) {
-  for (const std::int64_t d : {600, 1600}) {
-    const Rows rows(make("clustered", 40'000, d, 11), d, Dtype::f32);
-    for (const std::int64_t count : {65, 129, 300}) {
-      const Rows queries(make("clustered", count, d, 12), d, Dtype::f32);
-      const Neighbors expected = knn(rows.host, queries.host, 7);
-      for (const Filter filter : {Filter::int8, Filter::fp16}) {
-        const BruteForce index = BruteForce::build(rows.host, {.filter = filter}, on({0}));
-        expect_same(
-            expected, index.search(queries.host, 7, on({0})),
-            std::string(name(filter)) + ", d " + std::to_string(d) + ", queries " + std::to_string(count));
-      }
-    }
-  }
+  expect_the_bits_of_the_cpu({40'000, {600, 1600}, {65, 129, 300}, 7}, {Metric::sqeuclidean},
+                             {Filter::int8, Filter::fp16});
 }
 
 // A chip with 99 KB of shared memory and no wgmma takes the portable kernels with short rings, and no codes
@@ -518,19 +519,8 @@ TEST_F(Cuda, WhatOlderChipsTake) {
     Pretence& operator=(const Pretence&) = delete;
     ~Pretence() { cuda::pretends_86 = false; }
   } const pretence;
-  for (const std::int64_t d : {20, 60, 100, 300, 768, 1700, 3000}) {
-    const Rows rows(make("clustered", 9'000, d, 11), d, Dtype::f32);
-    for (const std::int64_t count : {3, 40, 129, 300}) {
-      const Rows queries(make("clustered", count, d, 12), d, Dtype::f32);
-      const Neighbors expected = knn(rows.host, queries.host, 40);
-      for (const Filter filter : {Filter::automatic, Filter::int8, Filter::fp16}) {
-        const BruteForce index = BruteForce::build(rows.host, {.filter = filter}, on({0}));
-        expect_same(
-            expected, index.search(queries.host, 40, on({0})),
-            std::string(name(filter)) + ", d " + std::to_string(d) + ", queries " + std::to_string(count));
-      }
-    }
-  }
+  expect_the_bits_of_the_cpu({9'000, {20, 60, 100, 300, 768, 1700, 3000}, {3, 40, 129, 300}, 40},
+                             {Metric::sqeuclidean}, {Filter::automatic, Filter::int8, Filter::fp16});
 }
 
 TEST_F(Cuda, ManyThreadsSearchOneIndex) {

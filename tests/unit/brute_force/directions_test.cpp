@@ -14,6 +14,7 @@
 #include "core/instruction_set.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
+#include "support/forced_directions.hpp"
 #include "support/instruction_sets.hpp"
 #include "support/sanitizers.hpp"
 
@@ -51,15 +52,8 @@ DatasetView queries_of(const std::vector<float>& values) {
   return DatasetView(values.data() + rows * dim, queries, dim);
 }
 
-struct Directions {
-  explicit Directions(std::int64_t count) { brute_force::force_directions(count); }
-  Directions(const Directions&) = delete;
-  Directions& operator=(const Directions&) = delete;
-  ~Directions() { brute_force::force_directions(std::nullopt); }
-};
-
 BruteForce with_all_values(const DatasetView& data, const BruteForceParameters& parameters = {}) {
-  const Directions none(0);
+  const test::ForcedDirections none(0);
   return BruteForce::build(data, parameters);
 }
 
