@@ -3,20 +3,23 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <type_traits>
 
 #include <cuda_runtime_api.h>
 
 #include "cuda/runtime.hpp"
+#include "kith/error.hpp"
 
 namespace kith::cuda {
 
 /// For tests: every device is one of compute capability 8.6, with as little shared memory. Set it while
-/// nothing is searched.
-inline std::atomic<bool> pretends_86{false};
+/// nothing is searched; with KITH_TEST_AS_86 in the environment it is so from the start.
+inline std::atomic<bool> pretends_86{std::getenv("KITH_TEST_AS_86") != nullptr};
 inline int attribute_of_86(cudaDeviceAttr attribute) {
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor: return 8;
@@ -100,6 +103,18 @@ __device__ inline void let_next_launch() {
 }
 #endif
 
+/// Refuses what a device that it pretends to be would refuse.
+inline void mind_pretended_limit(const void* kernel, std::size_t bytes, int device) {
+  cudaFuncAttributes attributes{};
+  KITH_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  const std::size_t all = attributes.sharedSizeBytes + bytes;
+  const int limit = shared_limit(device);
+  if (all > static_cast<std::size_t>(limit)) {
+    throw DeviceError("a kernel asks for " + std::to_string(all) + " bytes of shared memory, the limit is " +
+                      std::to_string(limit));
+  }
+}
+
 /// Lets a kernel have so many bytes of dynamic shared memory on a device; returns how many of its blocks fit
 /// a multiprocessor at once, at least 1. The device must be current.
 template <class Kernel>
@@ -108,6 +123,7 @@ int allow_shared(Kernel kernel, int threads, std::size_t bytes, int device) {
   static std::map<std::tuple<const void*, int, std::size_t>, int> known;
   const auto* function = reinterpret_cast<const void*>(kernel);
   const std::scoped_lock lock(mutex);
+  if (pretends_86) mind_pretended_limit(function, bytes, device);
   const auto found = known.find({function, device, bytes});
   if (found != known.end()) return found->second;
   // More than 48 KiB, static memory included, must be asked for; the largest so far stays allowed.

@@ -65,11 +65,12 @@ Buffer<T> upload(const std::vector<T>& from, cudaStream_t stream) {
   return to;
 }
 
-// The scores that a kernel gives, and whether each is as near to the exact sum as it must be.
-bool sums_well(int tile, int device) {
+// The scores that the kernel for so many queries gives, and whether each is as near to the exact sum as it
+// must be.
+bool sums_well(std::int64_t queries, int device) {
   const Stream stream;
   const CodeShape shape = CodeShape::of(2 * dim);
-  const std::int64_t queries = tile;
+  const int tile = choose_query_tile(shape, queries, device);
   const Halves q = make(queries, tile, shape, 1);
   const Halves x = make(rows, code_tile_rows, shape, 2);
   const Buffer<std::uint8_t> query_codes = upload(q.image, stream);
