@@ -56,6 +56,7 @@ struct Workspace {
   cuda::Buffer<std::int64_t> indices[3];
   cuda::Buffer<unsigned char> answers[3];
   cuda::PinnedBuffer<unsigned long long> seen;
+  cuda::Event counted;  ///< queries off the directions are in `seen`
   ListWorkspace by_lists;
   OrderWorkspace by_thresholds;
   unsigned long long ticket = 0;  ///< of the last search without stages

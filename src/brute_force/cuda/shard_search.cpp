@@ -63,6 +63,7 @@ std::int64_t ShardSearch<R>::run(const void* queries, std::int64_t stride, std::
     } else if (open && !shard_.space.tiled()) {
       first_bound();
     }
+    refuse_if_off();
     evaluate_special();
     filter_all(open && shard_.space.tiled() && !plan_.look && !plan_.runs && !plan_.listed);
   }
@@ -218,7 +219,11 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
   codes.nan_queries = w_.counters.data() + 2;
   codes.off = w_.counters.data() + 5;
   cuda::encode_queries(queries, stride, count, space, codes, stream_);
-  if (plan_.mind_rests && plan_.filtered) refuse_if_off(count);
+  if (minds_rests()) {
+    KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data() + 5, sizeof(unsigned long long),
+                              cudaMemcpyDeviceToHost, stream_));
+    KITH_CUDA(cudaEventRecord(w_.counted, stream_));
+  }
   batch_ = Batch<R>{shard_.data,
                     shard_.stride,
                     shard_.rows,
@@ -244,12 +249,18 @@ void ShardSearch<R>::prepare(const void* queries, std::int64_t stride, std::int6
 }
 
 template <class R>
-void ShardSearch<R>::refuse_if_off(std::int64_t count) {
-  if (shard_.space.map == nullptr) return;
-  KITH_CUDA(cudaMemcpyAsync(w_.seen.data(), w_.counters.data() + 5, sizeof(unsigned long long),
-                            cudaMemcpyDeviceToHost, stream_));
+bool ShardSearch<R>::minds_rests() const {
+  return plan_.mind_rests && plan_.filtered && shard_.space.map != nullptr;
+}
+
+// The first bound is on its way while the host waits to know how many queries lie off the directions.
+template <class R>
+void ShardSearch<R>::refuse_if_off() {
+  if (!minds_rests()) return;
+  KITH_CUDA(cudaEventSynchronize(w_.counted));
+  if (static_cast<std::int64_t>(w_.seen.data()[0]) * one_off_in <= batch_.count) return;
   KITH_CUDA(cudaStreamSynchronize(stream_));
-  if (static_cast<std::int64_t>(w_.seen.data()[0]) * one_off_in > count) throw OffDirections();
+  throw OffDirections();
 }
 
 template <class R>

@@ -63,7 +63,8 @@ class ShardSearch {
   void prepare(const void* queries, std::int64_t stride, std::int64_t count);
 
   // Ends the search where codes of all values suit the queries better. @throws OffDirections
-  void refuse_if_off(std::int64_t count);
+  void refuse_if_off();
+  bool minds_rests() const;
 
   cuda::Subset everyone() const { return {nullptr, batch_.count}; }
 

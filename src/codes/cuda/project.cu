@@ -3,8 +3,9 @@
 // Many rows: tensor cores. A block owns 128 rows and up to 128 directions, a warp 16 of the rows; tiles of 16
 // values of the rows, brought to code space on the way, and of the map pass through shared memory. Each sum
 // is of as many products as a row has values, rounded to nearest one by one or better;
-// docs/exact-contract.md, step 11, allows for any order of them. Few rows: a block a row and 32 directions,
-// 32 threads a sum.
+// docs/exact-contract.md, step 11, allows for any order of them. Where there are too few such blocks for the
+// processors: 32 rows and directions a block, whose warps have a share of the values each. Few rows: a block
+// a row and 32 directions, 32 threads a sum.
 #include "codes/cuda/codes.hpp"
 #include "codes/cuda/encode_query.cuh"
 #include "cuda/launch.hpp"
@@ -24,7 +25,8 @@ constexpr int depth = 16;  // values of a row in shared memory at once
 constexpr int row_stride = depth + 4;
 constexpr std::int64_t few_rows = 256;
 constexpr int few_threads = 1024;  // of a block
-constexpr std::int64_t least_row_blocks = 100;
+constexpr std::int64_t some_rows = 16384;
+constexpr int some_tile = 32;  // rows and directions of a block
 
 // 1 / |x| of each row; a warp a row.
 template <class T>
@@ -156,6 +158,78 @@ __global__ void __launch_bounds__(few_threads)
   out.values[r * space.map_width + column] = sum;
 }
 
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    project_some_kernel(const T* data, std::int64_t stride, std::int64_t rows, CodeSpace space,
+                        Coordinates out) {
+  constexpr int warps = block_threads / 32;
+  constexpr int parts = some_tile / 8;  // of eight rows or directions
+  __shared__ double sent[warps / 2][parts * parts * 2][32];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * some_tile;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * some_tile;
+
+  const T* row[parts];
+  double scale[parts];
+#pragma unroll
+  for (int m = 0; m < parts; ++m) {
+    const std::int64_t r =
+        min(first + m * 8 + lane / 4, rows - 1);  // behind the last one: as that, not written
+    row[m] = data + r * stride;
+    scale[m] = space.metric == Metric::cosine ? out.inverse[r] : space.unit;
+  }
+  const double* mean = space.metric == Metric::cosine ? nullptr : space.mean;
+  double sums[parts][parts][2] = {};
+  for (std::int64_t i = warp * depth; i < space.dim; i += warps * depth) {
+#pragma unroll
+    for (int k = 0; k < depth; k += 4) {
+      const std::int64_t at = i + k + lane % 4;
+      const bool here = at < space.dim;
+      const double centre = here && mean != nullptr ? mean[at] : 0;  // one path: all loads at once
+      double a[parts];
+      double b[parts];
+#pragma unroll
+      for (int m = 0; m < parts; ++m) a[m] = here ? (widen(row[m][at]) - centre) * scale[m] : 0;
+#pragma unroll
+      for (int n = 0; n < parts; ++n) b[n] = space.map[at * space.map_width + column + n * 8 + lane / 4];
+#pragma unroll
+      for (int m = 0; m < parts; ++m) {
+#pragma unroll
+        for (int n = 0; n < parts; ++n) multiply(sums[m][n], a[m], b[n]);
+      }
+    }
+  }
+#pragma unroll
+  for (int half = warps / 2; half > 0; half /= 2) {
+    if (warp >= half && warp < 2 * half) {
+#pragma unroll
+      for (int j = 0; j < parts * parts * 2; ++j) {
+        sent[warp - half][j][lane] = sums[j / 2 / parts][j / 2 % parts][j % 2];
+      }
+    }
+    __syncthreads();
+    if (warp < half) {
+#pragma unroll
+      for (int j = 0; j < parts * parts * 2; ++j) {
+        sums[j / 2 / parts][j / 2 % parts][j % 2] += sent[warp][j][lane];
+      }
+    }
+    __syncthreads();
+  }
+  if (warp > 0) return;
+#pragma unroll
+  for (int m = 0; m < parts; ++m) {
+    const std::int64_t r = first + m * 8 + lane / 4;
+    if (r >= rows) continue;
+#pragma unroll
+    for (int n = 0; n < parts; ++n) {
+      *reinterpret_cast<double2*>(out.values + r * space.map_width + column + n * 8 + lane % 4 * 2) =
+          make_double2(sums[m][n][0], sums[m][n][1]);
+    }
+  }
+}
+
 template <class T, int columns>
 void project_many(const T* data, std::int64_t stride, std::int64_t rows, const CodeSpace& space,
                   const Coordinates& out, cudaStream_t stream) {
@@ -181,10 +255,12 @@ void project(const void* data, std::int64_t stride, std::int64_t rows, const Cod
     if (rows <= few_rows) {
       const dim3 grid(static_cast<unsigned>(space.map_width / 32), static_cast<unsigned>(rows));
       project_few_kernel<T><<<grid, few_threads, 0, stream>>>(values, stride, space, out);
+    } else if (rows <= some_rows) {
+      const dim3 grid(static_cast<unsigned>((rows + some_tile - 1) / some_tile),
+                      static_cast<unsigned>(space.map_width / some_tile));
+      project_some_kernel<T><<<grid, block_threads, 0, stream>>>(values, stride, rows, space, out);
     } else {
-      // Few rows leave processors idle where a block takes all directions.
-      const bool narrow = (rows + block_rows - 1) / block_rows < least_row_blocks;
-      switch (narrow ? std::int64_t{32} : space.map_width) {
+      switch (space.map_width) {
         case 32: project_many<T, 32>(values, stride, rows, space, out, stream); break;
         case 64: project_many<T, 64>(values, stride, rows, space, out, stream); break;
         case 96: project_many<T, 96>(values, stride, rows, space, out, stream); break;

@@ -132,13 +132,16 @@ std::vector<double> coordinates_of(const DatasetView& rows, brute_force::Shard& 
   return out.read<double>();
 }
 
-// Both kernels, for few rows and for many, every width of a block's tile and two of them side by side.
+// All kernels, for few rows, some and many, every width of a block's tile and two of them side by side.
 TEST_F(CudaDirectionsTest, CoordinatesAreWithinTheirErrorOfTheRealOnes) {
   struct Shape {
     std::int64_t rows, dim, directions;
   };
-  for (const Shape s : {Shape{1, 20, 1}, Shape{5, 96, 28}, Shape{300, 97, 33}, Shape{257, 130, 96},
-                        Shape{1000, 257, 124}, Shape{700, 300, 150}, Shape{3, 768, 60}, Shape{513, 15, 15}}) {
+  for (const Shape s :
+       {Shape{1, 20, 1}, Shape{5, 96, 28}, Shape{300, 97, 33}, Shape{257, 130, 96}, Shape{1000, 257, 124},
+        Shape{700, 300, 150}, Shape{3, 768, 60}, Shape{513, 15, 15}, Shape{16'385, 21, 20},
+        Shape{16'500, 63, 60}, Shape{17'000, 97, 90}, Shape{16'390, 130, 124}, Shape{16'400, 160, 150}}) {
+    const std::int64_t step = s.rows > 1000 ? 97 : 1;  // of the rows that are looked at
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8, Dtype::f16}) {
       for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
         const std::string what = std::to_string(s.rows) + " x " + std::to_string(s.dim) + " along " +
@@ -165,7 +168,7 @@ TEST_F(CudaDirectionsTest, CoordinatesAreWithinTheirErrorOfTheRealOnes) {
         const std::vector<double> found = coordinates_of(values.view, shard);
         const std::int64_t width = shard.space.map_width;
         ASSERT_GE(width, s.directions);
-        for (std::int64_t r = 0; r < s.rows; ++r) {
+        for (std::int64_t r = s.rows - 1; r >= 0; r -= step) {
           std::vector<double> y(static_cast<std::size_t>(s.dim));
           codes::row_kernels().load[static_cast<int>(dtype)](values.view.row(r), s.dim, y.data());
           const double inverse = found[static_cast<std::size_t>(s.rows * width + r)];
