@@ -25,12 +25,11 @@ __device__ inline void keep_in_place(const Candidates& out, std::int64_t queries
   out.entries[q * out.room + place] = score < least ? no_candidate : make_candidate(score, row);
 }
 
-/// Owned by one warp, whose threads call together; `filled` is the same in all of them. With `later` what
-/// was written last gets its place when the next is written: nobody waits for the atomics.
-template <bool later>
-class AppenderOf {
+/// Owned by one warp, whose threads call together; `filled` is the same in all of them. What was written last
+/// gets its place when the next is written: nobody waits for the atomics.
+class Appender {
  public:
-  __device__ AppenderOf(WarpBuffer* buffer, const Candidates& out) : buffer_(buffer), out_(out) {}
+  __device__ Appender(WarpBuffer* buffer, const Candidates& out) : buffer_(buffer), out_(out) {}
 
   /// Every thread may bring one candidate.
   __device__ void add(bool hit, std::int64_t query, std::uint64_t entry) {
@@ -61,19 +60,18 @@ class AppenderOf {
   __device__ void flush() {
     __syncwarp();
     write(static_cast<int>(threadIdx.x % 32) < filled_);
-    if constexpr (later) put_last();
+    put_last();
     filled_ = 0;
   }
 
  private:
   __device__ void write(bool mine) {
-    if constexpr (later) put_last();
+    put_last();
     if (!mine) return;
     const unsigned lane = threadIdx.x % 32;
     query_ = buffer_->queries[lane];
     entry_ = buffer_->entries[lane];
     at_ = atomicAdd(out_.counts + query_, 1U);
-    if constexpr (!later) put_last();
   }
   __device__ void put_last() {
     if (at_ < out_.room) out_.entries[query_ * static_cast<std::int64_t>(out_.room) + at_] = entry_;
@@ -88,6 +86,27 @@ class AppenderOf {
   int filled_ = 0;
 };
 
-using Appender = AppenderOf<false>;
+/// Calls take(i, found) with each bit i of a thread's words, the threads of a warp together: each brings the
+/// first that it has left, wherever that is, and false where it has none. Few have more than one.
+template <int words, class Take>
+__device__ inline void take_found(unsigned (&found)[words], Take take) {
+#pragma unroll 1
+  while (true) {
+    int word = words - 1;
+    unsigned left = found[words - 1];
+#pragma unroll
+    for (int w = words - 2; w >= 0; --w) {
+      if (found[w] == 0) continue;
+      word = w;
+      left = found[w];
+    }
+    if (!__any_sync(0xffffffffU, left != 0)) return;
+    take(word * 32 + (left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0), left != 0);
+#pragma unroll
+    for (int w = 0; w < words; ++w) {
+      if (w == word) found[w] = left & (left - 1U);
+    }
+  }
+}
 
 }  // namespace kith::brute_force::cuda

@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
   constexpr int WN = BN / warps_n;
   constexpr int MI = WM / 16;
   constexpr int NI = WN / 8;
+  static_assert(NI * 4 <= 32);
   constexpr int units = W / 16;
   using L = Layout<BM, W, slots>;
 
@@ -187,8 +188,8 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
 
     const Value* limits = thresholds + wm + lane / 4;
     unsigned found[MI];
-    Value scores[MI * NI * 4];  // of what was found: in local memory, so that the code below stays short
-    unsigned some = 0;
+    Value scores[MI * 32];  // of what was found: in local memory, so that the code below stays short
+    bool some = false;      // the same in the whole warp
 #pragma unroll
     for (int m = 0; m < MI; ++m) {
       const Value t0 = limits[m * 16];
@@ -202,39 +203,30 @@ __global__ void __launch_bounds__(threads, BM == 16 ? 2 : 1) filter_kernel(Args 
       }
       found[m] = 0;
       if (!__any_sync(0xffffffffU, a.all || largest0 >= t0 || largest1 >= t1)) continue;
+      some = true;
 #pragma unroll
       for (int n = 0; n < NI; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          scores[(m * NI + n) * 4 + c] = acc[m][n][c];
+          scores[m * 32 + n * 4 + c] = acc[m][n][c];
           found[m] |= (a.all || acc[m][n][c] >= (c < 2 ? t0 : t1) ? 1U : 0U) << (n * 4 + c);
         }
       }
-      some |= found[m];
     }
-    if (__any_sync(0xffffffffU, some != 0)) {
+    if (some) {
       const std::int64_t tile = tile_at(tile_index);
-#pragma unroll 1
-      for (int m = 0; m < MI; ++m) {
-        unsigned mine_here = 0;
-#pragma unroll
-        for (int i = 0; i < MI; ++i) mine_here = i == m ? found[i] : mine_here;
-#pragma unroll 1
-        for (unsigned left = __reduce_or_sync(0xffffffffU, mine_here); left != 0; left &= left - 1) {
-          const int i = __ffs(static_cast<int>(left)) - 1;
-          const int column = wn + i / 4 * 8 + lane % 4 * 2 + i % 2;
-          const std::int64_t q = first_query + wm + m * 16 + i / 2 % 2 * 8 + lane / 4;
-          const auto row = static_cast<std::uint32_t>(a.stage.row(tile, column));
-          const std::int32_t score =
-              (mine_here >> i & 1U) != 0 ? S::order(scores[m * NI * 4 + i]) : S::no_score;
-          if (a.all) {
-            keep_in_place(a.out, a.queries, a.stage, q, blockIdx.y + tile_index * gridDim.y, column, row,
-                          score, S::least());
-          } else {
-            appender.add((mine_here >> i & 1U) != 0, q, make_candidate(score, row));
-          }
+      const std::int64_t position = blockIdx.y + tile_index * gridDim.y;
+      take_found(found, [&](int i, bool hit) {
+        const std::int32_t score = hit ? S::order(scores[i]) : S::no_score;
+        const int column = wn + i % 32 / 4 * 8 + lane % 4 * 2 + i % 2;
+        const std::int64_t q = first_query + wm + i / 32 * 16 + i / 2 % 2 * 8 + lane / 4;
+        const auto row = static_cast<std::uint32_t>(a.stage.row(tile, column));
+        if (a.all) {
+          keep_in_place(a.out, a.queries, a.stage, q, position, column, row, score, S::least());
+        } else {
+          appender.add(hit, q, make_candidate(score, row));
         }
-      }
+      });
     }
     ++tile_index;
   }

@@ -167,7 +167,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
   const int row = warp * 16 + lane / 4;
   const Value t0 = thresholds[row];
   const Value t1 = thresholds[row + 8];
-  AppenderOf<true> appender(buffers + warp, a.out);
+  Appender appender(buffers + warp, a.out);
   if constexpr (!pair) wait(query_barrier, 0);
   const int bytes = slot_bytes(W, pair);
   int slot = 0;
@@ -180,6 +180,10 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
     if (lane != 0) return;
     arrive(empty + which * 8);
     if constexpr (pair) arrive_there(empty + which * 8, rank_in_pair() ^ 1U);
+  };
+  const auto give_bias_back = [&](int which) {
+    __syncwarp();
+    if (lane == 0) arrive(bias_empty + which * 8);
   };
   for (std::int64_t position = blockIdx.y; position < count; position += gridDim.y, ++turn) {
     int before = 0;
@@ -209,8 +213,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
     const std::int32_t* h = ring_h + bias_slot * BN + lane % 4 * 2;
     if (a.best) {
       keep_best<S>(a, acc, h, first + row, position, tile);
-      __syncwarp();
-      if (lane == 0) arrive(bias_empty + bias_slot * 8);
+      give_bias_back(bias_slot);
       continue;
     }
     unsigned found[4] = {};
@@ -251,13 +254,7 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
       }
     }
     if (some) {
-      // Each thread takes the first that it has left, wherever that is: few have more than one.
-#pragma unroll 1
-      while (__any_sync(0xffffffffU, (found[0] | found[1] | found[2] | found[3]) != 0)) {
-        const int g = found[0] != 0 ? 0 : (found[1] != 0 ? 1 : (found[2] != 0 ? 2 : 3));
-        const unsigned left = g < 2 ? (g == 0 ? found[0] : found[1]) : (g == 2 ? found[2] : found[3]);
-        const bool hit = left != 0;
-        const int i = g * 32 + (hit ? __ffs(static_cast<int>(left)) - 1 : 0);
+      take_found(found, [&](int i, bool hit) {
         const std::int32_t score = hit ? S::order(scores[i]) : S::no_score;
         const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         const std::int64_t q = first + row + i / 2 % 2 * 8;
@@ -267,14 +264,9 @@ __device__ inline void consume(const Args& a, int group, std::uint32_t q_codes, 
         } else {
           appender.add(hit, q, make_candidate(score, id));
         }
-#pragma unroll
-        for (int f = 0; f < 4; ++f) {
-          if (f == g) found[f] = left & (left - 1U);
-        }
-      }
+      });
     }
-    __syncwarp();
-    if (lane == 0) arrive(bias_empty + bias_slot * 8);
+    give_bias_back(bias_slot);
   }
   appender.flush();
 }

@@ -330,7 +330,7 @@ __global__ void __launch_bounds__((1 + groups_of<steps, look>)*group_threads, 1)
     if (threadIdx.x == 0) produce<W, groups == 4>(a, shared);
     if constexpr (look != Look::best) {
       if (warp > 0) {
-        AppenderOf<true> appender(buffers + warp - 1, a.out);
+        Appender appender(buffers + warp - 1, a.out);
         wait(shared.limit_barrier, 0);
         look_through<Scores<half>>(queues, warp - 1, lookers, comparers, limits, shared.names, a.stage,
                                    appender);

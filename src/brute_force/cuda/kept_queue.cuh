@@ -100,7 +100,7 @@ class QueueIn {
 template <class S>
 __device__ inline void look_through(KeptQueue<typename S::Value>* queues, int first, int step, int count,
                                     const typename S::Value* limits, const std::uint32_t* names,
-                                    const Stage& stage, AppenderOf<true>& appender) {
+                                    const Stage& stage, Appender& appender) {
   using Queue = KeptQueue<typename S::Value>;
   const auto lane = threadIdx.x % 32;
   static_assert(Queue::parts == 2);
