@@ -200,9 +200,12 @@ Plan make_plan(const Shard& shard, std::int64_t queries, std::int64_t list_k, st
                               256;
   std::uint64_t memory = std::min(tuning::candidate_bytes, std::max<std::uint64_t>(budget / 8, 64U << 20U));
   if (limit > 0) memory = std::min(memory, limit);
-  // Where codes keep many rows, some queries keep far more than others: searching these again takes long.
-  if (plan.filtered && room == 0 && shard.surplus > tuning::uneven_surplus) {
-    const std::uint64_t share = memory / 2 / static_cast<std::uint64_t>(std::max<std::int64_t>(queries, 1));
+  // Some queries keep far more than others, above all where codes keep many rows: searching these again takes
+  // long.
+  if (plan.filtered && room == 0) {
+    const std::uint64_t parts = shard.surplus > tuning::uneven_surplus ? 2 : 8;
+    const std::uint64_t share =
+        memory / parts / static_cast<std::uint64_t>(std::max<std::int64_t>(queries, 1));
     const std::int64_t fit = share > fixed ? static_cast<std::int64_t>((share - fixed) / kept) : 0;
     plan.room =
         std::max(plan.room, std::min({fit, tuning::uneven_room * plan.room, tuning::most_room, shard.rows}));

@@ -10,6 +10,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int group = 8;  // threads a candidate: each reads 16 bytes of its row at a time
 constexpr int chunk = 1024;
+constexpr int at_once = 4;  // candidates whose codes a group asks for together
 
 // Eight values of a row and a query.
 __device__ inline long long triangle_term(const short4 a, const short4 b) {
@@ -64,28 +65,42 @@ __global__ void __launch_bounds__(threads) refine_kernel(Batch<R> batch) {
     for (int i = tid; i < n; i += threads) entries[i] = own[done + static_cast<std::uint32_t>(i)];
     __syncthreads();
     // The same number of rounds for all threads of a warp: they exchange sums.
-    for (int base = 0; base < n; base += threads / group) {
-      const int c = base + tid / group;
-      const std::uint64_t entry = c < n ? entries[c] : no_candidate;
-      long long sum = 0;
-      if (entry != no_candidate) {
-        const std::int16_t* row =
-            batch.fine + static_cast<std::int64_t>(static_cast<std::uint32_t>(entry)) * stride;
-        for (int i = tid % group * 8; i < stride; i += group * 8) {
-          const int4 eight = *reinterpret_cast<const int4*>(row + i);
-          const int4 asked = *reinterpret_cast<const int4*>(query + i);
-          const auto* a = reinterpret_cast<const short4*>(&eight);
-          const auto* b = reinterpret_cast<const short4*>(&asked);
-          sum += triangle ? triangle_term(a[0], b[0]) + triangle_term(a[1], b[1])
-                          : -product_term(a[0], b[0]) - product_term(a[1], b[1]);
+    for (int base = 0; base < n; base += threads / group * at_once) {
+      std::uint64_t several[at_once];
+      long long sums[at_once] = {};
+#pragma unroll
+      for (int s = 0; s < at_once; ++s) {
+        const int c = base + s * (threads / group) + tid / group;
+        several[s] = c < n ? entries[c] : no_candidate;
+      }
+      for (int i = tid % group * 8; i < stride; i += group * 8) {
+        int4 eight[at_once];
+#pragma unroll
+        for (int s = 0; s < at_once; ++s) {
+          if (several[s] == no_candidate) continue;
+          eight[s] = *reinterpret_cast<const int4*>(
+              batch.fine + static_cast<std::int64_t>(static_cast<std::uint32_t>(several[s])) * stride + i);
+        }
+        const int4 asked = *reinterpret_cast<const int4*>(query + i);
+        const auto* b = reinterpret_cast<const short4*>(&asked);
+#pragma unroll
+        for (int s = 0; s < at_once; ++s) {
+          if (several[s] == no_candidate) continue;
+          const auto* a = reinterpret_cast<const short4*>(&eight[s]);
+          sums[s] += triangle ? triangle_term(a[0], b[0]) + triangle_term(a[1], b[1])
+                              : -product_term(a[0], b[0]) - product_term(a[1], b[1]);
         }
       }
 #pragma unroll
-      for (int apart = group / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, apart);
-      const auto estimate = static_cast<double>(sum);
-      if (tid % group == 0 && entry != no_candidate && !(estimate > limit)) {
-        own[atomicAdd(&left, 1U)] =
-            static_cast<std::uint64_t>(fine_order(estimate)) << 32U | (entry & 0xffffffffU);
+      for (int s = 0; s < at_once; ++s) {
+#pragma unroll
+        for (int apart = group / 2; apart > 0; apart /= 2)
+          sums[s] += __shfl_xor_sync(0xffffffffU, sums[s], apart);
+        const auto estimate = static_cast<double>(sums[s]);
+        if (tid % group == 0 && several[s] != no_candidate && !(estimate > limit)) {
+          own[atomicAdd(&left, 1U)] =
+              static_cast<std::uint64_t>(fine_order(estimate)) << 32U | (several[s] & 0xffffffffU);
+        }
       }
     }
   }
