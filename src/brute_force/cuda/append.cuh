@@ -87,7 +87,8 @@ class Appender {
 };
 
 /// Calls take(i, found) with each bit i of a thread's words, the threads of a warp together: each brings the
-/// first that it has left, wherever that is, and false where it has none. Few have more than one.
+/// first that it has left, wherever that is, and false, with any i, where it has none. Few have more than
+/// one.
 template <int words, class Take>
 __device__ inline void take_found(unsigned (&found)[words], Take take) {
 #pragma unroll 1

@@ -64,6 +64,7 @@ class ShardSearch {
 
   // Ends the search where codes of all values suit the queries better. @throws OffDirections
   void refuse_if_off();
+  // Whether there may be such queries.
   bool minds_rests() const;
 
   cuda::Subset everyone() const { return {nullptr, batch_.count}; }

@@ -31,10 +31,11 @@ inline constexpr std::int64_t least_one_pass_rows = 4096;
 inline constexpr std::int64_t most_special_in_one_pass = 1024;
 /// Rows of a sample whose runs leave their nearest, at most, where k does not ask for more.
 inline constexpr std::int64_t most_in_runs = 16384;
-/// Some queries keep far more than others: room for so many times more, in an eighth of the memory for
-/// candidates, or in half of it where the filter keeps so many times too many.
-inline constexpr double uneven_surplus = 2;
+/// Some queries keep far more than others: room for so many times more, where an eighth of the memory for
+/// candidates holds it...
 inline constexpr std::int64_t uneven_room = 4;
+/// ... or half of that memory, where the filter keeps so many times too many.
+inline constexpr double uneven_surplus = 2;
 inline constexpr int most_stages = 8;
 inline constexpr double most_short_surplus = 8;
 

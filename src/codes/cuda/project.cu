@@ -3,9 +3,9 @@
 // Many rows: tensor cores. A block owns 128 rows and up to 128 directions, a warp 16 of the rows; tiles of 16
 // values of the rows, brought to code space on the way, and of the map pass through shared memory. Each sum
 // is of as many products as a row has values, rounded to nearest one by one or better;
-// docs/exact-contract.md, step 11, allows for any order of them. Where there are too few such blocks for the
-// processors: 32 rows and directions a block, whose warps have a share of the values each. Few rows: a block
-// a row and 32 directions, 32 threads a sum.
+// docs/exact-contract.md, step 11, allows for any order of them. Some rows, too few for such blocks to occupy
+// all processors: 32 rows and directions a block, whose warps have a share of the values each. Few rows: a
+// block a row and 32 directions, 32 threads a sum.
 #include "codes/cuda/codes.hpp"
 #include "codes/cuda/encode_query.cuh"
 #include "cuda/launch.hpp"
@@ -25,7 +25,7 @@ constexpr int depth = 16;  // values of a row in shared memory at once
 constexpr int row_stride = depth + 4;
 constexpr std::int64_t few_rows = 256;
 constexpr int few_threads = 1024;  // of a block
-constexpr std::int64_t some_rows = 16384;
+constexpr std::int64_t some_rows = 12800;
 constexpr int some_tile = 32;  // rows and directions of a block
 
 // 1 / |x| of each row; a warp a row.

@@ -127,7 +127,7 @@ TEST_F(CudaManyQueries, AnyThresholdsInAnyOrder) {
 }
 
 // Some queries keep a hundred times more than most: of codes of all values and along directions, with fine
-// codes, more of them than blocks share, some more than there is room for.
+// codes, more of them than blocks share, some more than there is room for, above all within a limit.
 TEST_F(CudaManyQueries, SomeKeepFarMore) {
   const std::int64_t q = 640, d = 64, far = 40;
   const std::vector<std::int64_t> sizes =
@@ -146,10 +146,13 @@ TEST_F(CudaManyQueries, SomeKeepFarMore) {
         const test::ForcedDirections forced(directions);
         const BruteForce gpu = BruteForce::build(rows.view(), {.filter = Filter::int8}, on_gpu());
         for (const std::int64_t k : {10, 60, 300}) {
-          expect_same(gpu.search(queries.view(), k, on_gpu()), cpu.search(queries.view(), k),
-                      std::to_string(n) + " rows, " + std::to_string(directions) + " directions, k " +
-                          std::to_string(k));
-          if (HasFatalFailure()) return;
+          const Neighbors expected = cpu.search(queries.view(), k);
+          for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{24} << 20U}) {
+            expect_same(gpu.search(queries.view(), k, on_gpu(limit)), expected,
+                        std::to_string(n) + " rows, " + std::to_string(directions) + " directions, k " +
+                            std::to_string(k) + ", limit " + std::to_string(limit));
+            if (HasFatalFailure()) return;
+          }
         }
       }
     }

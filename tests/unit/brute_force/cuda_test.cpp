@@ -515,10 +515,11 @@ TEST_F(Cuda, LongCodesLookAtASample) {
 // for rows that are too long for these.
 TEST_F(Cuda, WhatOlderChipsTake) {
   struct Pretence {
-    Pretence() { cuda::pretends_86 = true; }
+    Pretence() = default;
     Pretence(const Pretence&) = delete;
     Pretence& operator=(const Pretence&) = delete;
-    ~Pretence() { cuda::pretends_86 = false; }
+    ~Pretence() { cuda::pretends_86 = before; }
+    const bool before = cuda::pretends_86.exchange(true);
   } const pretence;
   expect_the_bits_of_the_cpu({9'000, {20, 60, 100, 300, 768, 1700, 3000}, {3, 40, 129, 300}, 40},
                              {Metric::sqeuclidean}, {Filter::automatic, Filter::int8, Filter::fp16});
