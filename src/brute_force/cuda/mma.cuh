@@ -13,13 +13,19 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
 __device__ inline void copy_async(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from) : "memory");
 }
-// The same for what nobody reads again soon: it goes from the cache before anything else does.
+// How the second-level cache treats what is copied: what nobody reads again soon goes from it before anything
+// else does.
 __device__ inline std::uint64_t read_once() {
   std::uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
   return policy;
 }
-__device__ inline void copy_async_once(std::uint32_t to, const void* from, std::uint64_t policy) {
+__device__ inline std::uint64_t read_again() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;\n" : "=l"(policy));
+  return policy;
+}
+__device__ inline void copy_async(std::uint32_t to, const void* from, std::uint64_t policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
                "l"(policy)
                : "memory");

@@ -134,10 +134,12 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
          (!shard.space.int8() || shard.space.shape.row_bytes() == 32);
 }
 
-// Or from the nearest of the runs of one.
+// Or from the nearest of the runs of one. Long lists take long to start with all of a sample's rows: for them
+// it may be a third of all.
 bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
+  const std::int64_t times = list_k > tuning::longest_short_list ? 3 : 8;
   return shard.space.tiled() && list_k <= tuning::largest_block_k &&
-         shard.rows >= 8 * least_in_runs(tuning::policy_of(shard.device), list_k) &&
+         shard.rows >= times * least_in_runs(tuning::policy_of(shard.device), list_k) &&
          cuda::can_look(shard.space.shape, queries, shard.device);
 }
 

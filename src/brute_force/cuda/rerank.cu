@@ -39,20 +39,20 @@ __global__ void __launch_bounds__(find_threads)
 template <class R>
 __device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockList<R>& list, int* last) {
   if (share.count == 1) return true;
-  const int k = list.k;
+  const int k = list.k();
   Key<R>* all = batch.partial + static_cast<std::int64_t>(share.slot) * share.count * k;
-  for (int i = threadIdx.x; i < k; i += threads) all[share.index * k + i] = list.keys[i];
+  for (int i = threadIdx.x; i < k; i += block_threads()) all[share.index * k + i] = list[i];
   if (!is_last(batch, share, last)) return false;
   // Every block's k-th bounds the answer's k-th.
   const int total = share.count * k;
-  for (int start = 0; start < total; start += list.free()) {
+  for (int start = 0; start < total;) {
     const int end = min(total, start + list.free());
-    for (int i = start + threadIdx.x; i < end; i += threads) {
-      if (i / k == share.index) continue;  // these are in the list already
-      const Key<R> key = load_key<R>(all + i);
-      if (key < list.keys[k - 1]) list.keys[atomicAdd(list.filled, 1)] = key;
+    for (int i = start + threadIdx.x; i < end; i += block_threads()) {
+      // This block's are in the list already.
+      if (i / k != share.index) list.offer(load_key<R>(all + i));
     }
     list.merge();
+    start = end;
   }
   return true;
 }
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
                   int chunk) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Histogram histogram;
-  __shared__ int filled;
+  __shared__ ListState<R> state;
   __shared__ int last;
   __shared__ unsigned cut;
   auto* keys = reinterpret_cast<Key<R>*>(shared);
@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
   const double* query = batch.queries + q * batch.padded;
   if (batch.space.dim <= most_shared_values) {
     auto* values = reinterpret_cast<double*>(picks + chunk);
-    for (int i = threadIdx.x; i < static_cast<int>(batch.space.dim); i += threads) values[i] = query[i];
+    for (int i = threadIdx.x; i < static_cast<int>(batch.space.dim); i += block_threads())
+      values[i] = query[i];
     query = values;
   }
   const Desk desk{query, entries, picks, &histogram, &cut};
@@ -90,10 +91,8 @@ __global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
   const std::int64_t count = kept < room ? kept : room;
   Key<R>* stored = batch.lists + q * k;
   // The list so far belongs to one block; the others start from nothing.
-  for (int i = threadIdx.x; i < k; i += threads) keys[i] = share.index == 0 ? stored[i] : Key<R>::none();
-  if (threadIdx.x == 0) filled = k;
-  BlockList<R> list{keys, &filled, k, capacity};
-  __syncthreads();
+  BlockList<R> list(keys, &state, k, capacity);
+  list.start(share.index == 0 ? stored : nullptr);
 
   unsigned long long evaluated = 0;
   int deferred = 0;
@@ -101,23 +100,25 @@ __global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
   const std::int64_t mine = share.index < count ? (count - share.index + share.count - 1) / share.count : 0;
   for (std::int64_t done = 0; done < mine; done += chunk) {
     const int n = static_cast<int>(mine - done < chunk ? mine - done : chunk);
-    for (int i = threadIdx.x; i < n; i += threads) {
+    for (int i = threadIdx.x; i < n; i += block_threads()) {
       entries[i] = batch.candidates.entries[q * room + share.index + (done + i) * share.count];
     }
     __syncthreads();
-    const bool defer = more && share.count == 1 && count <= chunk;
-    evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted, cuts, defer, list, deferred);
-    // The next stage's bound rules most of these out.
-    for (int i = threadIdx.x; i < deferred; i += threads) {
+    // Any k bound the answer's k-th. The next stage's bound rules out most of what is picked.
+    const Rest rest = bound_only                                   ? Rest::leave
+                      : more && share.count == 1 && count <= chunk ? Rest::pick
+                                                                   : Rest::evaluate;
+    evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted, cuts, rest, list, deferred);
+    for (int i = threadIdx.x; i < deferred; i += block_threads()) {
       batch.candidates.entries[q * room + i] = entries[desk.picks[i]];
     }
   }
 
   if (threadIdx.x == 0) atomicAdd(batch.counters, evaluated);
   if (!merge_blocks(batch, share, list, &last)) return;
-  for (int i = threadIdx.x; i < k; i += threads) stored[i] = bound_only ? Key<R>::none() : keys[i];
+  for (int i = threadIdx.x; i < k; i += block_threads()) stored[i] = bound_only ? Key<R>::none() : list[i];
   if (threadIdx.x == 0) {
-    tighten(batch, q, keys[k - 1]);
+    tighten(batch, q, list.last());
     finish_candidates(batch, q);
     batch.candidates.counts[q] = static_cast<std::uint32_t>(deferred);
   }
@@ -130,12 +131,12 @@ std::size_t shared_bytes(const Batch<R>& batch, int capacity, int chunk) {
 }
 
 template <class T, Metric metric, class R>
-void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int wanted, bool bound_only, bool more,
-            int capacity, int chunk, int device, cudaStream_t stream) {
+void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int block, int wanted, bool bound_only,
+            bool more, int capacity, int chunk, int device, cudaStream_t stream) {
   const std::size_t bytes = shared_bytes(batch, capacity, chunk);
   allow_shared(rerank_kernel<T, metric, R>, threads, bytes, device);
   rerank_kernel<T, metric, R>
-      <<<grid, threads, bytes, stream>>>(batch, subset, wanted, bound_only, more, capacity, chunk);
+      <<<grid, block, bytes, stream>>>(batch, subset, wanted, bound_only, more, capacity, chunk);
   check_launch("rerank_candidates");
 }
 
@@ -160,20 +161,26 @@ template <class R>
 void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t expected, std::int64_t fresh,
                        bool bound_only, bool more, int device, cudaStream_t stream) {
   if (subset.count <= 0) return;
-  int capacity = 512;  // a power of two: lists are sorted with what comes behind them
-  while (capacity < 4 * batch.k) capacity *= 2;
+  const bool heavy = batch.heavy != nullptr;
+  const dim3 grid(static_cast<unsigned>(heavy ? 1 : rerank_blocks(subset.count, expected, device)),
+                  static_cast<unsigned>(subset.count + (heavy ? most_heavy * heavy_shares : 0)));
+  // What a block does by one warp, or waits for, others use: many small ones.
+  const bool many = grid.x == 1 && batch.k <= tuning::longest_short_list &&
+                    subset.count >= std::int64_t{4} * processors(device);
+  const int wanted = wanted_of(fresh, many);
+  // A list, empty before all its keys are fresh, and what is offered to it first: a power of two, since they
+  // are sorted together.
+  int capacity = 512;
+  while (capacity < wanted + (fresh < batch.k ? batch.k : 0) || capacity <= batch.k) capacity *= 2;
   int chunk = 512;
   while (chunk < expected && chunk < most_reranked_at_once) chunk *= 2;
   // Chips with little shared memory take more rounds.
   while (chunk > 512 &&
          shared_bytes(batch, capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
     chunk /= 2;
-  const bool heavy = batch.heavy != nullptr;
-  const dim3 grid(static_cast<unsigned>(heavy ? 1 : rerank_blocks(subset.count, expected, device)),
-                  static_cast<unsigned>(subset.count + (heavy ? most_heavy * heavy_shares : 0)));
   visit_rows(batch, [&]<class T, Metric metric>() {
-    launch<T, metric, R>(batch, subset, grid, wanted_of(fresh), bound_only, more, capacity, chunk, device,
-                         stream);
+    launch<T, metric, R>(batch, subset, grid, many ? threads / 2 : threads, wanted, bound_only, more,
+                         capacity, chunk, device, stream);
   });
 }
 

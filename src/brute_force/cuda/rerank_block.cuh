@@ -14,43 +14,81 @@ namespace {
 
 using namespace distance::cuda;
 
+// Threads of a block, at most.
 constexpr int threads = 256;
 constexpr int groups = threads / canonical_lanes;
 
-// Sorts the first `total` keys of a buffer that has room for the next power of two; the rest become none.
-template <class R>
-__device__ void sort_padded(Key<R>* keys, int total) {
-  int padded = 2;
-  while (padded < total) padded *= 2;
-  for (int i = total + threadIdx.x; i < padded; i += threads) keys[i] = Key<R>::none();
-  sort_block<R>(keys, padded);
+__device__ inline int block_threads() {
+  return static_cast<int>(blockDim.x);
 }
 
-// The k best of what came so far in keys[0, k), ascending; what is offered is collected behind them.
+// What all threads of a block know of its list, in shared memory.
 template <class R>
-struct BlockList {
-  Key<R>* keys;
-  int* filled;  // shared
-  int k;
-  int capacity;
+struct ListState {
+  int sorted;   // keys of the list
+  int filled;   // and with those that were offered
+  Key<R> last;  // the k-th, or none
+};
 
+// The k best of what came so far in keys[0, k), ascending; what is offered is collected behind them. A list
+// that is not full ends with keys that are none.
+template <class R>
+class BlockList {
+ public:
+  /// `keys` has room for `capacity` of them, a power of two and more than k; both pointers are to shared
+  /// memory.
+  __device__ BlockList(Key<R>* keys, ListState<R>* state, int k, int capacity)
+      : keys_(keys), state_(state), k_(k), capacity_(capacity) {}
+
+  /// With a list that there is, ascending, or, where `stored` is null, an empty one.
+  __device__ void start(const Key<R>* stored) {
+    if (threadIdx.x == 0) state_->filled = 0;
+    __syncthreads();
+    int mine = 0;
+    for (int i = threadIdx.x; i < k_; i += block_threads()) {
+      keys_[i] = stored == nullptr ? Key<R>::none() : stored[i];
+      if (!keys_[i].is_none()) ++mine;
+    }
+    if (mine > 0) atomicAdd(&state_->filled, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) know(state_->filled);
+    __syncthreads();
+  }
+  /// By one thread a candidate; there is room for free() of them before the next merge.
+  __device__ void offer(const Key<R>& key) {
+    if (key < state_->last) keys_[atomicAdd(&state_->filled, 1)] = key;
+  }
+  /// Puts what was offered into the list.
   __device__ void merge() {
     __syncthreads();
-    const int total = *filled;
+    const int total = state_->filled;
+    const bool offered = total > state_->sorted;
     __syncthreads();
-    if (total > k) {
-      sort_padded<R>(keys, total);
-      if (threadIdx.x == 0) *filled = k;
-      __syncthreads();
-    }
+    if (!offered) return;
+    int padded = 2;
+    while (padded < total) padded *= 2;
+    for (int i = total + static_cast<int>(threadIdx.x); i < padded; i += block_threads())
+      keys_[i] = Key<R>::none();
+    sort_block<R>(keys_, padded);
+    if (threadIdx.x == 0) know(total < k_ ? total : k_);
+    __syncthreads();
   }
-  // By one thread a candidate; the caller makes room first.
-  __device__ void offer(R distance, std::uint32_t row, R best) {
-    if (isnan(distance) || distance > best) return;
-    const Key<R> key = Key<R>::make(distance, row);
-    if (key < keys[k - 1]) keys[atomicAdd(filled, 1)] = key;
+  __device__ int free() const { return capacity_ - state_->sorted; }
+  __device__ int k() const { return k_; }
+  __device__ const Key<R>& operator[](int i) const { return keys_[i]; }
+  /// The k-th, or none.
+  __device__ const Key<R>& last() const { return state_->last; }
+
+ private:
+  __device__ void know(int sorted) {
+    state_->sorted = state_->filled = sorted;
+    state_->last = keys_[k_ - 1];
   }
-  __device__ int free() const { return capacity - k; }
+
+  Key<R>* keys_;
+  ListState<R>* state_;
+  int k_;
+  int capacity_;
 };
 
 constexpr int short_row = 16;
@@ -77,26 +115,30 @@ __device__ void evaluate(const Batch<R>& batch, std::int64_t q, const double* qu
   const double norm = batch.scalars[q].canonical;
   const R best = batch.best[q];
   const T* data = static_cast<const T*>(batch.data);
+  const auto offer = [&](bool there, double exact, std::uint32_t row) {
+    const auto distance = static_cast<R>(exact);
+    if (there && !isnan(distance) && distance <= best) list.offer(Key<R>::make(distance, row));
+  };
   for (int start = 0; start < count;) {
     const int end = min(count, start + list.free());
     if (batch.space.dim <= short_row) {
-      for (int c = start + static_cast<int>(threadIdx.x); c < end; c += threads) {
+      for (int c = start + static_cast<int>(threadIdx.x); c < end; c += block_threads()) {
         const auto row = static_cast<std::uint32_t>(entries[picks[c]]);
         const double distance =
             canonical_short<T, metric>(data + static_cast<std::int64_t>(row) * batch.stride, query,
                                        static_cast<int>(batch.space.dim), norm);
-        list.offer(static_cast<R>(distance), row, best);
+        offer(true, distance, row);
       }
     } else {
       const int group = static_cast<int>(threadIdx.x) / canonical_lanes;
       // The same number of rounds for all threads of a warp: they exchange lanes.
-      for (int base = start; base < end; base += groups) {
+      for (int base = start; base < end; base += block_threads() / canonical_lanes) {
         const int c = base + group;
         const bool active = c < end;
         const auto row = static_cast<std::uint32_t>(active ? entries[picks[c]] : 0);
         const double distance = canonical_pair<T, metric>(
             data + static_cast<std::int64_t>(row) * batch.stride, query, batch.space.dim, norm, active);
-        if (active && threadIdx.x % canonical_lanes == 0) list.offer(static_cast<R>(distance), row, best);
+        if (threadIdx.x % canonical_lanes == 0) offer(active, distance, row);
       }
     }
     list.merge();
@@ -105,8 +147,9 @@ __device__ void evaluate(const Batch<R>& batch, std::int64_t q, const double* qu
 }
 
 // Shared by the threads of a block while they look for the nearest entries.
+constexpr int bins = 256;
 struct Histogram {
-  unsigned counts[threads];
+  unsigned counts[bins];
   unsigned lowest, highest;
   unsigned first, before, inside;  // of the bin that the last of the wanted entries is in
   int picked;
@@ -125,7 +168,7 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
   __syncthreads();
   unsigned low = none;
   unsigned high = 0;
-  for (int i = tid; i < n; i += threads) {
+  for (int i = tid; i < n; i += block_threads()) {
     if (entries[i] == no_candidate) continue;
     const auto order = static_cast<unsigned>(entries[i] >> 32U);
     low = min(low, order);
@@ -142,20 +185,20 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
   const unsigned range = h.highest > low ? h.highest - low : 0;
   auto goal = static_cast<unsigned>(wanted);
   for (int shift = max(0, 24 - __clz(static_cast<int>(range)));; shift = max(0, shift - 8)) {
-    h.counts[tid] = 0;
+    for (int i = tid; i < bins; i += block_threads()) h.counts[i] = 0;
     if (tid == 0) h.inside = 0;
     __syncthreads();
-    for (int i = tid; i < n; i += threads) {
+    for (int i = tid; i < n; i += block_threads()) {
       if (entries[i] == no_candidate) continue;
       const auto order = static_cast<unsigned>(entries[i] >> 32U);
       const unsigned bin = (order - low) >> shift;
-      if (order >= low && bin < threads) atomicAdd(&h.counts[bin], 1U);
+      if (order >= low && bin < bins) atomicAdd(&h.counts[bin], 1U);
     }
     __syncthreads();
     if (tid < 32) {  // eight bins a thread of the first warp
       unsigned sum = 0;
 #pragma unroll
-      for (int i = 0; i < threads / 32; ++i) sum += h.counts[tid * (threads / 32) + i];
+      for (int i = 0; i < bins / 32; ++i) sum += h.counts[tid * (bins / 32) + i];
       unsigned before = sum;
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {
@@ -164,7 +207,7 @@ __device__ unsigned order_of_first(const std::uint64_t* entries, int n, int want
       }
       before -= sum;
       if (before < goal && before + sum >= goal) {
-        int bin = tid * (threads / 32);
+        int bin = tid * (bins / 32);
         while (before + h.counts[bin] < goal) before += h.counts[bin++];
         h.first = low + (static_cast<unsigned>(bin) << shift);
         h.before = before;
@@ -203,28 +246,31 @@ __device__ unsigned cut_of(const Batch<R>& batch, std::int64_t q, const Key<R>& 
                                : fine_order(fine_limit(bound, space.form, batch.maxima));
 }
 
-// How many of the nearest by the filter's estimate hold the k nearest, mostly.
-__host__ __device__ int wanted_of(std::int64_t k) {
-  return static_cast<int>(k + k / 8 + groups / 2);
+// How many of the nearest by the filter's estimate hold the k nearest, mostly. A block that is alone on its
+// processor has as many groups of threads, which would be idle; of many, each row takes its time.
+__host__ __device__ int wanted_of(std::int64_t k, bool many = false) {
+  return static_cast<int>(k + k / 8 + (many ? 4 : groups / 2));
 }
 
+/// What becomes of the entries that the bound of the nearest does not rule out.
+enum class Rest : std::uint8_t { evaluate, pick, leave };
+
 // Evaluates n entries into the list: the `wanted` nearest by the filter's estimate give a bound; of the rest,
-// those that it does not rule out. With `defer` these are only picked. Returns how many were evaluated, and
+// those that it does not rule out, unless they are only picked, or left. Returns how many were evaluated, and
 // in `picked` how many are picked last.
 template <class T, Metric metric, class R>
 __device__ unsigned long long rerank_entries(const Batch<R>& batch, std::int64_t q, const Desk& desk, int n,
-                                             int wanted, bool cuts, bool defer, BlockList<R>& list,
+                                             int wanted, bool cuts, Rest rest, BlockList<R>& list,
                                              int& picked) {
   unsigned long long evaluated = 0;
   unsigned first = 0xffffffffU;
-  const int k = list.k;
   if (cuts && n > wanted + wanted / 4 + groups / 2) {
     first = order_of_first(desk.entries, n, wanted, *desk.histogram);
   }
   for (int part = 0; part < 2; ++part) {
     if (threadIdx.x == 0) desk.histogram->picked = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < n; i += threads) {
+    for (int i = threadIdx.x; i < n; i += block_threads()) {
       const auto order = static_cast<unsigned>(desk.entries[i] >> 32U);
       const bool take = part == 0 ? order <= first : order > first && order <= *desk.cut;
       if (take && desk.entries[i] != no_candidate) {
@@ -233,12 +279,12 @@ __device__ unsigned long long rerank_entries(const Batch<R>& batch, std::int64_t
     }
     __syncthreads();
     picked = desk.histogram->picked;
-    if (part == 1 && defer) return evaluated;
+    if (part == 1 && rest == Rest::pick) return evaluated;
     evaluate<T, metric>(batch, q, desk.query, desk.entries, desk.picks, picked, list);
     evaluated += static_cast<unsigned long long>(picked);
     picked = 0;
-    if (first == 0xffffffffU) break;
-    if (part == 0 && threadIdx.x == 0) *desk.cut = cut_of(batch, q, list.keys[k - 1]);
+    if (first == 0xffffffffU || rest == Rest::leave) break;
+    if (part == 0 && threadIdx.x == 0) *desk.cut = cut_of(batch, q, list.last());
     __syncthreads();
   }
   __syncthreads();

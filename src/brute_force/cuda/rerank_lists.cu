@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(threads)
   wait_for_previous();
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Histogram histogram;
-  __shared__ int filled;
+  __shared__ ListState<R> state;
   __shared__ unsigned cut;
   __shared__ int reopened;
   __shared__ std::int64_t reopen[most_reopened];
@@ -36,13 +36,9 @@ __global__ void __launch_bounds__(threads)
                   reinterpret_cast<std::uint16_t*>(entries + chunk), &histogram, &cut};
   const int k = static_cast<int>(batch.k);
   const std::int64_t count = lists.shape.lists;
-  for (int i = threadIdx.x; i < k; i += threads) keys[i] = Key<R>::none();
-  if (threadIdx.x == 0) {
-    filled = k;
-    reopened = 0;
-  }
-  BlockList<R> list{keys, &filled, k, capacity};
-  __syncthreads();
+  if (threadIdx.x == 0) reopened = 0;
+  BlockList<R> list(keys, &state, k, capacity);
+  list.start(nullptr);
 
   unsigned long long evaluated = 0;
   const codes::RowKind kind = batch.scalars[q].kind;
@@ -52,9 +48,10 @@ __global__ void __launch_bounds__(threads)
       for (int i = threadIdx.x; i < n; i += threads) entries[i] = lists.first[q * count + done + i];
       __syncthreads();
       int picked = 0;
-      evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted_of(k), true, false, list, picked);
+      evaluated +=
+          rerank_entries<T, metric>(batch, q, desk, n, wanted_of(k), true, Rest::evaluate, list, picked);
     }
-    if (threadIdx.x == 0) cut = cut_of(batch, q, keys[k - 1]);
+    if (threadIdx.x == 0) cut = cut_of(batch, q, list.last());
     __syncthreads();
     for (std::int64_t l = threadIdx.x; l < count; l += threads) {
       if (lists.second[q * count + l] > cut) continue;
@@ -85,7 +82,7 @@ __global__ void __launch_bounds__(threads)
       __syncthreads();
     }
   }
-  for (int i = threadIdx.x; i < k; i += threads) write_answer(answer, q * k + i, keys[i]);
+  for (int i = threadIdx.x; i < k; i += threads) write_answer(answer, q * k + i, list[i]);
   __syncthreads();
   // What this way of searching cannot answer.
   if (threadIdx.x == 0)

@@ -27,7 +27,7 @@ __device__ inline std::int64_t row_at(std::int64_t place, std::int32_t score, st
 // image's order of a row's units keeps what eight threads read together in different banks. Sixteen threads
 // are a list.
 template <int W, int Q>
-__global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s) {
+__global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s, std::int64_t kept) {
   constexpr int units = W / 16;
   constexpr int pieces = few_piece_bytes / (32 * W);  // that come together
   constexpr int code_bytes = 32 * W;
@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s
   const int slots = (rounds + pieces - 1) / pieces * chunks;
 
   const std::uint64_t once = read_once();
+  const std::uint64_t again = read_again();
   int next_chunk = 0;
   std::int64_t next_place = first_place;
   int next_slot = 0;
@@ -64,12 +65,12 @@ __global__ void __launch_bounds__(few_code_threads) scan_few_codes_kernel(Scan s
       const std::int64_t tile = place / code_tile_rows * chunks + next_chunk;
       const std::uint8_t* from = s.codes.codes + (tile * code_tile_rows + place % code_tile_rows) * W;
       const std::uint32_t at = shared_address(to + p * code_bytes);
+      const std::uint64_t policy = place < kept ? again : once;
 #pragma unroll
-      for (int i = 0; i < code_bytes; i += 512)
-        copy_async_once(at + i + lane * 16, from + i + lane * 16, once);
+      for (int i = 0; i < code_bytes; i += 512) copy_async(at + i + lane * 16, from + i + lane * 16, policy);
       if (next_chunk == chunks - 1 && lane < bias_bytes / 16) {
         copy_async(shared_address(to + pieces * code_bytes + p * bias_bytes + lane * 16),
-                   s.codes.bias + place + lane * 4);
+                   s.codes.bias + place + lane * 4, policy);
       }
     }
     commit_copies();
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(tile_threads) scan_tiles_kernel(Scan s) {
     QueryCodes out = s.encoded;
     out.codes = query_codes;
     out.tile = scan_query_tile;
-    encode_query<1>(static_cast<const T*>(s.raw), s.raw_stride, q0 + tid, s.count, tid, s.space, out);
+    encode_query<1>(static_cast<const T*>(s.raw), s.raw_stride, q0 + tid, s.count, tid, s.space, out, [] {});
     start_query<T>(q0 + tid, out);
     return;
   }
@@ -352,7 +353,11 @@ void scan_few_codes(const Scan& s, int device, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(s.out.shape.lists * few_code_group / few_code_threads);
   const std::size_t bytes = few_code_bytes(s.space.shape, Q);
   allow_shared(scan_few_codes_kernel<W, Q>, few_code_threads, bytes, device);
-  launch_early(scan_few_codes_kernel<W, Q>, dim3(blocks), few_code_threads, bytes, device, stream, s);
+  // The first rows stay in the second-level cache, half of it, for the next search: of what is read once each
+  // time, in the same order, nothing would.
+  const std::int64_t row_bytes = s.space.shape.row_bytes() + std::int64_t{sizeof(std::int32_t)};
+  const std::int64_t kept = device_attribute(cudaDevAttrL2CacheSize, device) / 2 / row_bytes / 32 * 32;
+  launch_early(scan_few_codes_kernel<W, Q>, dim3(blocks), few_code_threads, bytes, device, stream, s, kept);
 }
 
 template <int W>

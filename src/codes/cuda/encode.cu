@@ -240,29 +240,41 @@ __global__ void float_rows_kernel(const T* data, std::int64_t stride, std::int64
 // What a block is about to read is then in the first-level cache. A kernel that is launched next may begin
 // with reading more than the memory brings in the meantime.
 template <class T>
-__device__ inline void read_ahead(const T* row, std::int64_t q, const CodeSpace& space,
-                                  const QueryCodes& out) {
+__device__ inline void read_ahead(const T* row, const CodeSpace& space) {
   double all = 0;
   for (std::int64_t i = threadIdx.x; i < space.dim; i += blockDim.x) {
     all += widen(row[i]);
     if (space.mean != nullptr) all += space.mean[i];
-    if (space.map != nullptr && i < space.map_width) all += out.coordinates.values[q * space.map_width + i];
   }
   asm volatile("" ::"d"(all));
   __syncthreads();
 }
+__device__ inline void read_ahead(const double* coordinates, std::int64_t count) {
+  double all = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) all += coordinates[i];
+  asm volatile("" ::"d"(all));
+  __syncthreads();
+}
 
-// G threads a query: a warp, or a block where queries are few.
+// G threads a query: a warp, or a block where queries are few. A block goes as far as it can without
+// coordinates while these are made: by project_few_kernel, which begins when all before it is done.
 template <int G, class T>
 __global__ void encode_queries_kernel(const T* data, std::int64_t stride, std::int64_t queries,
                                       CodeSpace space, QueryCodes out) {
-  wait_for_previous();
   const std::int64_t q = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / G;
-  if constexpr (G > 32) {
-    if (q < queries) read_ahead(data + q * stride, q, space, out);
+  const bool by_block = G > 32 && q < queries;
+  const bool late = by_block && space.map != nullptr;
+  if (!late) {
+    wait_for_previous();
+    if (by_block) read_ahead(data + q * stride, space);
+    let_next_launch();
   }
-  let_next_launch();
-  encode_query<G>(data, stride, q, queries, q, space, out);
+  encode_query<G>(data, stride, q, queries, q, space, out, [&] {
+    if (!late) return;
+    wait_for_previous();
+    read_ahead(out.coordinates.values + q * space.map_width, space.map_width);
+    let_next_launch();
+  });
   if (q < queries && threadIdx.x % G == 0) start_query<T>(q, out);
 }
 

@@ -179,12 +179,13 @@ struct FineCodes {
 };
 
 /// Encodes query q by G threads (a block, a warp, or one), its code as row `place` of the image; behind the
-/// last query that is filled with zeros. What is null in `out` is not written, but for an image. Every thread
-/// returns the scalars.
-template <int G, class T>
+/// last query that is filled with zeros. What is null in `out` is not written, but for an image. Coordinates
+/// are read when `await_coordinates` has returned, which every thread calls once a query that there is. Every
+/// thread returns the scalars.
+template <int G, class T, class Await>
 __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, std::int64_t q,
                                             std::int64_t queries, std::int64_t place, const CodeSpace& space,
-                                            const QueryCodes& out) {
+                                            const QueryCodes& out, const Await& await_coordinates) {
   const int lane = static_cast<int>(threadIdx.x) % G;
   if (q >= queries) {
     if (space.tiled() && q < (queries + out.tile - 1) / out.tile * out.tile) {
@@ -204,7 +205,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
   QueryScalars s;
   Look look = look_at<G>(row, space.dim, space.metric, lane);
   if (space.metric == Metric::cosine) {
-    // The y that the coordinates are of.
+    // The y that the coordinates are of; it is there before they are.
     if (space.map != nullptr) look.inverse = out.coordinates.inverse[q];
     if constexpr (G == 1) {
       double sum[canonical_lanes] = {};
@@ -254,6 +255,7 @@ __device__ inline QueryScalars encode_query(const T* data, std::int64_t stride, 
 
   const bool regular = s.kind == RowKind::regular;
   Along a{};
+  await_coordinates();
   if constexpr (G > 1) {  // what encodes queries by single threads has no directions
     if (space.map != nullptr && regular) {
       a = along<G>(space, out.coordinates.values + q * space.map_width, norm_sq, lane);

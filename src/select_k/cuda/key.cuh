@@ -61,13 +61,20 @@ struct Key<double> {
   }
 };
 
-/// Sorts `count` keys (a power of two) in shared memory, all threads of the block together. Bitonic (Batcher
-/// 1968): no data-dependent access, log2(count)^2 / 2 rounds.
+/// Sorts `count` keys (a power of two) in shared memory, all threads of the block together, whole warps.
+/// Bitonic (Batcher 1968): no data-dependent access, log2(count)^2 / 2 rounds. A warp's 32 pairs lie in 64
+/// keys where they are at most 32 apart: of such rounds one after the other the warp need not wait for
+/// others.
 template <class R>
 __device__ inline void sort_block(Key<R>* keys, int count) {
+  __syncthreads();
   for (int size = 2; size <= count; size *= 2) {
     for (int stride = size / 2; stride > 0; stride /= 2) {
-      __syncthreads();
+      if (stride > 32 || (stride == 32 && size > 64)) {
+        __syncthreads();
+      } else {
+        __syncwarp();
+      }
       for (int i = threadIdx.x; i < count / 2; i += blockDim.x) {
         const int low = 2 * i - (i & (stride - 1));
         const int high = low + stride;

@@ -511,6 +511,17 @@ TEST_F(Cuda, LongCodesLookAtASample) {
                              {Filter::int8, Filter::fp16});
 }
 
+// So many queries that each has a small block, lists that fill more than one round of offers, and long ones,
+// which begin with the runs of a third of the rows.
+TEST_F(Cuda, ManyQueriesAndLongLists) {
+  const std::vector<Filter> filters = {Filter::int8, Filter::fp16};
+  for (const std::int64_t k : {1, 100, 128}) {
+    expect_the_bits_of_the_cpu({20'000, {40, 200}, {700}, k}, {Metric::sqeuclidean}, filters);
+  }
+  expect_the_bits_of_the_cpu({60'000, {24}, {600}, 300}, {Metric::sqeuclidean, Metric::cosine}, filters);
+  expect_the_bits_of_the_cpu({200'000, {24}, {90}, 1000}, {Metric::sqeuclidean}, filters);
+}
+
 // A chip with 99 KB of shared memory and no wgmma takes the portable kernels with short rings, and no codes
 // for rows that are too long for these.
 TEST_F(Cuda, WhatOlderChipsTake) {
