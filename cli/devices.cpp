@@ -1,7 +1,9 @@
 // kith devices: where searches can run, and what work takes there.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,8 +23,14 @@ struct Options {
 };
 
 bool is_of(const Calibration& calibration, const DeviceInfo& info) {
-  return info.device.kind == Device::Kind::cpu && calibration.model == info.description &&
+  return calibration.device == info.device.kind && calibration.model == info.description &&
          calibration.cores == info.cores;
+}
+
+// What measured it.
+std::string measured_by(const Calibration& c) {
+  const std::string& set = c.instruction_set;
+  return c.device == Device::Kind::cpu ? fmt::format("{}, {}", set, plural(c.threads, "thread")) : set;
 }
 
 void list_devices(const Common& common) {
@@ -60,37 +68,42 @@ void list_devices(const Common& common) {
     if (!info.usable) print(fmt::format("{:<8} not usable: {}\n", "", info.note));
     for (const Calibration& c : calibrations) {
       if (!is_of(c, info)) continue;
-      print(fmt::format("{:<8} calibrated {}: {}, {}\n", "", c.date, c.instruction_set,
-                        plural(c.threads, "thread")));
+      print(fmt::format("{:<8} calibrated {}: {}\n", "", c.date, measured_by(c)));
     }
   }
   if (!problem.empty()) note(common, problem + "; choices go by built-in figures");
 }
 
-// What the names stand for, in the order of named().
-constexpr std::array<const char*, 15> meanings = {"a multiply-add of 8-bit codes",
-                                                  "of 7-bit codes",
-                                                  "of float16 codes",
-                                                  "of float32 codes",
-                                                  "an exact distance, a value",
-                                                  "and its row",
-                                                  "finding directions, a cube of the dimension",
-                                                  "a coordinate along one, a value",
-                                                  "one query, brute force, a row of 3 values",
-                                                  "a query of many, brute force, 3 values",
-                                                  "the same, 256 values",
-                                                  "building a k-d tree, a point",
-                                                  "a query of many in it",
-                                                  "building a graph, a row of 128 values",
-                                                  "a query of many in it"};
+// What the names of named() stand for.
+std::string_view meaning(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 16> meanings = {
+      {{"int8", "a multiply-add of 8-bit codes"},
+       {"int7", "of 7-bit codes"},
+       {"fp16", "of float16 codes"},
+       {"fp32", "of float32 codes"},
+       {"exact_value", "an exact distance, a value"},
+       {"exact_row", "and its row"},
+       {"directions", "finding directions, a cube of the dimension"},
+       {"projection", "a coordinate along one, a value"},
+       {"scan_few", "one query, brute force, a row of 3 values"},
+       {"scan", "a query of many, brute force, 3 values"},
+       {"scan_values", "the same, 256 values"},
+       {"tree_build", "building a k-d tree, a point"},
+       {"tree_search", "a query of many in it"},
+       {"graph_build", "building a graph, a row of 128 values"},
+       {"graph_search", "a query of many in it"},
+       {"launch", "a search with next to nothing to do"}}};
+  const auto* const found =
+      std::find_if(meanings.begin(), meanings.end(), [&](const auto& m) { return m.first == name; });
+  return found == meanings.end() ? name : found->second;
+}
 
 void show(const Calibration& c) {
-  print(fmt::format("{}, {}, {} on {} cores\n", c.model, c.instruction_set, plural(c.threads, "thread"),
-                    c.cores));
-  print(fmt::format("  {:<46} {:>10.4g} GB/s\n", "reading memory", c.bandwidth / 1e9));
-  const auto times = named(c.times);
-  for (std::size_t i = 0; i < meanings.size(); ++i) {
-    print(fmt::format("  {:<46} {:>10.4g} ns\n", meanings[i], times[i].second));
+  const bool cpu = c.device == Device::Kind::cpu;
+  print(fmt::format("{}, {}, {} {}\n", c.model, measured_by(c), c.cores, cpu ? "cores" : "multiprocessors"));
+  if (cpu) print(fmt::format("  {:<46} {:>10.4g} GB/s\n", "reading memory", c.bandwidth / 1e9));
+  for (const auto& [name, time] : named(c.times, c.device)) {
+    print(fmt::format("  {:<46} {:>10.4g} ns\n", meaning(name), time));
   }
 }
 
@@ -115,9 +128,16 @@ void add_devices(CLI::App& app, Common& common) {
       [options, &common] { options->calibrate ? run_calibration(common) : list_devices(common); });
   CLI::Option* calibrate = command.add_flag(
       "--calibrate", options->calibrate,
-      "Measure what work takes on this processor, some ten seconds on two cores, and keep it: which filter, "
-      "and with --index auto which index, is quickest is then chosen by its figures in place of built-in "
-      "ones. Best when nothing else runs");
+      "Measure what work takes on this processor, some ten seconds on two cores, or on a GPU, and keep it: "
+      "which filter, and with --index auto which index, is quickest is then chosen by its figures in place "
+      "of "
+      "built-in ones. Best when nothing else runs");
+  common
+      .choice(command.add_option("--device", common.device, "With --calibrate: what to measure")
+                  ->type_name("DEVICE"),
+              {{"cpu", "the processor"}, {"cuda", "GPU 0; cuda:1 names another"}}, false)
+      ->capture_default_str()
+      ->needs(calibrate);
   command
       .add_option("--threads", common.threads,
                   "With --calibrate: threads to measure with; 0 means one per core this process may use")
@@ -127,14 +147,17 @@ void add_devices(CLI::App& app, Common& common) {
   common.about(command).details = {
       "The first column is what --device takes. The processor's kernel path is chosen at run time; the "
       "environment variable KITH_INSTRUCTION_SET forces another one of those listed.",
-      "A calibration is of one instruction set, the one in use, and one number of threads. It is kept in "
-      "~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the environment variable "
-      "KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on it. GPUs "
-      "go by built-in figures."};
+      "A calibration is of one instruction set, the one in use, and one number of threads, or of one model "
+      "of "
+      "GPU. It is kept in ~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the "
+      "environment "
+      "variable KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on "
+      "it."};
   common.about(command).examples = {
       {"kith devices", "Shows them as a table."},
       {"kith devices --json", "Shows them to a program."},
-      {"kith devices --calibrate", "Measures the processor, so that choices suit it."}};
+      {"kith devices --calibrate", "Measures the processor, so that choices suit it."},
+      {"kith devices --calibrate --device cuda", "Measures the first GPU."}};
 }
 
 }  // namespace kith::cli

@@ -301,9 +301,9 @@ nb::list device_list() {
 }
 
 std::string calibrate_call(std::int64_t threads, const std::optional<std::filesystem::path>& file,
-                           const nb::object& report) {
+                           const std::string& device, const nb::object& report) {
   Calibration done;
-  run(make_execution({threads, 0, 0, "cpu"}), report, false,
+  run(make_execution({threads, 0, 0, device}), report, false,
       [&](const Execution& execution) { done = calibrate(file ? *file : calibration_file(), execution); });
   return to_json(done);
 }
@@ -374,8 +374,8 @@ NB_MODULE(_kith, module) {
   module.def(
       "version", [] { return std::string(kith::version()); }, "Version of the library.");
   module.def("devices", &device_list, "What devices() of the package makes its list from.");
-  module.def("calibrate", &calibrate_call, nb::arg("threads"), nb::arg("file").none(),
-             nb::arg("report").none(), "Measures the CPU and keeps what was measured, JSON.");
+  module.def("calibrate", &calibrate_call, nb::arg("threads"), nb::arg("file").none(), nb::arg("device"),
+             nb::arg("report").none(), "Measures a device and keeps what was measured, JSON.");
   module.def("calibrations", &calibration_list, "What choices go by, JSON.");
   module.def("index_types", &kith::index_types, "Names that build() takes.");
   bind_rows(module);

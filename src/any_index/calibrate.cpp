@@ -3,11 +3,13 @@
 #include <ctime>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "any_index/calibrate_gpu.hpp"
 #include "brute_force/measure.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/calibration.hpp"
@@ -15,6 +17,8 @@
 #include "core/instruction_set.hpp"
 #include "core/parallel.hpp"
 #include "core/shortest.hpp"
+#include "cuda/device_choice.hpp"
+#include "cuda/devices.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
@@ -69,16 +73,40 @@ double read_bandwidth(std::int64_t bytes, const Execution& execution) {
   return static_cast<double>(parts * part) * sizeof(std::uint64_t) / seconds;
 }
 
-void check(const Execution& execution) {
-  for (const Device& device : execution.devices) {
-    if (device.kind == Device::Kind::cpu) continue;
-    throw InvalidArgument(fmt::format(
-        "{} cannot be calibrated: GPUs go by built-in figures; use the device cpu", name(device)));
+void check_gpu(const Execution& execution) {
+  const Device& device = execution.devices.front();
+  const std::vector<DeviceInfo> all = cuda::devices();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& gpu) { return gpu.device == device; });
+  if (found == all.end()) {
+    throw DeviceError(fmt::format("{} is not there: {}; use the device cpu", name(device),
+                                  all.empty() ? cuda::absence() : fmt::format("there are {}", all.size())));
   }
-  const auto most = static_cast<std::uint64_t>(bytes_to_read()) + (std::uint64_t{16} << 20U);
-  if (execution.memory_limit == 0 || execution.memory_limit >= most) return;
-  throw OutOfMemory(fmt::format("a calibration takes {} bytes, the memory limit is {}; raise it", most,
-                                execution.memory_limit));
+  if (!found->usable) throw DeviceError(fmt::format("{} cannot be used: {}", name(device), found->note));
+  constexpr std::uint64_t most = std::uint64_t{2} << 30U;
+  if (execution.device_memory_limit > 0 && execution.device_memory_limit < most) {
+    throw OutOfMemory(
+        fmt::format("a calibration takes up to {} bytes of the GPU's memory, the limit is {}; raise it", most,
+                    execution.device_memory_limit));
+  }
+}
+
+// Whether it is a GPU that is to be measured.
+bool check(const Execution& execution) {
+  const bool gpu = cuda::kind_of_devices(execution) == Device::Kind::cuda;
+  if (gpu && execution.devices.size() > 1) {
+    throw InvalidArgument(
+        fmt::format("{} GPUs cannot be calibrated at once; name one of them", execution.devices.size()));
+  }
+  if (gpu) check_gpu(execution);
+  constexpr std::uint64_t rows_for_a_gpu = std::uint64_t{300} << 20U;
+  const auto most =
+      gpu ? rows_for_a_gpu : static_cast<std::uint64_t>(bytes_to_read()) + (std::uint64_t{16} << 20U);
+  if (execution.memory_limit > 0 && execution.memory_limit < most) {
+    throw OutOfMemory(fmt::format("a calibration takes {} bytes, the memory limit is {}; raise it", most,
+                                  execution.memory_limit));
+  }
+  return gpu;
 }
 
 void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCounter& progress) {
@@ -126,8 +154,7 @@ void measure_indexes(WorkTimes& times, const Execution& execution, ProgressCount
   }
 }
 
-Calibration measure(const Execution& asked) {
-  const CalibrationsAside aside;
+Calibration measure_cpu(const Execution& asked) {
   const Execution execution = without_progress(asked);
   const DeviceInfo cpu = cpu_device();
   Calibration result;
@@ -147,11 +174,15 @@ Calibration measure(const Execution& asked) {
   return result;
 }
 
+Calibration measure(const Execution& execution, bool gpu) {
+  const CalibrationsAside aside;
+  return gpu ? measure_gpu(execution) : measure_cpu(execution);
+}
+
 }  // namespace
 
 Calibration calibrate(const Execution& execution) {
-  check(execution);
-  return measure(execution);
+  return measure(execution, check(execution));
 }
 
 Calibration calibrate(const std::filesystem::path& path, const Execution& execution) {
@@ -160,9 +191,9 @@ Calibration calibrate(const std::filesystem::path& path, const Execution& execut
         "there is no file to keep a calibration in: KITH_CALIBRATION is 'off', or HOME is not set; name a "
         "file with KITH_CALIBRATION");
   }
-  check(execution);
+  const bool gpu = check(execution);
   try_calibration_file(path);
-  Calibration result = measure(execution);
+  Calibration result = measure(execution, gpu);
   keep_calibration(result, path);
   return result;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "brute_force/measure.hpp"
 #include "core/calibration.hpp"
 #include "core/plural.hpp"
 #include "kith/any_index.hpp"
@@ -100,8 +101,8 @@ constexpr Costs on_gpu = {.machine = "one H200",
                           .graph_query = 150,
                           .graph_queries_at_once = 1200};
 
-// What a calibration measured on those two cores. Costs on another processor are these times the ratio of
-// what is measured there. GPUs keep to theirs.
+// What a calibration measured on those two cores, and on that H200. Costs elsewhere are these times the ratio
+// of what is measured there.
 constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
                                     .scan = 9700,
                                     .scan_values = 24e3,
@@ -109,6 +110,7 @@ constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
                                     .tree_search = 350,
                                     .graph_build = 112e3,
                                     .graph_search = 16.5e3};
+constexpr const WorkTimes& times_on_gpu = brute_force::times_of_h200;
 
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
@@ -132,9 +134,31 @@ Costs calibrated(const WorkTimes& here, double fewer) {
   return c;
 }
 
+Costs calibrated_gpu(const WorkTimes& here) {
+  Costs c = on_gpu;
+  const auto scale = [&](double WorkTimes::*what, auto... costs) {
+    ((c.*costs *= here.*what / times_on_gpu.*what), ...);
+  };
+  scale(&WorkTimes::launch, &Costs::scan, &Costs::tree, &Costs::graph);
+  scale(&WorkTimes::scan_few, &Costs::scan_a_pair_few, &Costs::scan_few_a_value);
+  scale(&WorkTimes::scan, &Costs::scan_query, &Costs::scan_a_neighbor, &Costs::scan_a_pair,
+        &Costs::scan_code_a_row);
+  scale(&WorkTimes::int8, &Costs::scan_a_value);
+  scale(&WorkTimes::tree_build, &Costs::tree_build_a_point);
+  scale(&WorkTimes::tree_search, &Costs::tree_query, &Costs::tree_query_a_neighbor, &Costs::tree_a_list_place,
+        &Costs::tree_a_value_at_most);
+  scale(&WorkTimes::graph_build, &Costs::graph_build_a_row);
+  scale(&WorkTimes::graph_search, &Costs::graph_query);
+  c.machine = "calibrated";
+  return c;
+}
+
 // Of the machine that is to do the work.
 Costs costs_of(const Execution& execution, bool gpu) {
-  if (gpu) return on_gpu;
+  if (gpu) {
+    const auto known = gpu_calibration(execution.devices.front().ordinal);
+    return known ? calibrated_gpu(known->times) : on_gpu;
+  }
   const int threads = resolve_threads(execution);
   const auto known = cpu_calibration(threads);
   return known ? calibrated(known->times, static_cast<double>(known->threads) / threads) : on_cpu;

@@ -1,13 +1,16 @@
 // Calibrations in a file, and the copy of it that this process chooses by.
 #include "core/calibration.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,6 +26,7 @@
 #include "core/cpu_device.hpp"
 #include "core/instruction_set.hpp"
 #include "core/mapped_file.hpp"
+#include "cuda/devices.hpp"
 #include "kith/error.hpp"
 
 namespace kith {
@@ -30,25 +34,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int version = 1;
+// Files that hold a GPU have the second version, so that a program that knows none says so.
+constexpr int version = 2;
+constexpr int version_of_cpus = 1;
 constexpr const char* key = "kith_calibrations";
 
-constexpr std::array<std::pair<const char*, double WorkTimes::*>, 15> times_by_name = {
-    {{"int8", &WorkTimes::int8},
-     {"int7", &WorkTimes::int7},
-     {"fp16", &WorkTimes::fp16},
-     {"fp32", &WorkTimes::fp32},
-     {"exact_value", &WorkTimes::exact_value},
-     {"exact_row", &WorkTimes::exact_row},
-     {"directions", &WorkTimes::directions},
-     {"projection", &WorkTimes::projection},
-     {"scan_few", &WorkTimes::scan_few},
-     {"scan", &WorkTimes::scan},
-     {"scan_values", &WorkTimes::scan_values},
-     {"tree_build", &WorkTimes::tree_build},
-     {"tree_search", &WorkTimes::tree_search},
-     {"graph_build", &WorkTimes::graph_build},
-     {"graph_search", &WorkTimes::graph_search}}};
+using NamedTime = std::pair<const char*, double WorkTimes::*>;
+constexpr std::array<NamedTime, 15> times_of_cpus = {{{"int8", &WorkTimes::int8},
+                                                      {"int7", &WorkTimes::int7},
+                                                      {"fp16", &WorkTimes::fp16},
+                                                      {"fp32", &WorkTimes::fp32},
+                                                      {"exact_value", &WorkTimes::exact_value},
+                                                      {"exact_row", &WorkTimes::exact_row},
+                                                      {"directions", &WorkTimes::directions},
+                                                      {"projection", &WorkTimes::projection},
+                                                      {"scan_few", &WorkTimes::scan_few},
+                                                      {"scan", &WorkTimes::scan},
+                                                      {"scan_values", &WorkTimes::scan_values},
+                                                      {"tree_build", &WorkTimes::tree_build},
+                                                      {"tree_search", &WorkTimes::tree_search},
+                                                      {"graph_build", &WorkTimes::graph_build},
+                                                      {"graph_search", &WorkTimes::graph_search}}};
+constexpr std::array<NamedTime, 11> times_of_gpus = {{{"int8", &WorkTimes::int8},
+                                                      {"fp16", &WorkTimes::fp16},
+                                                      {"fp32", &WorkTimes::fp32},
+                                                      {"exact_value", &WorkTimes::exact_value},
+                                                      {"scan_few", &WorkTimes::scan_few},
+                                                      {"scan", &WorkTimes::scan},
+                                                      {"tree_build", &WorkTimes::tree_build},
+                                                      {"tree_search", &WorkTimes::tree_search},
+                                                      {"graph_build", &WorkTimes::graph_build},
+                                                      {"graph_search", &WorkTimes::graph_search},
+                                                      {"launch", &WorkTimes::launch}}};
+
+std::span<const NamedTime> times_of(Device::Kind device) {
+  if (device == Device::Kind::cpu) return times_of_cpus;
+  return times_of_gpus;
+}
+
+std::string_view name_of(Device::Kind device) {
+  return device == Device::Kind::cpu ? "cpu" : "cuda";
+}
 
 const char* variable() {
   const char* value = std::getenv("KITH_CALIBRATION");
@@ -57,10 +83,16 @@ const char* variable() {
 
 nlohmann::json object_of(const Calibration& c) {
   nlohmann::json times = nlohmann::json::object();
-  for (const auto& [name, time] : named(c.times)) times[name] = time;
-  return {{"device", "cpu"},          {"model", c.model},     {"instruction_set", c.instruction_set},
-          {"cores", c.cores},         {"threads", c.threads}, {"cache_bytes", c.cache_bytes},
-          {"bandwidth", c.bandwidth}, {"date", c.date},       {"nanoseconds", std::move(times)}};
+  for (const auto& [name, time] : named(c.times, c.device)) times[name] = time;
+  return {{"device", name_of(c.device)},
+          {"model", c.model},
+          {"instruction_set", c.instruction_set},
+          {"cores", c.cores},
+          {"threads", c.threads},
+          {"cache_bytes", c.cache_bytes},
+          {"bandwidth", c.bandwidth},
+          {"date", c.date},
+          {"nanoseconds", std::move(times)}};
 }
 
 std::string text_of(const nlohmann::json& json, int indent = -1) {
@@ -88,23 +120,26 @@ std::int64_t integer(const nlohmann::json& json, const char* name, std::int64_t 
 Calibration calibration_from(const nlohmann::json& json) {
   constexpr std::int64_t most_threads = 1 << 20;
   Calibration c;
-  if (const auto device = json.at("device").get<std::string>(); device != "cpu")
-    throw InvalidArgument(fmt::format("its device '{}' is not cpu", device));
+  const auto device = json.at("device").get<std::string>();
+  const bool gpu = device == name_of(Device::Kind::cuda);
+  if (!gpu && device != name_of(Device::Kind::cpu))
+    throw InvalidArgument(fmt::format("its device '{}' is neither cpu nor cuda", device));
+  c.device = gpu ? Device::Kind::cuda : Device::Kind::cpu;
   c.model = json.at("model").get<std::string>();
   c.instruction_set = json.at("instruction_set").get<std::string>();
   c.cores = static_cast<int>(integer(json, "cores", 1, most_threads));
-  c.threads = static_cast<int>(integer(json, "threads", 1, most_threads));
+  c.threads = static_cast<int>(integer(json, "threads", gpu ? 0 : 1, gpu ? 0 : most_threads));
   c.cache_bytes = integer(json, "cache_bytes", 0, std::int64_t{1} << 50U);
-  c.bandwidth = number(json, "bandwidth", 1e6, 1e15);
+  c.bandwidth = number(json, "bandwidth", gpu ? 0 : 1e6, gpu ? 0 : 1e15);
   c.date = json.at("date").get<std::string>();
   const auto& times = json.at("nanoseconds");
-  for (const auto& [name, member] : times_by_name) c.times.*member = number(times, name, 1e-9, 1e12);
+  for (const auto& [name, member] : times_of(c.device)) c.times.*member = number(times, name, 1e-9, 1e12);
   return c;
 }
 
 bool same_place(const Calibration& a, const Calibration& b) {
-  return a.model == b.model && a.instruction_set == b.instruction_set && a.cores == b.cores &&
-         a.threads == b.threads;
+  return a.device == b.device && a.model == b.model && a.instruction_set == b.instruction_set &&
+         a.cores == b.cores && a.threads == b.threads;
 }
 
 // 0, or why nothing can be known of a file; one that is not there is no fault.
@@ -220,9 +255,9 @@ void try_calibration_file(const fs::path& path) {
   const AtomicFile out(path);
 }
 
-std::vector<std::pair<std::string, double>> named(const WorkTimes& times) {
+std::vector<std::pair<std::string, double>> named(const WorkTimes& times, Device::Kind device) {
   std::vector<std::pair<std::string, double>> list;
-  for (const auto& [name, member] : times_by_name) list.emplace_back(name, times.*member);
+  for (const auto& [name, member] : times_of(device)) list.emplace_back(name, times.*member);
   return list;
 }
 
@@ -263,9 +298,9 @@ std::vector<Calibration> read_calibrations(const fs::path& path) {
         path.string()));
   }
   try {
-    if (const int has = json.at(key).get<int>(); has != version) {
+    if (const int has = json.at(key).get<int>(); has < 1 || has > version) {
       throw InvalidArgument(
-          fmt::format("it has version {}; this Kith reads {}, use a newer one", has, version));
+          fmt::format("it has version {}; this Kith reads up to {}, use a newer one", has, version));
     }
     std::vector<Calibration> list;
     for (const auto& entry : json.at("calibrations")) list.push_back(calibration_from(entry));
@@ -288,7 +323,9 @@ void keep_calibration(const Calibration& calibration, const fs::path& path) {
   std::vector<Calibration> list = read_calibrations(path);
   std::erase_if(list, [&](const Calibration& other) { return same_place(calibration, other); });
   list.push_back(calibration);
-  nlohmann::json json = {{key, version}, {"calibrations", nlohmann::json::array()}};
+  const bool gpus = std::any_of(list.begin(), list.end(),
+                                [](const Calibration& c) { return c.device == Device::Kind::cuda; });
+  nlohmann::json json = {{key, gpus ? version : version_of_cpus}, {"calibrations", nlohmann::json::array()}};
   for (const Calibration& c : list) json["calibrations"].push_back(object_of(c));
   AtomicFile out(path);
   out.write(text_of(json, 1) + "\n");
@@ -311,10 +348,26 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads) {
   const auto rank = [&](const Calibration& c) { return std::pair(c.threads == threads, c.threads); };
   const Calibration* best = nullptr;
   for (const Calibration& c : all->list) {
-    if (c.instruction_set != set || c.cores != cores || c.model != model) continue;
+    if (c.device != Device::Kind::cpu || c.instruction_set != set || c.cores != cores || c.model != model)
+      continue;
     if (best == nullptr || rank(c) > rank(*best)) best = &c;
   }
   return best == nullptr ? nullptr : std::shared_ptr<const Calibration>(all, best);
+}
+
+std::shared_ptr<const Calibration> gpu_calibration(int ordinal) {
+  if (aside > 0) return nullptr;
+  const auto all = known();
+  const auto is_gpu = [](const Calibration& c) { return c.device == Device::Kind::cuda; };
+  if (std::none_of(all->list.begin(), all->list.end(), is_gpu)) return nullptr;  // the driver is not asked
+  for (const DeviceInfo& info : cuda::devices()) {
+    if (info.device != Device{Device::Kind::cuda, ordinal}) continue;
+    for (const Calibration& c : all->list) {
+      if (is_gpu(c) && c.model == info.description && c.cores == info.cores)
+        return std::shared_ptr<const Calibration>(all, &c);
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace kith

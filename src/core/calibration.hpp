@@ -12,6 +12,10 @@ namespace kith {
 /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
 std::shared_ptr<const Calibration> cpu_calibration(int threads);
 
+/// That of a GPU. Null where there is none, and built-in figures do.
+/// @throws IoError when KITH_CALIBRATION names a file that cannot be read
+std::shared_ptr<const Calibration> gpu_calibration(int ordinal);
+
 /// While one lives this process goes by no calibration: what is measured must not depend on what was.
 class CalibrationsAside {
  public:

@@ -46,6 +46,27 @@ def test_a_calibration_is_kept_and_shown(kith, calibrate, folder):
     assert "calibrated" not in kith("devices", env={"KITH_CALIBRATION": "off"}).out
 
 
+@pytest.mark.covers("devices", "--device")
+def test_gpu_calibration(kith, calibrate, folder):
+    listed = kith("devices", "--json").json["devices"]
+    gpu = next((entry["device"] for entry in listed if entry["device"] != "cpu" and entry["usable"]), None)
+    if gpu is None:
+        pytest.skip("needs a GPU")
+    said = calibrate("--json", "--device", gpu).json["calibration"]
+    assert (said["device"], said["threads"], said["bandwidth"]) == ("cuda", 0, 0)
+    assert said["instruction_set"].startswith("sm_") and all(value > 0 for value in said["nanoseconds"].values())
+    listed = kith("devices", "--json", env={"KITH_CALIBRATION": "kept.json"}).json["devices"]
+    kept = {entry["device"]: entry["calibrations"] for entry in listed}
+    assert kept["cpu"] == [] and kept[gpu] == [said]
+    assert "multiprocessors" in calibrate("--device", gpu).out
+
+
+def test_a_gpu_that_is_not_there_is_not_measured(kith, calibrate, folder):
+    assert "cuda:99" in calibrate("--device", "cuda:99", code=4).err
+    assert "--calibrate" in kith("devices", "--device", "cuda", code=1).err
+    assert files_of(folder) == []
+
+
 def test_refusals(kith, calibrate, folder):
     assert "off" in calibrate(code=1, KITH_CALIBRATION="off").err
     assert "--threads -1" in calibrate("--threads", -1, code=1).err

@@ -58,6 +58,8 @@ def test_refusals(tmp_path):
         kith.calibrate()
     with pytest.raises(ValueError, match="5000 threads"):
         kith.calibrate(threads=5000, file=tmp_path / "a.json")
+    with pytest.raises(kith.DeviceError, match="cuda:99"):
+        kith.calibrate(device="cuda:99", file=tmp_path / "a.json")
     with pytest.raises(ValueError, match="empty"):
         kith.calibrate(file="")
     with pytest.raises(OSError, match="nowhere"):

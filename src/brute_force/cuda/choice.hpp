@@ -72,7 +72,8 @@ class CudaDirections {
   /// Whether the variance of a few rows is spread over few directions, and so many queries may earn what
   /// finding these and encoding along them takes. 0: an index.
   static bool are_worth_a_look(const CudaChoice& all_values, const DatasetView& few, Metric metric,
-                               std::int64_t rows, std::int64_t expected_queries, int device);
+                               std::int64_t rows, std::int64_t expected_queries,
+                               const tuning::Policy& policy);
 
   /// The least number that leaves little of the variance out; 0: none does.
   std::int64_t first() const { return first_; }

@@ -39,14 +39,15 @@ bool CudaDirections::are_possible(const CudaChoice& all_values, std::int64_t dim
 }
 
 bool CudaDirections::are_worth_a_look(const CudaChoice& all_values, const DatasetView& few, Metric metric,
-                                      std::int64_t rows, std::int64_t expected_queries, int device) {
+                                      std::int64_t rows, std::int64_t expected_queries,
+                                      const tuning::Policy& policy) {
   const auto d = static_cast<double>(few.dim);
   const auto n = static_cast<double>(rows);
   if (!are_possible(all_values, few.dim) || few.dim < tuning::fewest_reduced_dim) return false;
   if (expected_queries > 0) {
     // Half of the look may be saved; what is looked for may not be found.
-    const double saved = int8_look_seconds(tuning::policy_of(device), few.dim) / 2 * 1e-9 * n *
-                         static_cast<double>(expected_queries);
+    const double saved =
+        int8_look_seconds(policy, few.dim) / 2 * 1e-9 * n * static_cast<double>(expected_queries);
     if (saved <
         tuning::find_seconds * d * d * d + tuning::project_seconds * n * d * 128 * tuning::most_tries) {
       return false;

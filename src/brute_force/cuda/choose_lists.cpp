@@ -145,7 +145,7 @@ void divide_if_it_pays(CudaPrepared& p, const DatasetView& data, std::int64_t ex
   if (execution.memory_limit > 0 && sample_bytes(data, count) > execution.memory_limit) return;
   const double look = p.choice.filter == Filter::fp16
                           ? p.choice.fp16_seconds
-                          : int8_look_seconds(tuning::policy_of(shard.device), p.choice.values(data.dim));
+                          : int8_look_seconds(shard.policy, p.choice.values(data.dim));
   const double rows = static_cast<double>(shard.rows);
   const double taken = 2 * (tuning::least_listed_seconds +
                             tuning::listed_value_seconds * static_cast<double>(count * data.dim));

@@ -72,7 +72,7 @@ MeasuredSearch measure(CudaPrepared& p, const DatasetView& queries, const Execut
 // anyway.
 double seconds_a_query(const CudaPrepared& p, const MeasuredSearch& found) {
   const Shard& shard = *p.shards.front();
-  const tuning::Policy& policy = tuning::policy_of(shard.device);
+  const tuning::Policy& policy = shard.policy;
   const double look = p.choice.filter == Filter::fp16 ? p.choice.fp16_seconds : p.choice.int8_seconds;
   const double row_bytes =
       static_cast<double>(shard.space.dim) * static_cast<double>(size_of(shard.space.dtype));
@@ -143,7 +143,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
   int tries = p.mode == CudaPrepared::Mode::resident ? tuning::most_tries : 2;
   const auto seconds_along = [&](std::int64_t count) {
     if (count < 1 || count > found.most() || tries-- <= 0) return never;
-    CudaChoice choice = found.along(count, tuning::policy_of(p.shards.front()->device));
+    CudaChoice choice = found.along(count, p.shards.front()->policy);
     if (choice.projection == nullptr) return never;
     choice.fine = code_bytes_of(choice, data, share) <= room;
     if (!choice.fine && code_bytes_of(choice, data, share) > room) return never;

@@ -22,7 +22,7 @@ std::int64_t least_in_runs(const tuning::Policy& policy, std::int64_t list_k) {
 // The sample and the stages that are expected to be the quickest. With codes the sample is the first stage,
 // whose bounds are open.
 void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int64_t list_k) {
-  const tuning::Policy& policy = tuning::policy_of(shard.device);
+  const tuning::Policy& policy = shard.policy;
   const auto k = static_cast<double>(list_k);
   const bool tiled = shard.space.tiled();
   const std::int64_t tiles = shard.tiles();
@@ -115,7 +115,7 @@ bool one_pass_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k
       shard.rows < std::max(tuning::least_one_pass_rows, 64 * list_k)) {
     return false;
   }
-  const tuning::Policy& policy = tuning::policy_of(shard.device);
+  const tuning::Policy& policy = shard.policy;
   if (shard.space.int8()) {
     if (few) return true;
     return shard.space.shape.row_bytes() == 32 && queries * shard.rows <= policy.most_one_pass_pairs;
@@ -129,8 +129,7 @@ bool one_pass_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k
 bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   const std::int64_t least = shard.space.int8() ? cuda::scan_query_tile / 2 : cuda::few_queries;
   return !shard.space.half && list_k <= tuning::largest_one_pass_k && queries > least &&
-         shard.rows >= 8 * tuning::policy_of(shard.device).least_look &&
-         shard.space.dim <= tuning::low_dimension &&
+         shard.rows >= 8 * shard.policy.least_look && shard.space.dim <= tuning::low_dimension &&
          (!shard.space.int8() || shard.space.shape.row_bytes() == 32);
 }
 
@@ -139,7 +138,7 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
 bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   const std::int64_t times = list_k > tuning::longest_short_list ? 3 : 8;
   return shard.space.tiled() && list_k <= tuning::largest_block_k &&
-         shard.rows >= times * least_in_runs(tuning::policy_of(shard.device), list_k) &&
+         shard.rows >= times * least_in_runs(shard.policy, list_k) &&
          cuda::can_look(shard.space.shape, queries, shard.device);
 }
 

@@ -63,7 +63,7 @@ void force_along(CudaPrepared& p, const DatasetView& data, std::int64_t count, i
   const CudaDirections found(take_sample(data, device, tuning::direction_rows), p.metric, p.choice, count,
                              execution);
   p.all_values = p.choice;
-  p.choice = found.along(std::min(count, data.dim), tuning::policy_of(p.devices.front()));
+  p.choice = found.along(std::min(count, data.dim), p.policies.front());
 }
 
 // Uploads (where needed) and encodes rows [first, first + count) of the dataset as one shard.
@@ -71,7 +71,8 @@ std::unique_ptr<Shard> make_shard(const CudaPrepared& prepared, const DatasetVie
                                   std::int64_t first, std::int64_t count, ProgressCounter& progress,
                                   const Execution& execution) {
   const cuda::DeviceGuard guard(device);
-  auto shard = std::make_unique<Shard>(device, prepared.choice, data, prepared.metric, count);
+  auto shard = std::make_unique<Shard>(device, prepared.choice, data, prepared.metric, count,
+                                       prepared.policy_of(device));
   shard->base = first;
   const DatasetView rows = data.slice(first, count);
   const std::int64_t row_bytes = data.dim * static_cast<std::int64_t>(size_of(data.dtype));
@@ -149,12 +150,12 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     if (std::find(p.devices.begin(), p.devices.end(), device.ordinal) == p.devices.end())
       p.devices.push_back(device.ordinal);
   }
+  for (const int device : p.devices) p.policies.push_back(tuning::policy_of(device));
   const int home = data.space == MemorySpace::cuda ? data.device : p.devices.front();
   const Dataset sample = take_sample(data, home, tuning::code_sample_rows);
   std::int64_t longest = cuda::largest_code_bytes;
   for (const int device : p.devices) longest = std::min(longest, cuda::longest_codes(device));
-  p.choice =
-      choose_cuda_codes(sample.view(), data.rows, parameters, tuning::policy_of(p.devices.front()), longest);
+  p.choice = choose_cuda_codes(sample.view(), data.rows, parameters, p.policies.front(), longest);
   if (p.choice.filter == Filter::fp16 &&
       !std::all_of(p.devices.begin(), p.devices.end(), cuda::halves_are_summed_well)) {
     throw DeviceError(
@@ -246,7 +247,7 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
                                                        data.rows >= tuning::least_values_unasked / data.dim);
     if (wanted && fits && seconds > 0 && !forced && working >= 2 * tuning::coordinate_bytes &&
         CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
-                                         p.devices.front())) {
+                                         p.policies.front())) {
       const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,
                                  execution);
       const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
@@ -347,6 +348,7 @@ std::shared_ptr<const CudaPrepared> with_all_values(const CudaPrepared& p, const
   other->mode = p.mode;
   other->replicated = p.replicated;
   other->devices = p.devices;
+  other->policies = p.policies;
   other->budget = p.budget;
   try {
     if (p.mode == CudaPrepared::Mode::streamed) {
@@ -376,7 +378,7 @@ std::shared_ptr<const CudaPrepared> with_all_values(const CudaPrepared& p, const
       }
       const Shard& from = *p.shards[i];
       const cuda::DeviceGuard guard(from.device);
-      auto shard = std::make_unique<Shard>(from.device, p.all_values, data, p.metric, from.rows);
+      auto shard = std::make_unique<Shard>(from.device, p.all_values, data, p.metric, from.rows, from.policy);
       shard->base = from.base;
       shard->data = from.data;
       shard->stride = from.stride;

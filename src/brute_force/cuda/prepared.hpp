@@ -1,6 +1,7 @@
 // What the CUDA backend keeps of a dataset: shards, each on a device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@ struct CudaPrepared final : Prepared {
   Mode mode = Mode::resident;
   bool replicated = false;  ///< every shard holds all rows, queries are dealt out
   std::vector<int> devices;
+  std::vector<tuning::Policy> policies;  ///< of these devices, by what was known when this was made
   std::vector<std::unique_ptr<Shard>> shards;
   cuda::PinnedRegion pinned;       ///< rows that are read where they lie
   std::int64_t stream_rows = 0;    ///< streamed: rows of a piece
@@ -39,6 +41,10 @@ struct CudaPrepared final : Prepared {
   mutable std::mutex mutex;
 
   Filter filter() const noexcept override { return choice.filter; }
+  const tuning::Policy& policy_of(int device) const {
+    return policies[static_cast<std::size_t>(std::find(devices.begin(), devices.end(), device) -
+                                             devices.begin())];
+  }
   std::uint64_t memory_bytes() const noexcept override;
   std::uint64_t device_bytes() const noexcept override;
   /// Encodes the rows of all shards by another choice.

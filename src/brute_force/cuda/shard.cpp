@@ -50,8 +50,8 @@ std::uint64_t directions_bytes(const CudaChoice& choice, std::int64_t dim, std::
 }
 
 Shard::Shard(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
-             std::int64_t most_rows)
-    : device(device_ordinal), capacity(most_rows) {
+             std::int64_t most_rows, const tuning::Policy& costs)
+    : device(device_ordinal), policy(costs), capacity(most_rows) {
   space.metric = metric;
   space.dtype = shape.dtype;
   space.dim = shape.dim;

@@ -82,7 +82,7 @@ struct ShardLists {
 /// of.
 struct Shard {
   Shard(int device_ordinal, const CudaChoice& choice, const DatasetView& shape, Metric metric,
-        std::int64_t most_rows);
+        std::int64_t most_rows, const tuning::Policy& costs);
 
   /// Encodes the rows that lie at `device_rows` (stride in elements); waits for the result.
   void encode(const void* device_rows, std::int64_t row_stride, std::int64_t count, cudaStream_t on);
@@ -103,6 +103,7 @@ struct Shard {
   std::uint64_t bytes() const;
 
   int device;
+  tuning::Policy policy;  ///< by which searches of it are planned
   std::int64_t base = 0;
   std::int64_t rows = 0;
   std::int64_t capacity;

@@ -38,7 +38,7 @@ void search_streamed(const CudaPrepared& p, const DatasetView& data, const Datas
     };
     const Copies copies;
     for (auto& shard : slot) {
-      shard = std::make_unique<Shard>(device, p.choice, data, p.metric, p.stream_rows);
+      shard = std::make_unique<Shard>(device, p.choice, data, p.metric, p.stream_rows, p.policies[d]);
       shard->own_rows = cuda::Buffer<unsigned char>(p.stream_rows * row_bytes, shard->stream);
       shard->data = shard->own_rows.data();
       shard->stride = data.dim;

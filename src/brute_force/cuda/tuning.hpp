@@ -5,7 +5,10 @@
 #include <cstdint>
 
 #include "brute_force/tuning.hpp"  // IWYU pragma: export
-#include "cuda/capability.hpp"
+
+namespace kith {
+struct WorkTimes;
+}
 
 namespace kith::brute_force::tuning {
 
@@ -185,8 +188,11 @@ inline constexpr Policy with_wgmma{
 /// one: they are the H200's until somebody does. They decide what runs, never what is found.
 inline constexpr Policy without_wgmma = with_wgmma;
 
-inline const Policy& policy_of(int device) {
-  return kith::cuda::has_wgmma(device) ? with_wgmma : without_wgmma;
-}
+/// What is built in for a GPU, or that with what its work takes by a calibration of it. For an index at its
+/// beginning: files are looked at. @throws IoError when KITH_CALIBRATION names a file that cannot be read
+Policy policy_of(int device);
+
+/// A policy of which each cost is multiplied by the time of its kind of work here over that on the H200.
+Policy scaled(const Policy& built_in, const WorkTimes& here);
 
 }  // namespace kith::brute_force::tuning

@@ -208,12 +208,12 @@ TEST(ChooseIndex, MeasuringStopsAndRefuses) {
   execution.memory_limit = 1 << 20;
   EXPECT_TRUE(contains(test::message_of<OutOfMemory>([&] { calibrate(execution); }), "limit is 1048576"));
   execution.memory_limit = 0;
-  execution.devices = {{Device::Kind::cuda, 0}};
-  EXPECT_TRUE(contains(test::message_of<InvalidArgument>([&] { calibrate(execution); }), "cuda:0"));
+  execution.devices = {{Device::Kind::cuda, 1 << 20}};
+  EXPECT_TRUE(contains(test::message_of<DeviceError>([&] { calibrate(execution); }), "1048576"));
   EXPECT_TRUE(contains(test::message_of<InvalidArgument>([] { calibrate(std::filesystem::path()); }),
                        "KITH_CALIBRATION"));
   // A file that cannot be is known before anything is measured.
-  execution.devices.clear();
+  execution.devices = {Device{}};
   execution.cancelled = [] { return true; };
   EXPECT_THROW(calibrate("/proc/none/c.json", execution), IoError);
 }

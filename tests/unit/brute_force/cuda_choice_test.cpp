@@ -5,11 +5,18 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "brute_force/cuda/prepared.hpp"
+#include "brute_force/measure.hpp"
 #include "conformance/problem.hpp"
+#include "kith/brute_force.hpp"
 #include "kith/error.hpp"
+#include "kith/generate.hpp"
+#include "support/calibration.hpp"
+#include "support/environment.hpp"
+#include "support/gpus.hpp"
 
 namespace kith::brute_force {
 namespace {
@@ -24,6 +31,74 @@ CudaChoice choose(std::int64_t dim, std::int64_t rows, Metric metric, Filter fil
   std::printf("%s, %lld x %lld: %s\n", std::string(name(metric)).c_str(), static_cast<long long>(rows),
               static_cast<long long>(dim), choice.text().c_str());
   return choice;
+}
+
+TEST(CudaPolicy, IsTheBuiltInOneWhereThatWasFitted) {
+  const tuning::Policy same = tuning::scaled(tuning::with_wgmma, times_of_h200);
+  EXPECT_DOUBLE_EQ(same.int8_step_seconds, tuning::with_wgmma.int8_step_seconds);
+  EXPECT_DOUBLE_EQ(same.evaluated_byte_seconds, tuning::with_wgmma.evaluated_byte_seconds);
+  EXPECT_DOUBLE_EQ(same.stage_seconds, tuning::with_wgmma.stage_seconds);
+  EXPECT_EQ(same.most_look, tuning::with_wgmma.most_look);
+}
+
+TEST(CudaPolicy, EveryTimeHasItsOwnCosts) {
+  using Time = double WorkTimes::*;
+  using Cost = double tuning::Policy::*;
+  const std::vector<std::pair<Time, Cost>> pairs = {
+      {&WorkTimes::int8, &tuning::Policy::int8_least_seconds},
+      {&WorkTimes::fp16, &tuning::Policy::fp16_step_seconds},
+      {&WorkTimes::fp32, &tuning::Policy::fp32_value_seconds},
+      {&WorkTimes::exact_value, &tuning::Policy::evaluated_seconds},
+      {&WorkTimes::launch, &tuning::Policy::stage_seconds}};
+  for (const auto& [time, cost] : pairs) {
+    WorkTimes here = times_of_h200;
+    here.*time *= 3;
+    const tuning::Policy policy = tuning::scaled(tuning::with_wgmma, here);
+    for (const auto& [other_time, other] : pairs) {
+      const double times = other == cost ? 3 : 1;
+      EXPECT_DOUBLE_EQ(policy.*other, tuning::with_wgmma.*other * times);
+    }
+  }
+}
+
+TEST(CudaPolicy, ACalibrationOfTheGpuDecides) {
+  if (test::gpus() == 0) GTEST_SKIP() << "no usable GPU";
+  Execution execution;
+  execution.devices = {{Device::Kind::cuda, 0}};
+  Calibration measured = calibrate(execution);
+  for (const auto& [name, time] : named(measured.times, Device::Kind::cuda)) {
+    std::printf("%s: %.4g ns\n", name.c_str(), time);
+    EXPECT_GT(time, 0) << name;
+    EXPECT_LT(time, 1e9) << name;
+  }
+  // The built-in costs are an H200's, and so are the times that they stand for.
+  if (measured.model.find("H200") != std::string::npos) {
+    const auto there = named(times_of_h200, Device::Kind::cuda);
+    const auto here = named(measured.times, Device::Kind::cuda);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      EXPECT_GT(here[i].second, there[i].second / 3) << here[i].first;
+      EXPECT_LT(here[i].second, there[i].second * 3) << here[i].first;
+    }
+  }
+  const Dataset rows = generate({.generator = Generator::gaussian, .rows = 20'000, .dim = 64});
+  const Dataset queries =
+      generate({.generator = Generator::gaussian, .rows = 300, .dim = 64, .first_row = 20'000});
+  const auto chosen = [&] {
+    const BruteForce index = BruteForce::build(rows, {.directions = false}, execution);
+    return std::pair(index.filter(), index.search(queries, 10, execution));
+  };
+  const auto usual = [&] {
+    const test::Environment off("KITH_CALIBRATION", "off");
+    return chosen();
+  }();
+  EXPECT_EQ(usual.first, Filter::int8);
+  measured.times.fp32 /= 1e4;
+  const test::ChoicesBy by(measured);
+  EXPECT_LT(tuning::policy_of(0).fp32_value_seconds, 1e-3 * tuning::with_wgmma.fp32_value_seconds);
+  const auto other = chosen();
+  EXPECT_EQ(other.first, Filter::fp32);
+  EXPECT_EQ(other.second.indices, usual.second.indices);
+  EXPECT_EQ(other.second.distances, usual.second.distances);
 }
 
 TEST(CudaChoice, FollowsDimensionAndMetric) {

@@ -164,7 +164,7 @@ TEST_F(CudaDirectionsTest, CoordinatesAreWithinTheirErrorOfTheRealOnes) {
         }
         ASSERT_TRUE(codes::contract(*projection)) << what;
         choice.projection = projection;
-        brute_force::Shard shard(0, choice, values.view, metric, s.rows);
+        brute_force::Shard shard(0, choice, values.view, metric, s.rows, brute_force::tuning::with_wgmma);
         const std::vector<double> found = coordinates_of(values.view, shard);
         const std::int64_t width = shard.space.map_width;
         ASSERT_GE(width, s.directions);
@@ -225,7 +225,7 @@ Kept keep_pairs(const DatasetView& rows, const DatasetView& queries, Metric metr
   const kith::cuda::Stream stream;
   const DeviceMemory row_copy(rows.data, static_cast<std::size_t>(n * dim) * size_of(rows.dtype));
   const DeviceMemory query_copy(queries.data, static_cast<std::size_t>(n * dim) * size_of(rows.dtype));
-  brute_force::Shard shard(0, choice, rows, metric, n);
+  brute_force::Shard shard(0, choice, rows, metric, n, brute_force::tuning::with_wgmma);
   shard.encode(row_copy.data(), dim, n, stream);
   const engine::CodeSpace& space = shard.space;
   const int tile = engine::choose_query_tile(space.shape, n, 0);

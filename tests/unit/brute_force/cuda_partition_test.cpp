@@ -241,7 +241,7 @@ TEST_F(CudaPartition, NoTileIsLeftOutThatHasARowWithinTheBound) {
       const DeviceMemory copy(rows.view().data, n * dim * 4);
       const CudaChoice choice =
           choose_cuda_codes(rows.view(), n, {.metric = metric, .filter = Filter::fp16}, tuning::policy_of(0));
-      Shard shard(0, choice, rows.view(), metric, n);
+      Shard shard(0, choice, rows.view(), metric, n, tuning::with_wgmma);
       shard.data = copy.data();
       shard.stride = dim;
       shard.encode(copy.data(), dim, n, shard.stream);

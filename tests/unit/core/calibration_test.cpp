@@ -79,6 +79,50 @@ TEST_F(CalibrationFile, OneOfTheSameMachineIsReplacedOthersStay) {
   EXPECT_EQ(list[2].times.int8, 7);
 }
 
+// A GPU has other times, and no threads or bandwidth. Programs that know no GPUs are told by the version.
+TEST_F(CalibrationFile, HoldsGpusBesideProcessors) {
+  Calibration gpu;
+  gpu.device = Device::Kind::cuda;
+  gpu.model = "Some GPU";
+  gpu.instruction_set = "sm_90";
+  gpu.cores = 132;
+  gpu.date = "2026-01-01T00:00:00Z";
+  gpu.times = some_times();
+  gpu.times.launch = 5e4;
+  const Calibration cpu = test::calibration_of_this_cpu(some_times());
+  keep_calibration(cpu, path_);
+  EXPECT_TRUE(contains(text(), "\"kith_calibrations\": 1"));
+  keep_calibration(gpu, path_);
+  EXPECT_TRUE(contains(text(), "\"kith_calibrations\": 2"));
+  keep_calibration(gpu, path_);  // in its own place
+  const auto list = read_calibrations(path_);
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0].device, Device::Kind::cpu);
+  EXPECT_EQ(list[1].device, Device::Kind::cuda);
+  EXPECT_EQ(list[1].model, "Some GPU");
+  EXPECT_EQ(list[1].cores, 132);
+  EXPECT_EQ(named(list[1].times, Device::Kind::cuda), named(gpu.times, Device::Kind::cuda));
+  EXPECT_EQ(named(gpu.times, Device::Kind::cuda).size(), 11U);
+  EXPECT_EQ(list[1].times.exact_row, 0);  // not one of a GPU's
+  EXPECT_TRUE(contains(to_json(list[1]), "\"device\":\"cuda\""));
+  // Neither goes by the other's.
+  gpu.model = cpu.model;
+  gpu.instruction_set = cpu.instruction_set;
+  gpu.cores = cpu.cores;
+  std::filesystem::remove(path_);
+  keep_calibration(gpu, path_);
+  const Environment file("KITH_CALIBRATION", path_.string());
+  EXPECT_EQ(cpu_calibration(cpu.threads), nullptr);
+  EXPECT_EQ(gpu_calibration(1 << 20), nullptr);  // no such GPU
+  for (int what = 0; what < 3; ++what) {
+    Calibration wrong = gpu;
+    if (what == 0) wrong.times.launch = 0;
+    if (what == 1) wrong.threads = 2;
+    if (what == 2) wrong.bandwidth = 1e12;
+    EXPECT_THROW(keep_calibration(wrong, path_), InvalidArgument) << what;
+  }
+}
+
 // Several processes and threads may have measured at once.
 TEST_F(CalibrationFile, NoneIsLostWhereSeveralAreKeptAtOnce) {
   std::vector<std::thread> writers;
@@ -110,8 +154,10 @@ TEST_F(CalibrationFile, DamageIsNamed) {
   const auto refused = [&](const std::vector<std::string>& parts) {
     expect_error<IoError>([&] { read_calibrations(path_); }, parts);
   };
-  replaced("\"kith_calibrations\": 1", "\"kith_calibrations\": 2");
-  refused({"c.json", "version 2", "reads 1"});
+  for (const char* version : {"0", "3"}) {
+    replaced("\"kith_calibrations\": 1", std::string("\"kith_calibrations\": ") + version);
+    refused({"c.json", std::string("version ") + version, "reads up to 2"});
+  }
   replaced("\"cpu\"", "\"tpu\"");
   refused({"c.json", "'tpu'"});
   for (const char* time : {"-1", "0", "1e300", "1e-300"}) {
