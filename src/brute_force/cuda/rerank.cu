@@ -105,9 +105,9 @@ __global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
     }
     __syncthreads();
     // Any k bound the answer's k-th. The next stage's bound rules out most of what is picked.
-    const Rest rest = bound_only && k <= tuning::longest_short_list ? Rest::leave
-                      : more && share.count == 1 && count <= chunk  ? Rest::pick
-                                                                    : Rest::evaluate;
+    const Rest rest = bound_only                                   ? Rest::leave
+                      : more && share.count == 1 && count <= chunk ? Rest::pick
+                                                                   : Rest::evaluate;
     evaluated += rerank_entries<T, metric>(batch, q, desk, n, wanted, cuts, rest, list, deferred);
     for (int i = threadIdx.x; i < deferred; i += block_threads()) {
       batch.candidates.entries[q * room + i] = entries[desk.picks[i]];
