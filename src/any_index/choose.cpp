@@ -10,6 +10,7 @@
 #include "brute_force/measure.hpp"
 #include "core/calibration.hpp"
 #include "core/plural.hpp"
+#include "cuda/gpu_calibration.hpp"
 #include "kith/any_index.hpp"
 #include "recall/calibrate.hpp"
 #include "vamana/tuning.hpp"
@@ -156,7 +157,7 @@ Costs calibrated_gpu(const WorkTimes& here) {
 // Of the machine that is to do the work.
 Costs costs_of(const Execution& execution, bool gpu) {
   if (gpu) {
-    const auto known = gpu_calibration(execution.devices.front().ordinal);
+    const auto known = cuda::calibration_of(execution.devices.front().ordinal);
     return known ? calibrated_gpu(known->times) : on_gpu;
   }
   const int threads = resolve_threads(execution);

@@ -26,7 +26,6 @@
 #include "core/cpu_device.hpp"
 #include "core/instruction_set.hpp"
 #include "core/mapped_file.hpp"
-#include "cuda/devices.hpp"
 #include "kith/error.hpp"
 
 namespace kith {
@@ -355,17 +354,15 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads) {
   return best == nullptr ? nullptr : std::shared_ptr<const Calibration>(all, best);
 }
 
-std::shared_ptr<const Calibration> gpu_calibration(int ordinal) {
+std::shared_ptr<const Calibration> gpu_calibration(const std::function<DeviceInfo()>& describe) {
   if (aside > 0) return nullptr;
   const auto all = known();
   const auto is_gpu = [](const Calibration& c) { return c.device == Device::Kind::cuda; };
-  if (std::none_of(all->list.begin(), all->list.end(), is_gpu)) return nullptr;  // the driver is not asked
-  for (const DeviceInfo& info : cuda::devices()) {
-    if (info.device != Device{Device::Kind::cuda, ordinal}) continue;
-    for (const Calibration& c : all->list) {
-      if (is_gpu(c) && c.model == info.description && c.cores == info.cores)
-        return std::shared_ptr<const Calibration>(all, &c);
-    }
+  if (std::none_of(all->list.begin(), all->list.end(), is_gpu)) return nullptr;
+  const DeviceInfo info = describe();
+  for (const Calibration& c : all->list) {
+    if (is_gpu(c) && c.model == info.description && c.cores == info.cores)
+      return std::shared_ptr<const Calibration>(all, &c);
   }
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // The calibrations that choices go by.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kith/calibration.hpp"
@@ -12,9 +13,10 @@ namespace kith {
 /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
 std::shared_ptr<const Calibration> cpu_calibration(int threads);
 
-/// That of a GPU. Null where there is none, and built-in figures do.
+/// That of a GPU, which `describe` tells of; it is asked only where some GPU has been calibrated. Null where
+/// there is none, and built-in figures do.
 /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
-std::shared_ptr<const Calibration> gpu_calibration(int ordinal);
+std::shared_ptr<const Calibration> gpu_calibration(const std::function<DeviceInfo()>& describe);
 
 /// While one lives this process goes by no calibration: what is measured must not depend on what was.
 class CalibrationsAside {

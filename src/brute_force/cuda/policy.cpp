@@ -1,8 +1,8 @@
 // Costs of searches on a GPU: built in, or by a calibration.
 #include "brute_force/cuda/tuning.hpp"
 #include "brute_force/measure.hpp"
-#include "core/calibration.hpp"
 #include "cuda/capability.hpp"
+#include "cuda/gpu_calibration.hpp"
 
 namespace kith::brute_force::tuning {
 
@@ -24,7 +24,7 @@ Policy scaled(const Policy& built_in, const WorkTimes& here) {
 
 Policy policy_of(int device) {
   const Policy& built_in = kith::cuda::has_wgmma(device) ? with_wgmma : without_wgmma;
-  const auto known = gpu_calibration(device);
+  const auto known = kith::cuda::calibration_of(device);
   return known == nullptr ? built_in : scaled(built_in, known->times);
 }
 

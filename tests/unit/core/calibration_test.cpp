@@ -113,7 +113,23 @@ TEST_F(CalibrationFile, HoldsGpusBesideProcessors) {
   keep_calibration(gpu, path_);
   const Environment file("KITH_CALIBRATION", path_.string());
   EXPECT_EQ(cpu_calibration(cpu.threads), nullptr);
-  EXPECT_EQ(gpu_calibration(1 << 20), nullptr);  // no such GPU
+  DeviceInfo info;
+  info.device = {Device::Kind::cuda, 0};
+  info.description = gpu.model;
+  info.cores = gpu.cores;
+  const auto found = gpu_calibration([&] { return info; });
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->times.launch, gpu.times.launch);
+  info.cores += 1;
+  EXPECT_EQ(gpu_calibration([&] { return info; }), nullptr);
+  {
+    const CalibrationsAside aside;
+    info.cores -= 1;
+    EXPECT_EQ(gpu_calibration([&] { return info; }), nullptr);
+  }
+  std::filesystem::remove(path_);
+  keep_calibration(cpu, path_);  // the driver is not asked for nothing
+  EXPECT_EQ(gpu_calibration([]() -> DeviceInfo { throw Cancelled("asked"); }), nullptr);
   for (int what = 0; what < 3; ++what) {
     Calibration wrong = gpu;
     if (what == 0) wrong.times.launch = 0;
