@@ -96,6 +96,12 @@ double growth(double less, double more, double units) {
   return 1e9 * (more > less ? more - less : more) / units;
 }
 
+// Of so many units, those that the smaller amount of work lacks.
+double added(std::int64_t all) {
+  const std::int64_t more = all - all / parts;
+  return static_cast<double>(more);
+}
+
 // Nanoseconds a pair of a query and a row by brute force.
 double pair_time(const DeviceRows& rows, const DeviceRows& queries, Filter filter,
                  const Execution& execution) {
@@ -105,7 +111,7 @@ double pair_time(const DeviceRows& rows, const DeviceRows& queries, Filter filte
     return search_time(index, queries.all(), execution);
   };
   const std::int64_t all = rows.all().rows;
-  const double pairs = static_cast<double>(all - all / parts) * static_cast<double>(queries.all().rows);
+  const double pairs = added(all) * static_cast<double>(queries.all().rows);
   return growth(time(all / parts), time(all), pairs);
 }
 
@@ -157,8 +163,7 @@ void measure_short_rows(WorkTimes& times, const Execution& execution) {
   times.tree_build = growth(build_time(count), build_time(4 * count), static_cast<double>(3 * count));
   const KdTree tree = KdTree::build(points.first(count), {}, execution);
   const auto tree_time = [&](std::int64_t some) { return search_time(tree, queries.first(some), execution); };
-  times.tree_search =
-      growth(tree_time(count / parts), tree_time(count), static_cast<double>(count - count / parts));
+  times.tree_search = growth(tree_time(count / parts), tree_time(count), added(count));
 }
 
 void measure_graphs(WorkTimes& times, const Execution& execution) {
@@ -169,8 +174,7 @@ void measure_graphs(WorkTimes& times, const Execution& execution) {
   const auto build_time = [&](std::int64_t some) {
     return shortest(execution, [&] { (void)Vamana::build(rows.view().slice(0, some), {}, execution); });
   };
-  times.graph_build =
-      growth(build_time(count / parts), build_time(count), static_cast<double>(count - count / parts));
+  times.graph_build = growth(build_time(count / parts), build_time(count), added(count));
   const Vamana graph = Vamana::build(rows.view().slice(0, count / parts), {}, execution);
   SearchOptions options;
   options.list_size = 40;
@@ -178,7 +182,7 @@ void measure_graphs(WorkTimes& times, const Execution& execution) {
   const auto time = [&](std::int64_t some) {
     return search_time(graph, queries.first(some), execution, options);
   };
-  times.graph_search = growth(time(all / parts), time(all), static_cast<double>(all - all / parts));
+  times.graph_search = growth(time(all / parts), time(all), added(all));
 }
 
 }  // namespace
