@@ -4,6 +4,8 @@
 // with the bound these give, most of the rest are ruled out without a look at their rows. Where queries are
 // few, or one keeps far more than the others, several blocks share one: each keeps the k best of its share,
 // and the last to finish merges them.
+#include <algorithm>
+
 #include "brute_force/cuda/rerank_block.cuh"
 
 namespace kith::brute_force::cuda {
@@ -56,6 +58,9 @@ __device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockLis
   }
   return true;
 }
+
+// Small blocks that share a processor.
+constexpr std::size_t small_blocks = 8;
 
 // Longest queries whose values lie in shared memory: most times beside as many blocks as there are without.
 constexpr std::int64_t most_shared_values = 1536;
@@ -164,23 +169,31 @@ void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   const bool heavy = batch.heavy != nullptr;
   const dim3 grid(static_cast<unsigned>(heavy ? 1 : rerank_blocks(subset.count, expected, device)),
                   static_cast<unsigned>(subset.count + (heavy ? most_heavy * heavy_shares : 0)));
-  // What a block does by one warp, or waits for, others use: many small ones.
   const bool many = grid.x == 1 && batch.k <= tuning::longest_short_list &&
                     subset.count >= std::int64_t{4} * processors(device);
   const int wanted = wanted_of(fresh, many);
   // A list, empty before all its keys are fresh, and what is offered to it first: a power of two, since they
-  // are sorted together.
+  // are sorted together. Without a filter all rows are offered, and to sort seldom is best.
+  const std::int64_t keys = batch.space.form == codes::Form::none
+                                ? 4 * batch.k
+                                : std::max(wanted + (fresh < batch.k ? batch.k : 0), batch.k + 1);
   int capacity = 512;
-  while (capacity < wanted + (fresh < batch.k ? batch.k : 0) || capacity <= batch.k) capacity *= 2;
+  while (capacity < keys) capacity *= 2;
   int chunk = 512;
   while (chunk < expected && chunk < most_reranked_at_once) chunk *= 2;
   // Chips with little shared memory take more rounds.
   while (chunk > 512 &&
          shared_bytes(batch, capacity, chunk) + 4096 > static_cast<std::size_t>(shared_limit(device)))
     chunk /= 2;
+  // What a block does by one warp, or waits for, others use: many small ones, where a processor's shared
+  // memory has room for as many as its registers have.
+  const std::size_t each = shared_bytes(batch, capacity, chunk) + sizeof(Histogram) + 1024;
+  const auto all =
+      static_cast<std::size_t>(device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
+  const int block = many && each * small_blocks <= all ? threads / 2 : threads;
   visit_rows(batch, [&]<class T, Metric metric>() {
-    launch<T, metric, R>(batch, subset, grid, many ? threads / 2 : threads, wanted, bound_only, more,
-                         capacity, chunk, device, stream);
+    launch<T, metric, R>(batch, subset, grid, block, wanted, bound_only, more, capacity, chunk, device,
+                         stream);
   });
 }
 
