@@ -37,7 +37,7 @@ mkdir -p "$bundle/bin" "$bundle/lib"
 cp "$build"/bin/{kith,gpu_search,gpu_trees} "$build"/bin/tests/{conformance,unit_brute_force,unit_point_tree,unit_vamana,unit_sharded,unit_point_tiles,ladder} "$bundle/bin/"
 programs=("$bundle"/bin/*)
 # Files with Python tests that need a GPU; tools/check_gpu_selection.py reads this list.
-gpu_tests=(tests/cli/test_knn.py tests/cli/test_ladder.py tests/cli/test_tiles_gpu.py tests/cli/test_trees.py tests/python/test_gpu.py)
+gpu_tests=(tests/cli/test_devices.py tests/cli/test_knn.py tests/cli/test_ladder.py tests/cli/test_tiles_gpu.py tests/cli/test_trees.py tests/python/test_gpu.py)
 mkdir -p "$bundle/tests/cli" "$bundle/tests/python"
 cp tests/cli/{conftest,oracle,program,test_terminal}.py "$bundle/tests/cli/"
 for file in "${gpu_tests[@]}"; do cp "$file" "$bundle/$file"; done

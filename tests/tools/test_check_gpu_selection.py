@@ -63,6 +63,7 @@ def test_python_tests(tmp_path, name, lost):
 
 def test_the_script_is_understood():
     assert tool.python_test_files(tool.BUNDLE.read_text()) == [
+        "tests.cli.test_devices",
         "tests.cli.test_knn",
         "tests.cli.test_ladder",
         "tests.cli.test_tiles_gpu",
