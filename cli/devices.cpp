@@ -130,8 +130,7 @@ void add_devices(CLI::App& app, Common& common) {
       "--calibrate", options->calibrate,
       "Measure what work takes on this processor, some ten seconds on two cores, or on a GPU, and keep it: "
       "which filter, and with --index auto which index, is quickest is then chosen by its figures in place "
-      "of "
-      "built-in ones. Best when nothing else runs");
+      "of built-in ones. Best when nothing else runs");
   common
       .choice(command.add_option("--device", common.device, "With --calibrate: what to measure")
                   ->type_name("DEVICE"),
@@ -148,11 +147,9 @@ void add_devices(CLI::App& app, Common& common) {
       "The first column is what --device takes. The processor's kernel path is chosen at run time; the "
       "environment variable KITH_INSTRUCTION_SET forces another one of those listed.",
       "A calibration is of one instruction set, the one in use, and one number of threads, or of one model "
-      "of "
-      "GPU. It is kept in ~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the "
-      "environment "
-      "variable KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do not depend on "
-      "it."};
+      "of GPU. It is kept in ~/.cache/kith/calibration.json ($XDG_CACHE_HOME), or in the file that the "
+      "environment variable KITH_CALIBRATION names; KITH_CALIBRATION=off leaves it aside. Exact answers do "
+      "not depend on it."};
   common.about(command).examples = {
       {"kith devices", "Shows them as a table."},
       {"kith devices --json", "Shows them to a program."},

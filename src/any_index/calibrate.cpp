@@ -3,7 +3,6 @@
 #include <ctime>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -18,7 +17,6 @@
 #include "core/parallel.hpp"
 #include "core/shortest.hpp"
 #include "cuda/device_choice.hpp"
-#include "cuda/devices.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
@@ -73,24 +71,6 @@ double read_bandwidth(std::int64_t bytes, const Execution& execution) {
   return static_cast<double>(parts * part) * sizeof(std::uint64_t) / seconds;
 }
 
-void check_gpu(const Execution& execution) {
-  const Device& device = execution.devices.front();
-  const std::vector<DeviceInfo> all = cuda::devices();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const auto& gpu) { return gpu.device == device; });
-  if (found == all.end()) {
-    throw DeviceError(fmt::format("{} is not there: {}; use the device cpu", name(device),
-                                  all.empty() ? cuda::absence() : fmt::format("there are {}", all.size())));
-  }
-  if (!found->usable) throw DeviceError(fmt::format("{} cannot be used: {}", name(device), found->note));
-  constexpr std::uint64_t most = std::uint64_t{2} << 30U;
-  if (execution.device_memory_limit > 0 && execution.device_memory_limit < most) {
-    throw OutOfMemory(
-        fmt::format("a calibration takes up to {} bytes of the GPU's memory, the limit is {}; raise it", most,
-                    execution.device_memory_limit));
-  }
-}
-
 // Whether it is a GPU that is to be measured.
 bool check(const Execution& execution) {
   const bool gpu = cuda::kind_of_devices(execution) == Device::Kind::cuda;
@@ -98,7 +78,13 @@ bool check(const Execution& execution) {
     throw InvalidArgument(
         fmt::format("{} GPUs cannot be calibrated at once; name one of them", execution.devices.size()));
   }
-  if (gpu) check_gpu(execution);
+  if (gpu) (void)cuda::info_of(execution.devices.front());
+  constexpr std::uint64_t of_a_gpu = std::uint64_t{2} << 30U;
+  if (execution.device_memory_limit > 0 && execution.device_memory_limit < of_a_gpu) {
+    throw OutOfMemory(
+        fmt::format("a calibration takes up to {} bytes of the GPU's memory, the limit is {}; raise it",
+                    of_a_gpu, execution.device_memory_limit));
+  }
   constexpr std::uint64_t rows_for_a_gpu = std::uint64_t{300} << 20U;
   const auto most =
       gpu ? rows_for_a_gpu : static_cast<std::uint64_t>(bytes_to_read()) + (std::uint64_t{16} << 20U);
@@ -163,7 +149,6 @@ Calibration measure_cpu(const Execution& asked) {
   result.cores = cpu.cores;
   result.threads = resolve_threads(execution);
   result.cache_bytes = last_cache();
-  result.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   ProgressCounter progress(asked, "calibrate", 6);
   result.bandwidth = read_bandwidth(bytes_to_read(), execution);
   progress.advance(1);
@@ -176,7 +161,10 @@ Calibration measure_cpu(const Execution& asked) {
 
 Calibration measure(const Execution& execution, bool gpu) {
   const CalibrationsAside aside;
-  return gpu ? measure_gpu(execution) : measure_cpu(execution);
+  const std::time_t started = std::time(nullptr);
+  Calibration result = gpu ? measure_gpu(execution) : measure_cpu(execution);
+  result.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(started));
+  return result;
 }
 
 }  // namespace

@@ -3,18 +3,12 @@
 // out.
 #include "any_index/calibrate_gpu.hpp"
 
-#include <algorithm>
-#include <ctime>
 #include <memory>
-#include <string>
-
-#include <fmt/chrono.h>
-#include <fmt/format.h>
 
 #include "core/parallel.hpp"
 #include "core/shortest.hpp"
+#include "cuda/device_choice.hpp"
 #include "cuda/device_memory.hpp"
-#include "cuda/devices.hpp"
 #include "kith/any_index.hpp"
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
@@ -191,13 +185,10 @@ Calibration measure_gpu(const Execution& asked) {
   const Execution execution = without_progress(asked);
   Calibration result;
   result.device = Device::Kind::cuda;
-  for (const DeviceInfo& info : cuda::devices()) {
-    if (info.device != execution.devices.front()) continue;
-    result.model = info.description;
-    result.instruction_set = info.instruction_sets;
-    result.cores = info.cores;
-  }
-  result.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  const DeviceInfo gpu = cuda::info_of(execution.devices.front());
+  result.model = gpu.description;
+  result.instruction_set = gpu.instruction_sets;
+  result.cores = gpu.cores;
   ProgressCounter progress(asked, "calibrate", 3);
   measure_codes(result.times, execution);
   progress.advance(1);

@@ -6,7 +6,7 @@
 
 namespace kith {
 
-/// Measures the GPU that `execution` names, which goes by no calibration meanwhile.
+/// Measures the GPU that `execution` names, which goes by no calibration meanwhile. The date is the caller's.
 /// @throws DeviceError, OutOfMemory, Cancelled
 Calibration measure_gpu(const Execution& execution);
 

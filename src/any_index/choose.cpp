@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "brute_force/measure.hpp"
 #include "core/calibration.hpp"
 #include "core/plural.hpp"
 #include "cuda/gpu_calibration.hpp"
@@ -102,8 +101,8 @@ constexpr Costs on_gpu = {.machine = "one H200",
                           .graph_query = 150,
                           .graph_queries_at_once = 1200};
 
-// What a calibration measured on those two cores, and on that H200. Costs elsewhere are these times the ratio
-// of what is measured there.
+// What a calibration measured on those two cores. Costs elsewhere are these times the ratio of what is
+// measured there.
 constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
                                     .scan = 9700,
                                     .scan_values = 24e3,
@@ -111,7 +110,6 @@ constexpr WorkTimes times_on_cpu = {.scan_few = 13.2,
                                     .tree_search = 350,
                                     .graph_build = 112e3,
                                     .graph_search = 16.5e3};
-constexpr const WorkTimes& times_on_gpu = brute_force::times_of_h200;
 
 constexpr double packed_dim = 3;
 constexpr std::int64_t largest_tree_dim = 16;
@@ -119,9 +117,7 @@ constexpr std::int64_t largest_tree_dim = 16;
 // @param fewer how many times fewer threads work than were measured
 Costs calibrated(const WorkTimes& here, double fewer) {
   Costs c = on_cpu;
-  const auto scale = [&](double WorkTimes::*what, auto... costs) {
-    ((c.*costs *= fewer * here.*what / times_on_cpu.*what), ...);
-  };
+  const CostScale scale(c, here, times_on_cpu, fewer);
   scale(&WorkTimes::scan_few, &Costs::scan_a_pair_few, &Costs::scan_few_a_value);
   scale(&WorkTimes::scan, &Costs::scan, &Costs::scan_query, &Costs::scan_a_neighbor, &Costs::scan_a_pair,
         &Costs::scan_code_a_row);
@@ -137,9 +133,7 @@ Costs calibrated(const WorkTimes& here, double fewer) {
 
 Costs calibrated_gpu(const WorkTimes& here) {
   Costs c = on_gpu;
-  const auto scale = [&](double WorkTimes::*what, auto... costs) {
-    ((c.*costs *= here.*what / times_on_gpu.*what), ...);
-  };
+  const CostScale scale(c, here, times_of_h200);
   scale(&WorkTimes::launch, &Costs::scan, &Costs::tree, &Costs::graph);
   scale(&WorkTimes::scan_few, &Costs::scan_a_pair_few, &Costs::scan_few_a_value);
   scale(&WorkTimes::scan, &Costs::scan_query, &Costs::scan_a_neighbor, &Costs::scan_a_pair,

@@ -71,6 +71,10 @@ std::span<const NamedTime> times_of(Device::Kind device) {
   return times_of_gpus;
 }
 
+bool is_gpu(const Calibration& c) {
+  return c.device == Device::Kind::cuda;
+}
+
 std::string_view name_of(Device::Kind device) {
   return device == Device::Kind::cpu ? "cpu" : "cuda";
 }
@@ -322,8 +326,7 @@ void keep_calibration(const Calibration& calibration, const fs::path& path) {
   std::vector<Calibration> list = read_calibrations(path);
   std::erase_if(list, [&](const Calibration& other) { return same_place(calibration, other); });
   list.push_back(calibration);
-  const bool gpus = std::any_of(list.begin(), list.end(),
-                                [](const Calibration& c) { return c.device == Device::Kind::cuda; });
+  const bool gpus = std::any_of(list.begin(), list.end(), is_gpu);
   nlohmann::json json = {{key, gpus ? version : version_of_cpus}, {"calibrations", nlohmann::json::array()}};
   for (const Calibration& c : list) json["calibrations"].push_back(object_of(c));
   AtomicFile out(path);
@@ -347,8 +350,7 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads) {
   const auto rank = [&](const Calibration& c) { return std::pair(c.threads == threads, c.threads); };
   const Calibration* best = nullptr;
   for (const Calibration& c : all->list) {
-    if (c.device != Device::Kind::cpu || c.instruction_set != set || c.cores != cores || c.model != model)
-      continue;
+    if (is_gpu(c) || c.instruction_set != set || c.cores != cores || c.model != model) continue;
     if (best == nullptr || rank(c) > rank(*best)) best = &c;
   }
   return best == nullptr ? nullptr : std::shared_ptr<const Calibration>(all, best);
@@ -357,7 +359,6 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads) {
 std::shared_ptr<const Calibration> gpu_calibration(const std::function<DeviceInfo()>& describe) {
   if (aside > 0) return nullptr;
   const auto all = known();
-  const auto is_gpu = [](const Calibration& c) { return c.device == Device::Kind::cuda; };
   if (std::none_of(all->list.begin(), all->list.end(), is_gpu)) return nullptr;
   const DeviceInfo info = describe();
   for (const Calibration& c : all->list) {

@@ -18,6 +18,38 @@ std::shared_ptr<const Calibration> cpu_calibration(int threads);
 /// @throws IoError when KITH_CALIBRATION names a file that cannot be read
 std::shared_ptr<const Calibration> gpu_calibration(const std::function<DeviceInfo()>& describe);
 
+/// What a calibration measured on the GPU that built-in costs were fitted on, an H200.
+inline constexpr WorkTimes times_of_h200 = {.int8 = 1.85e-6,
+                                            .fp16 = 4e-6,
+                                            .fp32 = 8.9e-5,
+                                            .exact_value = 8.3e-4,
+                                            .scan_few = 2.9e-3,
+                                            .scan = 15,
+                                            .tree_build = 0.15,
+                                            .tree_search = 1.33,
+                                            .graph_build = 640,
+                                            .graph_search = 84,
+                                            .launch = 6.1e4};
+
+/// Multiplies costs by what their kind of work takes here over what it took where they were fitted, and by
+/// how many times fewer threads work than were measured.
+template <class Costs>
+class CostScale {
+ public:
+  CostScale(Costs& costs, const WorkTimes& here, const WorkTimes& there, double fewer = 1)
+      : costs_(costs), here_(here), there_(there), fewer_(fewer) {}
+  template <class... Cost>
+  void operator()(double WorkTimes::*what, Cost... those) const {
+    ((costs_.*those *= fewer_ * here_.*what / there_.*what), ...);
+  }
+
+ private:
+  Costs& costs_;
+  const WorkTimes& here_;
+  const WorkTimes& there_;
+  double fewer_;
+};
+
 /// While one lives this process goes by no calibration: what is measured must not depend on what was.
 class CalibrationsAside {
  public:

@@ -23,9 +23,8 @@ std::vector<DeviceInfo> devices() {
 
 std::vector<Device> parse_devices(std::string_view text) {
   if (text == "cpu") return {Device{}};
-  const auto gpus = cuda::devices();
   std::vector<Device> usable;
-  for (const DeviceInfo& gpu : gpus) {
+  for (const DeviceInfo& gpu : cuda::devices()) {
     if (gpu.usable) usable.push_back(gpu.device);
   }
   if (text == "auto") {
@@ -64,25 +63,22 @@ std::vector<Device> parse_devices(std::string_view text) {
       rest.remove_prefix(1);
     }
   }
-  for (const Device& device : chosen) {
-    bool found = false;
-    for (const DeviceInfo& gpu : gpus) {
-      if (gpu.device == device) {
-        if (!gpu.usable) throw DeviceError(fmt::format("{} cannot be used: {}", name(device), gpu.note));
-        found = true;
-      }
-    }
-    if (!found) {
-      throw DeviceError(
-          fmt::format("{} is not there: {}; use the device cpu", name(device), cuda::absence()));
-    }
-  }
+  for (const Device& device : chosen) (void)cuda::info_of(device);
   if (chosen.empty())
     throw DeviceError(fmt::format("no CUDA device: {}; use the device cpu", cuda::absence()));
   return chosen;
 }
 
 namespace cuda {
+
+DeviceInfo info_of(const Device& gpu) {
+  for (DeviceInfo& info : devices()) {
+    if (info.device != gpu) continue;
+    if (!info.usable) throw DeviceError(fmt::format("{} cannot be used: {}", name(gpu), info.note));
+    return std::move(info);
+  }
+  throw DeviceError(fmt::format("{} is not there: {}; use the device cpu", name(gpu), absence()));
+}
 
 Device::Kind kind_of_devices(const Execution& execution) {
   if (execution.devices.empty()) throw InvalidArgument("no device is named; use cpu");

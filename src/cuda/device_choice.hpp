@@ -10,4 +10,7 @@ namespace kith::cuda {
 /// CUDA in a build without it
 Device::Kind kind_of_devices(const Execution& execution);
 
+/// What the driver reports of a GPU that can be used. @throws DeviceError where it is not there or cannot be
+DeviceInfo info_of(const Device& gpu);
+
 }  // namespace kith::cuda

@@ -58,17 +58,16 @@ CostModel cost_model_of(const Calibration& calibration, int threads) {
   const WorkTimes& there = tuning::times_avx512;
   // What is computed takes as many times longer as there are fewer threads; reading memory does not.
   const double fewer = static_cast<double>(calibration.threads) / threads;
-  const auto times = [&](double WorkTimes::*what) { return here.*what / there.*what * fewer; };
   CostModel model = model_of(tuning::costs_avx512);
-  model.int8 *= times(&WorkTimes::int8);
-  model.int7 *= times(&WorkTimes::int7);
-  model.fp16 *= times(&WorkTimes::fp16);
-  model.fp32 *= times(&WorkTimes::fp32);
-  model.exact_value *= times(&WorkTimes::exact_value);
-  model.exact_row *= times(&WorkTimes::exact_row);
-  model.directions *= times(&WorkTimes::directions);
-  model.look *= times(&WorkTimes::directions);
-  model.projection *= times(&WorkTimes::projection);
+  const CostScale scale(model, here, there, fewer);
+  scale(&WorkTimes::int8, &CostModel::int8);
+  scale(&WorkTimes::int7, &CostModel::int7);
+  scale(&WorkTimes::fp16, &CostModel::fp16);
+  scale(&WorkTimes::fp32, &CostModel::fp32);
+  scale(&WorkTimes::exact_value, &CostModel::exact_value);
+  scale(&WorkTimes::exact_row, &CostModel::exact_row);
+  scale(&WorkTimes::directions, &CostModel::directions, &CostModel::look);
+  scale(&WorkTimes::projection, &CostModel::projection);
   if (calibration.bandwidth > 0) model.byte = 1e9 / calibration.bandwidth / there.int8;
   model.cache_bytes = calibration.cache_bytes;
   model.difference_dim = built_in().difference_dim;

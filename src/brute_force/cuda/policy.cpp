@@ -1,6 +1,6 @@
 // Costs of searches on a GPU: built in, or by a calibration.
 #include "brute_force/cuda/tuning.hpp"
-#include "brute_force/measure.hpp"
+#include "core/calibration.hpp"
 #include "cuda/capability.hpp"
 #include "cuda/gpu_calibration.hpp"
 
@@ -8,9 +8,7 @@ namespace kith::brute_force::tuning {
 
 Policy scaled(const Policy& built_in, const WorkTimes& here) {
   Policy p = built_in;
-  const auto scale = [&](double WorkTimes::*what, auto... costs) {
-    ((p.*costs *= here.*what / times_of_h200.*what), ...);
-  };
+  const CostScale scale(p, here, times_of_h200);
   scale(&WorkTimes::int8, &Policy::int8_step_seconds, &Policy::int8_least_seconds, &Policy::int8_kept_seconds,
         &Policy::kept_int8_seconds, &Policy::look_int8_seconds, &Policy::look_run_seconds);
   scale(&WorkTimes::fp16, &Policy::fp16_step_seconds, &Policy::fp16_least_seconds);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "brute_force/cuda/prepared.hpp"
-#include "brute_force/measure.hpp"
 #include "conformance/problem.hpp"
+#include "core/calibration.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/error.hpp"
 #include "kith/generate.hpp"
