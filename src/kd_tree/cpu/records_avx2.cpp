@@ -213,7 +213,11 @@ void partition(unsigned char* items, std::int64_t count, const Keys& keys, const
       behind += bytes - ahead;
     }
   }
-  __builtin_memcpy(front, aside, static_cast<std::size_t>(behind - aside));
+  // A call of memcpy takes longer than a few records do.
+  for (const unsigned char* at = aside; at < behind; at += bytes, front += bytes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(front),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
 }
 
 bool select(void* records, std::int64_t nth, std::int64_t count, std::int64_t axis, float low, float high,
@@ -258,8 +262,12 @@ void sift_as(const float* values, std::int64_t count, const Sieve<float>& sieve,
       _mm_storel_epi64(reinterpret_cast<__m128i*>(found + j), _mm_packus_epi16(words, words));
     }
     const unsigned there = here == 32 ? ~0U : (1U << static_cast<unsigned>(here)) - 1U;
-    __builtin_memcpy(parts + i, found, static_cast<std::size_t>(here));
     const __m256i all = _mm256_load_si256(reinterpret_cast<const __m256i*>(found));
+    if (here == 32) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts + i), all);
+    } else {
+      __builtin_memcpy(parts + i, found, static_cast<std::size_t>(here));
+    }
     for (int part = 0; part < 1 << levels; ++part) {
       const __m256i same = _mm256_cmpeq_epi8(all, _mm256_set1_epi8(static_cast<char>(part)));
       seen[part] += __builtin_popcount(static_cast<unsigned>(_mm256_movemask_epi8(same)) & there);

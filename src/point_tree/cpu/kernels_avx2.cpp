@@ -9,6 +9,8 @@ namespace {
 
 #include "point_tree/cpu/registers_avx2.inc"
 
+#include "point_tree/cpu/near_points_x86.inc"
+
 constexpr int batch = 8;
 
 // By a mask of four 8-byte lanes: those of its bits first.
@@ -127,12 +129,36 @@ inline void pack_rows(std::uint32_t* to, const std::uint32_t* rows, const Order&
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm256_permutevar8x32_epi32(load_eight(rows), order.lanes));
 }
+inline void pack_places(std::uint32_t* to, std::uint32_t first, const Order& order) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_add_epi32(order.lanes, _mm256_set1_epi32(static_cast<int>(first))));
+}
 inline int packed_count(const Order& order) {
   return __builtin_popcount(order.mask);
 }
 inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
   const __m256i equal = _mm256_cmpeq_epi32(load_eight(rows), _mm256_set1_epi32(static_cast<int>(row)));
   return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(equal)));
+}
+
+inline float kth_smallest(Floats least, Floats second, int k) {
+  return kth_of_sixteen(least, second, k);
+}
+inline __m256i load_places(const float* points, const std::uint32_t* places, Doubles (&at)[3]) {
+  __m128 a = _mm_load_ps(points + std::size_t{4} * places[0]);
+  __m128 b = _mm_load_ps(points + std::size_t{4} * places[1]);
+  __m128 c = _mm_load_ps(points + std::size_t{4} * places[2]);
+  __m128 d = _mm_load_ps(points + std::size_t{4} * places[3]);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  at[0] = _mm256_cvtps_pd(a);
+  at[1] = _mm256_cvtps_pd(b);
+  at[2] = _mm256_cvtps_pd(c);
+  return _mm256_cvtepu32_epi64(_mm_castps_si128(d));
+}
+inline void distance_keys(Doubles distances, __m256i rows, std::int64_t exclude, std::uint64_t* to) {
+  const __m256i excluded = _mm256_cmpeq_epi64(rows, _mm256_set1_epi64x(exclude));
+  const __m256i none = _mm256_set1_epi64x(static_cast<long long>(no_key));
+  store(to, _mm256_blendv_epi8(keys_of(distances, rows), none, excluded));
 }
 
 inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
@@ -170,6 +196,7 @@ class NearestOne {
   static constexpr bool takes_batches = false;
   static constexpr bool searches_all = false;
   static constexpr bool packs_points = false;
+  static constexpr bool gathers = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}

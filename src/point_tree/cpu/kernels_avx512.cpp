@@ -9,6 +9,8 @@ namespace {
 
 #include "point_tree/cpu/registers_avx512.inc"
 
+#include "point_tree/cpu/near_points_x86.inc"
+
 // An entry as an integer, the distance's bits above the row: their order is the contract's.
 inline std::uint64_t key_of(float distance, std::uint32_t row) {
   std::uint32_t bits;
@@ -37,6 +39,7 @@ class NearestOne {
   static constexpr bool takes_batches = true;
   static constexpr bool searches_all = false;
   static constexpr bool packs_points = false;
+  static constexpr bool gathers = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}
@@ -136,11 +139,45 @@ inline void pack(float* to, Floats values, __mmask16 order) {
 inline void pack_rows(std::uint32_t* to, const std::uint32_t* rows, __mmask16 order) {
   _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(order, _mm512_loadu_si512(rows)));
 }
+inline void pack_places(std::uint32_t* to, std::uint32_t first, __mmask16 order) {
+  const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i places = _mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int>(first)));
+  _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(order, places));
+}
 inline int packed_count(__mmask16 order) {
   return __builtin_popcount(order);
 }
 inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
   return _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(rows), _mm512_set1_epi32(static_cast<int>(row)));
+}
+
+// The two smallest of a lane and of the one eight further are those of one of eight lanes.
+inline float kth_smallest(Floats least, Floats second, int k) {
+  const __m256 low = _mm512_castps512_ps256(least);
+  const __m256 high = _mm512_extractf32x8_ps(least, 1);
+  const __m256 seconds = _mm256_min_ps(_mm512_castps512_ps256(second), _mm512_extractf32x8_ps(second, 1));
+  return kth_of_sixteen(_mm256_min_ps(low, high), _mm256_min_ps(seconds, _mm256_max_ps(low, high)), k);
+}
+
+inline __m512i load_places(const float* points, const std::uint32_t* places, Doubles (&at)[3]) {
+  const auto two = [&](int i) {
+    return _mm256_set_m128(_mm_load_ps(points + std::size_t{4} * places[i + 4]),
+                           _mm_load_ps(points + std::size_t{4} * places[i]));
+  };
+  const __m256 a = _mm256_unpacklo_ps(two(0), two(1));
+  const __m256 b = _mm256_unpackhi_ps(two(0), two(1));
+  const __m256 c = _mm256_unpacklo_ps(two(2), two(3));
+  const __m256 d = _mm256_unpackhi_ps(two(2), two(3));
+  at[0] = _mm512_cvtps_pd(_mm256_shuffle_ps(a, c, _MM_SHUFFLE(1, 0, 1, 0)));
+  at[1] = _mm512_cvtps_pd(_mm256_shuffle_ps(a, c, _MM_SHUFFLE(3, 2, 3, 2)));
+  at[2] = _mm512_cvtps_pd(_mm256_shuffle_ps(b, d, _MM_SHUFFLE(1, 0, 1, 0)));
+  return _mm512_cvtepu32_epi64(_mm256_castps_si256(_mm256_shuffle_ps(b, d, _MM_SHUFFLE(3, 2, 3, 2))));
+}
+inline void distance_keys(Doubles distances, __m512i rows, std::int64_t exclude, std::uint64_t* to) {
+  const __m512i keys = _mm512_add_epi64(keys_of(distances, rows), _mm512_set1_epi64(std::int64_t{1} << 52U));
+  const __mmask8 excluded = _mm512_cmpeq_epi64_mask(rows, _mm512_set1_epi64(exclude));
+  const __m512i none = _mm512_set1_epi64(static_cast<long long>(no_key));
+  _mm512_storeu_si512(to, _mm512_mask_mov_epi64(keys, excluded, none));
 }
 
 inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,

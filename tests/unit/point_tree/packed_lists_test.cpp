@@ -105,6 +105,57 @@ TEST(PackedLists, RowsThatAreAllTheSame) {
   expect_answers_of_brute_force(data, {1.5, 1.5, 1.5, 0, 0, 0, 1.5, 1.5, 1.4}, 3, 0);
 }
 
+// Queries in groups, which look at the points near them all: too many in one place, equal ones, and lattices
+// whose distances agree as floats where sums of floats do not.
+template <int D>
+std::vector<float> crowds() {
+  Random random(11);
+  std::vector<float> data;
+  const auto add = [&](int count, float at, float size, float step) {
+    for (int i = 0; i < count; ++i) {
+      for (int j = 0; j < D; ++j) {
+        const double v = size * random.normal();
+        data.push_back(at +
+                       (step > 0 ? static_cast<float>(std::round(v / step)) * step : static_cast<float>(v)));
+      }
+    }
+  };
+  add(1500, 0, 1, 0);
+  add(2500, 1, 1e-3F, 0);
+  add(1500, 1000.3F, 1, 0.1F);
+  add(1200, -7, 0, 0);
+  add(300, -7, 1e-30F, 0);
+  return data;
+}
+
+template <int D>
+void expect_groups_to_agree(Metric metric) {
+  const std::vector<float> data = crowds<D>();
+  const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / D, D);
+  const BruteForce exact = BruteForce::build(rows, {metric});
+  for (const std::int64_t k : {1, 2, 5, 7, 8, 9, 16, 24, 33}) {
+    const Neighbors wanted = exact.search(rows, k);
+    force_instruction_set(InstructionSet::portable);
+    const Neighbors without_self = KdTree::build(rows, {metric}).all_knn(k, false);
+    on_every_instruction_set([&] {
+      const KdTree tree = KdTree::build(rows, {metric});
+      const Neighbors found = tree.search(rows, k);
+      EXPECT_EQ(found.indices, wanted.indices) << name(metric) << " k " << k;
+      EXPECT_EQ(found.distances, wanted.distances) << name(metric) << " k " << k;
+      const Neighbors others = tree.all_knn(k, false);
+      EXPECT_EQ(others.indices, without_self.indices) << name(metric) << " k " << k;
+      EXPECT_EQ(others.distances, without_self.distances) << name(metric) << " k " << k;
+    });
+  }
+}
+
+TEST(PackedLists, GroupsThatLookAtThePointsNearThem) {
+  for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean}) {
+    expect_groups_to_agree<2>(metric);
+    expect_groups_to_agree<3>(metric);
+  }
+}
+
 TEST(PackedLists, DistancesWithoutEnd) {
   const double far = 1e300;
   const std::vector<double> data = {far, far, far, -far, 0, 0, 1, 2, 3, -far, -far, far, 0, 0, 0, 4, 4, 4};
