@@ -274,8 +274,8 @@ int rerank_blocks(std::int64_t queries, std::int64_t expected, int device);
 inline constexpr int most_heavy = 32;
 inline constexpr int heavy_shares = 16;
 static_assert(most_heavy * heavy_shares <= most_shared_lists);
-/// Up to most_heavy of the queries that keep more than `most`, in no particular order; the rest of `heavy` is
-/// nobody. Answers do not depend on which these are.
+/// Of the queries that keep more than `most` the most_heavy that keep the most, to an eighth of a doubling,
+/// in no particular order; the rest of `heavy` is nobody. Answers do not depend on which these are.
 void find_heavy(const Candidates& candidates, std::int64_t queries, std::int64_t most, std::uint32_t* heavy,
                 cudaStream_t stream);
 /// The same for any k, all candidates evaluated.

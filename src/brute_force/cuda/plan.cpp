@@ -50,7 +50,10 @@ void plan_stages(Plan& plan, const Shard& shard, std::int64_t queries, std::int6
     largest = std::min(policy.most_look, shard.rows / 4);
   } else if (plan.runs) {
     smallest = least_in_runs(policy, list_k);
-    largest = std::max(smallest, std::min(tuning::most_in_runs, shard.rows / 4));
+    // Long lists take the longer the looser their bound is, as far as a block looks at all runs together.
+    const bool longer = list_k > tuning::longest_short_list;
+    const std::int64_t most = longer ? cuda::look_rows * cuda::most_reranked_at_once : tuning::most_in_runs;
+    largest = std::max(smallest, std::min(most, longer ? shard.rows : shard.rows / 4));
   }
   // Of the rows in the lists that a query cannot leave out a sample of its own list is a share.
   const double n = plan.listed ? std::max(shard.lists.visited, 2.0 * static_cast<double>(smallest))

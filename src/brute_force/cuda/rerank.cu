@@ -21,19 +21,59 @@ __device__ Key<R> load_key(const Key<R>* from) {
   }
 }
 
-// By one block.
+// By one block. Which queries keep the most is told to an eighth of a doubling.
 constexpr int find_threads = 1024;
+constexpr int excess_bins = 256;
+__device__ inline int excess_bin(std::uint32_t count, std::uint32_t most) {
+  const float times = static_cast<float>(count) / static_cast<float>(most > 0 ? most : 1);
+  const int bin = static_cast<int>(__float_as_uint(times) >> 20U) - (0x3f800000 >> 20);
+  return bin < 0 ? 0 : (bin < excess_bins ? bin : excess_bins - 1);
+}
 __global__ void __launch_bounds__(find_threads)
     find_heavy_kernel(const std::uint32_t* counts, std::int64_t queries, std::uint32_t most,
                       std::uint32_t* heavy) {
-  __shared__ int found;
-  if (threadIdx.x == 0) found = 0;
-  if (threadIdx.x < most_heavy) heavy[threadIdx.x] = nobody;
+  __shared__ unsigned bins[excess_bins];
+  __shared__ unsigned found;
+  __shared__ int lowest;  // bin of which queries are taken as far as there is room; of those above all are
+  const int tid = static_cast<int>(threadIdx.x);
+  if (tid == 0) {
+    found = 0;
+    lowest = 0;
+  }
+  if (tid < excess_bins) bins[tid] = 0;
+  if (tid < most_heavy) heavy[tid] = nobody;
   __syncthreads();
-  for (std::int64_t q = threadIdx.x; q < queries; q += find_threads) {
-    if (counts[q] <= most) continue;
-    const int at = atomicAdd(&found, 1);
-    if (at < most_heavy) heavy[at] = static_cast<std::uint32_t>(q);
+  for (std::int64_t q = tid; q < queries; q += find_threads) {
+    if (counts[q] > most) atomicAdd(&bins[excess_bin(counts[q], most)], 1U);
+  }
+  __syncthreads();
+  if (tid < 32) {  // eight bins a thread, the highest first
+    constexpr int each = excess_bins / 32;
+    int bin = excess_bins - 1 - tid * each;
+    unsigned sum = 0;
+    for (int i = 0; i < each; ++i) sum += bins[bin - i];
+    unsigned above = sum;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const unsigned other = __shfl_up_sync(0xffffffffU, above, step);
+      if (tid >= step) above += other;
+    }
+    above -= sum;
+    if (above < most_heavy && above + sum >= most_heavy) {
+      while (above + bins[bin] < most_heavy) above += bins[bin--];
+      lowest = bin;
+    }
+  }
+  __syncthreads();
+  for (int part = 0; part < 2; ++part) {
+    for (std::int64_t q = tid; q < queries; q += find_threads) {
+      if (counts[q] <= most) continue;
+      const int bin = excess_bin(counts[q], most);
+      if (part == 0 ? bin <= lowest : bin != lowest) continue;
+      const unsigned at = atomicAdd(&found, 1U);
+      if (at < most_heavy) heavy[at] = static_cast<std::uint32_t>(q);
+    }
+    __syncthreads();
   }
 }
 
@@ -62,11 +102,17 @@ __device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockLis
 // Small blocks that share a processor.
 constexpr std::size_t small_blocks = 8;
 
+// Threads of a block of which few fit on a processor, since its list is long. Keys of doubles leave no
+// registers for so many.
+template <class R>
+constexpr int most_threads = sizeof(R) == 4 ? 2 * threads : threads;
+constexpr std::size_t large_blocks = 3;
+
 // Longest queries whose values lie in shared memory: most times beside as many blocks as there are without.
 constexpr std::int64_t most_shared_values = 1536;
 
 template <class T, Metric metric, class R>
-__global__ void __launch_bounds__(threads, sizeof(R) == 4 ? 4 : 3)
+__global__ void __launch_bounds__(most_threads<R>, sizeof(R) == 4 ? 2 : 3)
     rerank_kernel(Batch<R> batch, Subset subset, int wanted, bool bound_only, bool more, int capacity,
                   int chunk) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -139,7 +185,7 @@ template <class T, Metric metric, class R>
 void launch(const Batch<R>& batch, const Subset& subset, dim3 grid, int block, int wanted, bool bound_only,
             bool more, int capacity, int chunk, int device, cudaStream_t stream) {
   const std::size_t bytes = shared_bytes(batch, capacity, chunk);
-  allow_shared(rerank_kernel<T, metric, R>, threads, bytes, device);
+  allow_shared(rerank_kernel<T, metric, R>, block, bytes, device);
   rerank_kernel<T, metric, R>
       <<<grid, block, bytes, stream>>>(batch, subset, wanted, bound_only, more, capacity, chunk);
   check_launch("rerank_candidates");
@@ -190,7 +236,9 @@ void rerank_candidates(const Batch<R>& batch, const Subset& subset, std::int64_t
   const std::size_t each = shared_bytes(batch, capacity, chunk) + sizeof(Histogram) + 1024;
   const auto all =
       static_cast<std::size_t>(device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
-  const int block = many && each * small_blocks <= all ? threads / 2 : threads;
+  int block = threads;
+  if (many && each * small_blocks <= all) block = threads / 2;
+  if (grid.x == 1 && each * large_blocks > all) block = most_threads<R>;
   visit_rows(batch, [&]<class T, Metric metric>() {
     launch<T, metric, R>(batch, subset, grid, block, wanted, bound_only, more, capacity, chunk, device,
                          stream);

@@ -74,7 +74,7 @@ inline constexpr std::int64_t least_values_unasked = std::int64_t{1} << 26;
 inline constexpr int most_tries = 6;
 /// A query is shared by blocks where it keeps so many candidates, and so many times what is expected, up to
 /// some k: each block evaluates k before it can rule out any.
-inline constexpr std::int64_t least_heavy = 2048;
+inline constexpr std::int64_t least_heavy = 512;
 inline constexpr std::int64_t heavy_factor = 4;
 inline constexpr std::int64_t largest_heavy_k = 256;
 /// Queries from which on candidates are tried by fine codes.

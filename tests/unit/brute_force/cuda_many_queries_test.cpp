@@ -5,13 +5,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "brute_force/cuda/kernels.hpp"
 #include "brute_force/cuda/plan.hpp"
+#include "conformance/problem.hpp"
+#include "cuda/runtime.hpp"
 #include "kith/brute_force.hpp"
 #include "kith/generate.hpp"
 #include "support/device_memory.hpp"
@@ -170,6 +175,43 @@ TEST_F(CudaManyQueries, ALimitCutsThemIntoSmallBatches) {
   for (const std::uint64_t mib : {4, 16, 32}) {
     expect_same(gpu.search(queries.view(), k, on_gpu(mib << 20U)), expected, std::to_string(mib) + " MiB");
     if (HasFatalFailure()) return;
+  }
+}
+
+// The few queries that several blocks share are those that keep the most.
+TEST_F(CudaManyQueries, TheHeaviestAreShared) {
+  namespace cuda = brute_force::cuda;
+  constexpr std::uint32_t most = 600;
+  constexpr std::uint32_t none = 0xffffffffU;
+  const kith::cuda::Stream stream;
+  conformance::Random random(5);
+  for (const std::int64_t queries : {1, 31, 1000, 5000}) {
+    for (const std::int64_t heavy : {std::int64_t{0}, std::int64_t{7}, queries / 8, queries}) {
+      if (heavy > queries) continue;
+      std::vector<std::uint32_t> counts(static_cast<std::size_t>(queries));
+      for (std::int64_t q = 0; q < queries; ++q) {
+        const bool many = q * heavy / queries != (q + 1) * heavy / queries;
+        const double times = many ? 1.01 * std::pow(1000.0, random.uniform()) : random.uniform();
+        counts[static_cast<std::size_t>(q)] = static_cast<std::uint32_t>(most * times);
+      }
+      const DeviceMemory on_device(counts.data(), counts.size() * sizeof(std::uint32_t));
+      const DeviceMemory found(cuda::most_heavy * sizeof(std::uint32_t));
+      cuda::Candidates candidates;
+      candidates.counts = static_cast<std::uint32_t*>(on_device.data());
+      cuda::find_heavy(candidates, queries, most, static_cast<std::uint32_t*>(found.data()), stream);
+      stream.synchronize();
+      std::vector<std::uint32_t> taken;
+      for (const std::uint32_t q : found.read<std::uint32_t>()) {
+        if (q == none) continue;
+        ASSERT_LT(q, queries);
+        taken.push_back(counts[q]);
+        EXPECT_GT(taken.back(), most);
+        counts[q] = 0;  // once
+      }
+      EXPECT_EQ(taken.size(), static_cast<std::size_t>(std::min<std::int64_t>(heavy, cuda::most_heavy)));
+      const std::uint32_t left = *std::max_element(counts.begin(), counts.end());
+      for (const std::uint32_t count : taken) EXPECT_GE(count * 1.13, left > most ? left : 0);
+    }
   }
 }
 
