@@ -137,7 +137,7 @@ bool look_pays(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
 }
 
 // Or from the nearest of the runs of one. Long lists take long to start with all of a sample's rows: for them
-// it may be a third of all.
+// it may be a third of all, or more.
 bool runs_pay(const Shard& shard, std::int64_t queries, std::int64_t list_k) {
   const std::int64_t times = list_k > tuning::longest_short_list ? 3 : 8;
   return shard.space.tiled() && list_k <= tuning::largest_block_k &&

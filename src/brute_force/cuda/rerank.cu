@@ -102,8 +102,8 @@ __device__ bool merge_blocks(const Batch<R>& batch, const Share& share, BlockLis
 // Small blocks that share a processor.
 constexpr std::size_t small_blocks = 8;
 
-// Threads of a block of which few fit on a processor, since its list is long. Keys of doubles leave no
-// registers for so many.
+// Threads of a block of which few fit on a processor, since its list is long or it looks at many candidates
+// at once. Keys of doubles leave no registers for so many.
 template <class R>
 constexpr int most_threads = sizeof(R) == 4 ? 2 * threads : threads;
 constexpr std::size_t large_blocks = 3;

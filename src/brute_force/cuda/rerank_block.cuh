@@ -14,7 +14,7 @@ namespace {
 
 using namespace distance::cuda;
 
-// Threads of a block, at most.
+// Threads of a block, mostly: rerank.cu has smaller and larger ones.
 constexpr int threads = 256;
 constexpr int groups = threads / canonical_lanes;
 

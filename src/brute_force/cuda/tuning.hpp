@@ -35,7 +35,7 @@ inline constexpr std::int64_t largest_one_pass_k = 32;
 inline constexpr std::int64_t least_one_pass_rows = 4096;
 /// Rows that no filter speaks for, where few queries look at them all.
 inline constexpr std::int64_t most_special_in_one_pass = 1024;
-/// Rows of a sample whose runs leave their nearest, at most, where k does not ask for more.
+/// Rows of a sample whose runs leave their nearest, at most, for short lists that do not ask for more.
 inline constexpr std::int64_t most_in_runs = 16384;
 /// Some queries keep far more than others: room for so many times more, where an eighth of the memory for
 /// candidates holds it...

@@ -124,7 +124,8 @@ std::vector<float> crowds() {
   add(2500, 1, 1e-3F, 0);
   add(1500, 1000.3F, 1, 0.1F);
   add(1200, -7, 0, 0);
-  add(300, -7, 1e-30F, 0);
+  add(300, 5, 0, 0);
+  for (const float tiny : {1e-18F, 1e-22F, 1e-30F, 1e-40F}) add(150, 0, tiny, 0);  // squares underflow
   return data;
 }
 
@@ -149,10 +150,46 @@ void expect_groups_to_agree(Metric metric) {
   }
 }
 
+// All within a radius, their number, and the nearest of them, by groups again.
+template <int D>
+void expect_groups_to_find_all(Metric metric) {
+  const std::vector<float> data = crowds<D>();
+  const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / D, D);
+  const DatasetView queries(data.data(), rows.rows / 12, D, std::int64_t{12} * D);
+  const Neighbors all = BruteForce::build(rows, {metric}).search(queries, rows.rows);
+  const auto& distances = std::get<std::vector<float>>(all.distances);
+  for (const float radius : {0.0F, 1e-30F, 1e-3F, 0.1F, 0.2F}) {
+    on_every_instruction_set([&] {
+      const KdTree tree = KdTree::build(rows, {metric});
+      const std::vector<std::int64_t> counts = tree.count_within(queries, radius);
+      const RadiusNeighbors found = tree.radius_search(queries, radius);
+      const Neighbors nearest = tree.search(queries, 8, {}, radius);
+      for (std::int64_t q = 0; q < queries.rows; ++q) {
+        const auto first = distances.begin() + q * rows.rows;
+        const auto within = std::upper_bound(first, first + rows.rows, radius) - first;
+        ASSERT_EQ(counts[static_cast<std::size_t>(q)], within) << name(metric) << " radius " << radius;
+        ASSERT_EQ(static_cast<std::int64_t>(found.indices_of(q).size()), within);
+        for (std::int64_t i = 0; i < within; ++i) {
+          ASSERT_EQ(found.indices_of(q)[static_cast<std::size_t>(i)],
+                    all.indices[static_cast<std::size_t>(q * rows.rows + i)]);
+        }
+        for (std::int64_t i = 0; i < 8; ++i) {
+          const std::int64_t wanted =
+              i < within ? all.indices[static_cast<std::size_t>(q * rows.rows + i)] : -1;
+          ASSERT_EQ(nearest.indices_of(q)[static_cast<std::size_t>(i)], wanted);
+        }
+      }
+    });
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(PackedLists, GroupsThatLookAtThePointsNearThem) {
   for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean}) {
     expect_groups_to_agree<2>(metric);
     expect_groups_to_agree<3>(metric);
+    expect_groups_to_find_all<2>(metric);
+    expect_groups_to_find_all<3>(metric);
   }
 }
 
