@@ -141,9 +141,6 @@ inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
   return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(equal)));
 }
 
-inline float kth_smallest(Floats least, Floats second, int k) {
-  return kth_of_sixteen(least, second, k);
-}
 inline __m256i load_places(const float* points, const std::uint32_t* places, Doubles (&at)[3]) {
   __m128 a = _mm_load_ps(points + std::size_t{4} * places[0]);
   __m128 b = _mm_load_ps(points + std::size_t{4} * places[1]);
@@ -154,6 +151,13 @@ inline __m256i load_places(const float* points, const std::uint32_t* places, Dou
   at[1] = _mm256_cvtps_pd(b);
   at[2] = _mm256_cvtps_pd(c);
   return _mm256_cvtepu32_epi64(_mm_castps_si128(d));
+}
+inline __m256i load_places(const double* points, const std::uint32_t* places, Doubles (&at)[3]) {
+  __m256d all[4];
+  transpose_four(points + std::size_t{4} * places[0], points + std::size_t{4} * places[1],
+                 points + std::size_t{4} * places[2], points + std::size_t{4} * places[3], all);
+  for (int j = 0; j < 3; ++j) at[j] = all[j];
+  return _mm256_castpd_si256(all[3]);
 }
 inline void distance_keys(Doubles distances, __m256i rows, std::int64_t exclude, std::uint64_t* to) {
   const __m256i excluded = _mm256_cmpeq_epi64(rows, _mm256_set1_epi64x(exclude));
@@ -172,12 +176,11 @@ inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned want
   return __builtin_popcount(kept);
 }
 
-inline int pack_entries(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
-                        double* to, std::uint64_t* to_rows) {
-  const __m256i row = load_rows(rows);
-  const unsigned kept = but(wanted, row, exclude);
+inline int pack_entries(Doubles distances, __m256i rows, unsigned wanted, std::int64_t exclude, double* to,
+                        std::uint64_t* to_rows) {
+  const unsigned kept = but(wanted, rows, exclude);
   store(to, _mm256_castsi256_pd(packed(_mm256_castpd_si256(distances), kept)));
-  store(to_rows, packed(row, kept));
+  store(to_rows, packed(rows, kept));
   return __builtin_popcount(kept);
 }
 
@@ -197,6 +200,7 @@ class NearestOne {
   static constexpr bool searches_all = false;
   static constexpr bool packs_points = false;
   static constexpr bool gathers = false;
+  static constexpr bool takes_places = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}

@@ -40,6 +40,7 @@ class NearestOne {
   static constexpr bool searches_all = false;
   static constexpr bool packs_points = false;
   static constexpr bool gathers = false;
+  static constexpr bool takes_places = false;
   static constexpr bool takes_long = false;
 
   explicit NearestOne(const Task<float>& /*task*/) {}
@@ -122,9 +123,12 @@ class SmallestKeys {
   __m512d keys_[registers];
 };
 
+// Keys whose exponent is a step up (packed_lists.inc).
+inline __m512i raised_keys(Doubles distances, __m512i rows) {
+  return _mm512_add_epi64(keys_of(distances, rows), _mm512_set1_epi64(std::int64_t{1} << 52U));
+}
 inline void distance_keys(Doubles distances, const std::uint32_t* rows, std::uint64_t* to) {
-  const __m512i keys = keys_of(distances, load_rows(rows));
-  _mm512_storeu_si512(to, _mm512_add_epi64(keys, _mm512_set1_epi64(std::int64_t{1} << 52U)));
+  _mm512_storeu_si512(to, raised_keys(distances, load_rows(rows)));
 }
 
 inline Doubles widen(const float* values) {
@@ -151,14 +155,6 @@ inline unsigned equal_rows(const std::uint32_t* rows, std::int64_t row) {
   return _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(rows), _mm512_set1_epi32(static_cast<int>(row)));
 }
 
-// The two smallest of a lane and of the one eight further are those of one of eight lanes.
-inline float kth_smallest(Floats least, Floats second, int k) {
-  const __m256 low = _mm512_castps512_ps256(least);
-  const __m256 high = _mm512_extractf32x8_ps(least, 1);
-  const __m256 seconds = _mm256_min_ps(_mm512_castps512_ps256(second), _mm512_extractf32x8_ps(second, 1));
-  return kth_of_sixteen(_mm256_min_ps(low, high), _mm256_min_ps(seconds, _mm256_max_ps(low, high)), k);
-}
-
 inline __m512i load_places(const float* points, const std::uint32_t* places, Doubles (&at)[3]) {
   const auto two = [&](int i) {
     return _mm256_set_m128(_mm_load_ps(points + std::size_t{4} * places[i + 4]),
@@ -173,8 +169,31 @@ inline __m512i load_places(const float* points, const std::uint32_t* places, Dou
   at[2] = _mm512_cvtps_pd(_mm256_shuffle_ps(b, d, _MM_SHUFFLE(1, 0, 1, 0)));
   return _mm512_cvtepu32_epi64(_mm256_castps_si256(_mm256_shuffle_ps(b, d, _MM_SHUFFLE(3, 2, 3, 2))));
 }
+// Points 0 and 2, 1 and 3, 4 and 6, 5 and 7 side by side, so that coordinates come out in order.
+inline __m512i load_places(const double* points, const std::uint32_t* places, Doubles (&at)[3]) {
+  const auto two = [&](int low, int high) {
+    return _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_load_pd(points + std::size_t{4} * places[low])),
+                              _mm256_load_pd(points + std::size_t{4} * places[high]), 1);
+  };
+  const __m512d xz = _mm512_unpacklo_pd(two(0, 2), two(1, 3));
+  const __m512d yr = _mm512_unpackhi_pd(two(0, 2), two(1, 3));
+  const __m512d xz_2 = _mm512_unpacklo_pd(two(4, 6), two(5, 7));
+  const __m512d yr_2 = _mm512_unpackhi_pd(two(4, 6), two(5, 7));
+  at[0] = _mm512_shuffle_f64x2(xz, xz_2, _MM_SHUFFLE(2, 0, 2, 0));
+  at[1] = _mm512_shuffle_f64x2(yr, yr_2, _MM_SHUFFLE(2, 0, 2, 0));
+  at[2] = _mm512_shuffle_f64x2(xz, xz_2, _MM_SHUFFLE(3, 1, 3, 1));
+  return _mm512_castpd_si512(_mm512_shuffle_f64x2(yr, yr_2, _MM_SHUFFLE(3, 1, 3, 1)));
+}
+inline int pack_points(__m512d x, __m512d y, __m512d z, const std::uint32_t* rows, unsigned mask,
+                       double* to) {
+  const int low = pack_points(_mm512_castpd512_pd256(x), _mm512_castpd512_pd256(y), _mm512_castpd512_pd256(z),
+                              rows, mask, to);
+  return low + pack_points(_mm512_extractf64x4_pd(x, 1), _mm512_extractf64x4_pd(y, 1),
+                           _mm512_extractf64x4_pd(z, 1), rows + 4, mask >> 4U, to + 4 * low);
+}
+
 inline void distance_keys(Doubles distances, __m512i rows, std::int64_t exclude, std::uint64_t* to) {
-  const __m512i keys = _mm512_add_epi64(keys_of(distances, rows), _mm512_set1_epi64(std::int64_t{1} << 52U));
+  const __m512i keys = raised_keys(distances, rows);
   const __mmask8 excluded = _mm512_cmpeq_epi64_mask(rows, _mm512_set1_epi64(exclude));
   const __m512i none = _mm512_set1_epi64(static_cast<long long>(no_key));
   _mm512_storeu_si512(to, _mm512_mask_mov_epi64(keys, excluded, none));
@@ -183,7 +202,7 @@ inline void distance_keys(Doubles distances, __m512i rows, std::int64_t exclude,
 inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
                      std::uint64_t worst, std::uint64_t* to) {
   const __m512i row = load_rows(rows);
-  const __m512i keys = _mm512_add_epi64(keys_of(distances, row), _mm512_set1_epi64(std::int64_t{1} << 52U));
+  const __m512i keys = raised_keys(distances, row);
   auto kept = static_cast<__mmask8>(wanted);
   kept = _mm512_mask_cmplt_epu64_mask(kept, keys, _mm512_set1_epi64(static_cast<long long>(worst)));
   kept = _mm512_mask_cmpneq_epi64_mask(kept, row, _mm512_set1_epi64(exclude));
@@ -191,13 +210,12 @@ inline int pack_keys(Doubles distances, const std::uint32_t* rows, unsigned want
   return __builtin_popcount(kept);
 }
 
-inline int pack_entries(Doubles distances, const std::uint32_t* rows, unsigned wanted, std::int64_t exclude,
-                        double* to, std::uint64_t* to_rows) {
-  const __m512i row = load_rows(rows);
+inline int pack_entries(Doubles distances, __m512i rows, unsigned wanted, std::int64_t exclude, double* to,
+                        std::uint64_t* to_rows) {
   const __mmask8 kept =
-      _mm512_mask_cmpneq_epi64_mask(static_cast<__mmask8>(wanted), row, _mm512_set1_epi64(exclude));
+      _mm512_mask_cmpneq_epi64_mask(static_cast<__mmask8>(wanted), rows, _mm512_set1_epi64(exclude));
   _mm512_storeu_pd(to, _mm512_maskz_compress_pd(kept, distances));
-  _mm512_storeu_si512(to_rows, _mm512_maskz_compress_epi64(kept, row));
+  _mm512_storeu_si512(to_rows, _mm512_maskz_compress_epi64(kept, rows));
   return __builtin_popcount(kept);
 }
 

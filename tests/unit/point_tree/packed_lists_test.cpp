@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -106,43 +107,69 @@ TEST(PackedLists, RowsThatAreAllTheSame) {
 }
 
 // Queries in groups, which look at the points near them all: too many in one place, equal ones, and lattices
-// whose distances agree as floats where sums of floats do not.
-template <int D>
-std::vector<float> crowds() {
+// whose distances agree as floats where sums of floats do not. Among doubles, too, points that their offsets
+// as floats tell apart in the wrong order or not at all, squares that underflow, and boxes too large for
+// floats.
+template <class T, int D>
+std::vector<T> crowds() {
+  constexpr bool wide = std::is_same_v<T, double>;
   Random random(11);
-  std::vector<float> data;
-  const auto add = [&](int count, float at, float size, float step) {
+  std::vector<T> data;
+  const auto add = [&](int count, T at, T size, T step) {
     for (int i = 0; i < count; ++i) {
       for (int j = 0; j < D; ++j) {
-        const double v = size * random.normal();
-        data.push_back(at +
-                       (step > 0 ? static_cast<float>(std::round(v / step)) * step : static_cast<float>(v)));
+        const double v = static_cast<double>(size) * random.normal();
+        const double stepped = static_cast<double>(step) * std::round(v / static_cast<double>(step));
+        data.push_back(at + static_cast<T>(step > 0 ? stepped : v));
       }
     }
   };
   add(1500, 0, 1, 0);
-  add(2500, 1, 1e-3F, 0);
-  add(1500, 1000.3F, 1, 0.1F);
+  add(2500, 1, T(1e-3), 0);
+  add(1500, T(1000.3), 1, T(0.1));
   add(1200, -7, 0, 0);
   add(300, 5, 0, 0);
-  for (const float tiny : {1e-18F, 1e-22F, 1e-30F, 1e-40F}) add(150, 0, tiny, 0);  // squares underflow
+  for (const double tiny : {1e-18, 1e-22, 1e-30, 1e-40}) add(150, 0, static_cast<T>(tiny), 0);
+  if (wide) {
+    for (const double tiny : {1e-155, 1e-162, 1e-170, 1e-310}) add(150, 0, static_cast<T>(tiny), 0);
+    add(600, T(4e6), T(1e-8), T(0x1p-30));
+    add(400, T(1e17), T(1e15), 0);
+    for (int i = 0; i < 300; ++i) {
+      T at[D];
+      for (T& v : at) v = static_cast<T>(40 + random.normal());
+      for (int n = 0; n < 6; ++n) {
+        for (const T v : at) data.push_back(v + static_cast<T>(1e-8 * random.normal()));
+      }
+    }
+  }
   return data;
 }
 
-template <int D>
+// The first k of each query's answers.
+template <class V>
+std::vector<V> first_of(const std::vector<V>& answers, std::int64_t of, std::int64_t k) {
+  std::vector<V> first;
+  for (auto at = answers.begin(); at != answers.end(); at += of) first.insert(first.end(), at, at + k);
+  return first;
+}
+
+template <class T, int D>
 void expect_groups_to_agree(Metric metric) {
-  const std::vector<float> data = crowds<D>();
+  const std::vector<T> data = crowds<T, D>();
   const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / D, D);
-  const BruteForce exact = BruteForce::build(rows, {metric});
-  for (const std::int64_t k : {1, 2, 5, 7, 8, 9, 16, 24, 33}) {
-    const Neighbors wanted = exact.search(rows, k);
+  constexpr std::int64_t most = 33;
+  const Neighbors all = BruteForce::build(rows, {metric}).search(rows, most);
+  for (const std::int64_t k : {std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, std::int64_t{8},
+                               std::int64_t{9}, std::int64_t{24}, most}) {
+    const auto indices = first_of(all.indices, most, k);
+    const auto distances = first_of(std::get<std::vector<T>>(all.distances), most, k);
     force_instruction_set(InstructionSet::portable);
     const Neighbors without_self = KdTree::build(rows, {metric}).all_knn(k, false);
     on_every_instruction_set([&] {
       const KdTree tree = KdTree::build(rows, {metric});
       const Neighbors found = tree.search(rows, k);
-      EXPECT_EQ(found.indices, wanted.indices) << name(metric) << " k " << k;
-      EXPECT_EQ(found.distances, wanted.distances) << name(metric) << " k " << k;
+      EXPECT_EQ(found.indices, indices) << name(metric) << " k " << k;
+      EXPECT_EQ(std::get<std::vector<T>>(found.distances), distances) << name(metric) << " k " << k;
       const Neighbors others = tree.all_knn(k, false);
       EXPECT_EQ(others.indices, without_self.indices) << name(metric) << " k " << k;
       EXPECT_EQ(others.distances, without_self.distances) << name(metric) << " k " << k;
@@ -151,14 +178,14 @@ void expect_groups_to_agree(Metric metric) {
 }
 
 // All within a radius, their number, and the nearest of them, by groups again.
-template <int D>
+template <class T, int D>
 void expect_groups_to_find_all(Metric metric) {
-  const std::vector<float> data = crowds<D>();
+  const std::vector<T> data = crowds<T, D>();
   const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / D, D);
-  const DatasetView queries(data.data(), rows.rows / 12, D, std::int64_t{12} * D);
+  const DatasetView queries(data.data(), rows.rows / 32, D, std::int64_t{32} * D);
   const Neighbors all = BruteForce::build(rows, {metric}).search(queries, rows.rows);
-  const auto& distances = std::get<std::vector<float>>(all.distances);
-  for (const float radius : {0.0F, 1e-30F, 1e-3F, 0.1F, 0.2F}) {
+  const auto& distances = std::get<std::vector<T>>(all.distances);
+  for (const T radius : {T(0), T(1e-30), T(1e-16), T(1e-3), T(0.1), T(0.2)}) {
     on_every_instruction_set([&] {
       const KdTree tree = KdTree::build(rows, {metric});
       const std::vector<std::int64_t> counts = tree.count_within(queries, radius);
@@ -186,10 +213,14 @@ void expect_groups_to_find_all(Metric metric) {
 
 TEST(PackedLists, GroupsThatLookAtThePointsNearThem) {
   for (const Metric metric : {Metric::sqeuclidean, Metric::euclidean}) {
-    expect_groups_to_agree<2>(metric);
-    expect_groups_to_agree<3>(metric);
-    expect_groups_to_find_all<2>(metric);
-    expect_groups_to_find_all<3>(metric);
+    expect_groups_to_agree<float, 2>(metric);
+    expect_groups_to_agree<float, 3>(metric);
+    expect_groups_to_agree<double, 2>(metric);
+    expect_groups_to_agree<double, 3>(metric);
+    expect_groups_to_find_all<float, 2>(metric);
+    expect_groups_to_find_all<float, 3>(metric);
+    expect_groups_to_find_all<double, 2>(metric);
+    expect_groups_to_find_all<double, 3>(metric);
   }
 }
 
