@@ -1,4 +1,5 @@
 // kith normals: the direction of the surface at every point, and how curved it is there.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/parallel.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
@@ -88,14 +90,16 @@ void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
 }
 
 // [rows, dim + 1]: the normal and the curvature of each point.
-Dataset table_of(Normals found, std::int64_t rows, std::int64_t dim) {
+Dataset table_of(Normals found, std::int64_t rows, std::int64_t dim, const Execution& execution) {
   Dataset table = Dataset::allocate(Dtype::f64, rows, dim + 1);
-  const auto values = table.mutable_values<double>();
-  const auto width = static_cast<std::size_t>(dim);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
-    for (std::size_t j = 0; j < width; ++j) values[i * (width + 1) + j] = found.normals[i * width + j];
-    values[i * (width + 1) + width] = found.curvature[i];
-  }
+  auto* values = table.mutable_values<double>().data();
+  constexpr std::int64_t block = 1 << 16;
+  parallel_for(execution, (rows + block - 1) / block, [&](std::int64_t b) {
+    for (std::int64_t i = b * block; i < std::min(rows, (b + 1) * block); ++i) {
+      std::copy_n(found.normals.data() + i * dim, dim, values + i * (dim + 1));
+      values[i * (dim + 1) + dim] = found.curvature[static_cast<std::size_t>(i)];
+    }
+  });
   return table;
 }
 
@@ -240,8 +244,10 @@ void run(const Common& common, Options& options) {
   }
   std::int64_t without = 0;
   for (const double curvature : found->curvature) without += std::isnan(curvature) ? 1 : 0;
-  targets = write(common, options, format, points, table_of(*std::move(found), points.rows(), points.dim()),
-                  targets);
+  Dataset table = run_cancellable(common, execution, [&](const Execution& how) {
+    return table_of(*std::move(found), points.rows(), points.dim(), how);
+  });
+  targets = write(common, options, format, points, std::move(table), targets);
   const std::string file = targets.empty() ? options.output : targets.front().path.string();
   if (common.json) {
     print_json(nlohmann::json{{"file", file},

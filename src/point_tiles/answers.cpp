@@ -76,7 +76,9 @@ NormalsInColumns<T>::NormalsInColumns(const Manifest& manifest, std::optional<st
     : manifest_(manifest),
       viewpoint_(std::move(viewpoint)),
       columns_(columns),
-      execution_(without_progress(execution)) {}
+      execution_(without_progress(execution)) {
+  execution_.threads = resolve_threads(execution_);  // each list of its own would ask the system anew
+}
 
 template <class T>
 std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim, ValueWidth width) {

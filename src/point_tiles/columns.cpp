@@ -152,19 +152,24 @@ void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> p
   const auto count = static_cast<std::int64_t>(places.size());
   std::atomic<std::uint64_t> sum{0};
   parallel_for(threads_, (count + part - 1) / part, [&](std::int64_t p) {
-    std::vector<float> floats(static_cast<std::size_t>(per_row));
-    for (std::int64_t i = p * part; i < std::min(count, (p + 1) * part); ++i) {
-      const double* doubles = from + i * per_row;
-      const void* row = doubles;
-      if (narrow) {
-        std::transform(doubles, doubles + per_row, floats.begin(),
-                       [](double v) { return static_cast<float>(v); });
-        row = floats.data();
-      }
+    std::vector<float> floats;
+    const std::int64_t last = std::min(count, (p + 1) * part);
+    for (std::int64_t i = p * part, end = i; i < last; i = end) {
       const std::int64_t place = places[static_cast<std::size_t>(i)];
-      sum.fetch_add(sum_of(row, place, 1, to.bytes), std::memory_order_relaxed);
-      to.file.write(to.header + static_cast<std::uint64_t>(place * to.bytes), row,
-                    static_cast<std::size_t>(to.bytes));
+      // Where places follow each other, one call writes many.
+      do ++end;
+      while (end < last && places[static_cast<std::size_t>(end)] == place + (end - i));
+      const double* doubles = from + i * per_row;
+      const void* rows = doubles;
+      if (narrow) {
+        floats.resize(static_cast<std::size_t>((end - i) * per_row));
+        std::transform(doubles, from + end * per_row, floats.begin(),
+                       [](double v) { return static_cast<float>(v); });
+        rows = floats.data();
+      }
+      sum.fetch_add(sum_of(rows, place, end - i, to.bytes), std::memory_order_relaxed);
+      to.file.write(to.header + static_cast<std::uint64_t>(place * to.bytes), rows,
+                    static_cast<std::size_t>((end - i) * to.bytes));
     }
   });
   to.sum += sum;

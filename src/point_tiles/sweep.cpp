@@ -131,6 +131,22 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     const auto place_of = [&](std::int64_t i) {
       return its_places == nullptr ? place + first + i : its_places[i];
     };
+    const auto waiting_of = [&](std::span<Crossing> part) {
+      std::vector<Waiting> some(part.size());
+      for_parts(part.size(), [&](std::size_t i) {
+        const std::int64_t query = part[i].query;
+        some[i] = make_waiting(here, lists, query, point_of(first + query), place_of(query),
+                               std::move(part[i].tiles));
+      });
+      return some;
+    };
+    if (question_.reduction != Reduction::none && its_places == nullptr) {
+      const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
+      reduced_.resize(static_cast<std::size_t>(lists.queries * width));
+      answers_.reduce(block, reduced_.data());
+      put_reduced(here, crossing, place + first, lists.queries, reduced_.data(), waiting_of);
+      continue;
+    }
     std::int64_t from = 0;
     if (!answers_.finished_only()) {
       std::vector<std::int64_t> growing;
@@ -148,12 +164,7 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     for (std::span<Crossing> left = crossing; !left.empty();) {
       const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
       left = left.subspan(part.size());
-      std::vector<Waiting> some(part.size());
-      for_parts(part.size(), [&](std::size_t i) {
-        const std::int64_t query = part[i].query;
-        some[i] = make_waiting(here, lists, query, point_of(first + query), place_of(query),
-                               std::move(part[i].tiles));
-      });
+      std::vector<Waiting> some = waiting_of(part);
       visit_resident(some);
       put_finished(some);
       for (Waiting& visited : some) pass_on(std::move(visited), here.tile);
@@ -294,8 +305,7 @@ void Sweep<T>::put_finished(std::vector<Waiting>& queries) {
 }
 
 // The same of all rows of a tile, of which a device has told what their lists come to: only those that need
-// other tiles have lists here, too. What such a list comes to after the tiles in memory takes the place of
-// what the device has told, so that nearly everything is put once.
+// other tiles have lists here, too.
 template <class T>
 void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place,
                               Reduced<T>& own) {
@@ -304,17 +314,27 @@ void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, 
                                                  [&](std::int64_t i) { return End{.distance = own.kth(i)}; });
   statistics_.queries += queries.rows;
   statistics_.crossed += static_cast<std::int64_t>(crossing.size());
+  put_reduced(here, crossing, place, queries.rows, own.values(),
+              [&](std::span<Crossing> some) { return waiting_of(here, queries, some, place); });
+}
+
+// What rows' lists come to, and in the place of that, of those that cross, what their lists come to after the
+// tiles in memory, so that nearly everything is put once. waiting_of(some) makes the queries that cross.
+template <class T>
+template <class WaitingOf>
+void Sweep<T>::put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place,
+                           std::int64_t rows, double* values, const WaitingOf& waiting_of) {
   const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
   std::vector<std::int64_t> growing;
   for (std::span<Crossing> left = crossing; !left.empty();) {
     const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
     left = left.subspan(part.size());
-    std::vector<Waiting> some = waiting_of(here, queries, part, place);
+    std::vector<Waiting> some = waiting_of(part);
     visit_resident(some);
     for_parts(some.size(), [&](std::size_t i) {
       if (!some[i].tiles.empty()) return;
       use_finished(some[i], [&](const Block<T>& block) {
-        answers_.reduce(block, own.values() + (some[i].place - place) * width);
+        answers_.reduce(block, values + (some[i].place - place) * width);
       });
     });
     for (Waiting& visited : some) {
@@ -325,7 +345,7 @@ void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, 
     stop_.check();
   }
   answers_.expect_again(growing);
-  answers_.put_values(place, queries.rows, own.values());
+  answers_.put_values(place, rows, values);
   answers_.expect_again({});
 }
 

@@ -83,16 +83,19 @@ class Sweep {
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
               std::int64_t place, bool join, const OwnAnswers<T>* own);
   void answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place, Reduced<T>& own);
+  template <class WaitingOf>
+  void put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place, std::int64_t rows,
+                   double* values, const WaitingOf& waiting_of);
   std::vector<Waiting> waiting_of(const Resident& here, const DatasetView& queries,
                                   std::span<Crossing> crossing, std::int64_t place);
   Lists<T> find(TileSearch<T>& search, const Resident& where, const DatasetView& queries, std::int64_t first,
                 bool own);
   void number_rows(const Resident& here, const Lists<T>& lists) const;
   std::shared_ptr<const Resident> get(std::int64_t tile);
-  /// use(i) for i in [0, count), some thousand of them by a thread at a time.
+  /// use(i) for i in [0, count), some hundred of them by a thread at a time.
   template <class Use>
   void for_parts(std::size_t count, const Use& use) const {
-    constexpr std::size_t part = 1 << 10;
+    constexpr std::size_t part = 1 << 8;
     parallel_for(execution_, static_cast<std::int64_t>((count + part - 1) / part), [&](std::int64_t p) {
       const std::size_t first = static_cast<std::size_t>(p) * part;
       for (std::size_t i = first; i < std::min(count, first + part); ++i) use(i);
@@ -141,6 +144,7 @@ class Sweep {
   std::vector<std::vector<Waiting>> mail_;
   std::int64_t mail_bytes_ = 0;
   bool last_ = false;
+  std::vector<double> reduced_;  // what the lists of some rows come to
   TileStatistics statistics_;
   DeviceClock clock_;
   std::unique_ptr<TilesAhead<T>> ahead_;  // the last member: its threads end first
