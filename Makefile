@@ -81,7 +81,7 @@ test-arm: ## cross-compile for 64-bit ARM and run the conformance suite in its b
 	cmake --preset arm $(LAUNCHER) $(CMAKE_FLAGS)
 	cmake --build build/arm -j $(JOBS) --target $(ARM_TESTS)
 	rm -rf build/arm/test-results && mkdir -p build/arm/test-results
-	tools/arm.sh
+	tools/arm.sh $(JOBS)
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' '*.inc' '*.cu' '*.cuh')
 .PHONY: format format-check lint tiers

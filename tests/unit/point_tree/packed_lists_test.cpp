@@ -124,17 +124,17 @@ std::vector<T> crowds() {
       }
     }
   };
-  add(1500, 0, 1, 0);
-  add(2500, 1, T(1e-3), 0);
-  add(1500, T(1000.3), 1, T(0.1));
-  add(1200, -7, 0, 0);
-  add(300, 5, 0, 0);
+  add(900, 0, 1, 0);
+  add(1300, 1, T(1e-3), 0);
+  add(900, T(1000.3), 1, T(0.1));
+  add(600, -7, 0, 0);
+  add(200, 5, 0, 0);
   for (const double tiny : {1e-18, 1e-22, 1e-30, 1e-40}) add(150, 0, static_cast<T>(tiny), 0);
   if (wide) {
     for (const double tiny : {1e-155, 1e-162, 1e-170, 1e-310}) add(150, 0, static_cast<T>(tiny), 0);
-    add(600, T(4e6), T(1e-8), T(0x1p-30));
-    add(400, T(1e17), T(1e15), 0);
-    for (int i = 0; i < 300; ++i) {
+    add(400, T(4e6), T(1e-8), T(0x1p-30));
+    add(300, T(1e17), T(1e15), 0);
+    for (int i = 0; i < 200; ++i) {
       T at[D];
       for (T& v : at) v = static_cast<T>(40 + random.normal());
       for (int n = 0; n < 6; ++n) {
