@@ -5,8 +5,8 @@
 # whole budget for a function in src/, and a quarter of it in cli/, which takes a third of the time there: a command is
 # options and text, and the readers, kernels and pointers are in src/. LINT_NODES sets one budget for all.
 # A file that came out clean is not checked again while what it is compiled from, the checks and clang-tidy stay as they
-# are: LINT_CACHE (default ~/.cache/kith-lint) remembers, and LINT_CACHE= forgets. Of a finished build the files are known
-# (lint_keys.py), which takes a second for all; what it has not compiled is preprocessed, which takes minutes.
+# are: LINT_CACHE (default ~/.cache/kith-lint) remembers, and LINT_CACHE= forgets. What that is a finished build knows
+# (lint_keys.py); a file that BUILD has not compiled since it was changed is checked every time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -30,45 +30,20 @@ if [[ -n $cache ]]; then
   checks=$({ "$tidy" --version; cat tools/lint.sh .clang-tidy; } | sha256sum)
 fi
 
-# What the compiler sees of a file: its key, or else its text, comments (NOLINT) included, line markers (paths) left out.
-# Fails for a file that this build does not compile.
-content() {
-  awk -v file="$1" '$2 == file { print $1; found = 1 } END { exit !found }' "$keys" || preprocessed "$1"
-}
-preprocessed() {
-  python3 - "$build/compile_commands.json" "$1" <<'PYTHON'
-import json, os, shlex, subprocess, sys
-
-path = os.path.abspath(sys.argv[2])
-entries = [e for e in json.load(open(sys.argv[1])) if os.path.join(e["directory"], e["file"]) == path]
-if not entries:
-    sys.exit(1)
-entry = entries[0]
-command = shlex.split(entry["command"])
-output = command.index("-o")
-del command[output : output + 2]
-if "-fpch-preprocess" in command:  # would name the precompiled header, by this folder's path
-    command.remove("-fpch-preprocess")
-while "=" in command[0] or os.path.basename(command[0]) in ("env", "ccache"):
-    del command[0]
-sys.exit(subprocess.run([*command, "-E", "-P", "-C"], cwd=entry["directory"]).returncode)
-PYTHON
-}
-
 check() {
-  local budget=225000 key=
+  local budget=225000 key= content
   [[ $1 != cli/* ]] || budget=60000
   budget=${LINT_NODES:-$budget}
-  if [[ -n $cache ]]; then
-    key=$(set -o pipefail; { echo "$1 $budget $checks"; content "$1"; } | sha256sum | cut -c1-64) || key=
-    [[ -z $key || ! -e $cache/$key ]] || return 0
+  if [[ -n $cache ]] && content=$(awk -v file="$1" '$2 == file { print $1; found = 1 } END { exit !found }' "$keys"); then
+    key=$(sha256sum <<<"$1 $budget $checks $content" | cut -c1-64)
+    [[ ! -e $cache/$key ]] || return 0
   fi
   "$tidy" -p "$build" --quiet --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang \
     --extra-arg=max-nodes="$budget" --extra-arg=-Wno-unknown-warning-option \
     --extra-arg=-Wno-ignored-optimization-argument --extra-arg=-Wno-unused-command-line-argument "$1" || return 1
   [[ -z $key ]] || touch "$cache/$key"
 }
-export -f check content preprocessed
+export -f check
 export tidy build cache keys checks
 # The longest first, so that no processor waits for the last one.
 ls -S -- "${files[@]}" | tr '\n' '\0' | xargs -0 -n 1 -P "$jobs" bash -c 'check "$0"'
