@@ -77,7 +77,8 @@ NormalsInColumns<T>::NormalsInColumns(const Manifest& manifest, std::optional<st
       viewpoint_(std::move(viewpoint)),
       columns_(columns),
       execution_(without_progress(execution)) {
-  execution_.threads = resolve_threads(execution_);  // each list of its own would ask the system anew
+  execution_.threads =
+      resolve_threads(execution_);  // else every list that is fitted alone would ask the system again
 }
 
 template <class T>
@@ -149,13 +150,6 @@ void NormalsInColumns<T>::reduce(const Block<T>& block, double* values) const {
 }
 
 template <class T>
-void NormalsInColumns<T>::put(std::int64_t first, const Block<T>& block) {
-  values_.resize(static_cast<std::size_t>(block.lists.queries * (manifest_.dim + 1)));
-  reduce(block, values_.data());
-  put_values(first, block.lists.queries, values_.data());
-}
-
-template <class T>
 std::vector<Column> MeanDistances<T>::columns() {
   return {{"mean_distance", "<f8", 1, sizeof(double), false}};
 }
@@ -169,13 +163,6 @@ void MeanDistances<T>::reduce(const Block<T>& block, double* values) const {
     for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
     values[i] = count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
   }
-}
-
-template <class T>
-void MeanDistances<T>::put(std::int64_t first, const Block<T>& block) {
-  values_.resize(static_cast<std::size_t>(block.lists.queries));
-  reduce(block, values_.data());
-  put_values(first, block.lists.queries, values_.data());
 }
 
 template class NearestInMemory<float>;

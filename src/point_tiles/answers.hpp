@@ -68,7 +68,6 @@ class NormalsInColumns final : public Answers<T> {
   NormalsInColumns(const Manifest& manifest, std::optional<std::vector<double>> viewpoint, Columns& columns,
                    const Execution& execution);
   static std::vector<Column> columns(std::int64_t dim, ValueWidth width);
-  void put(std::int64_t first, const Block<T>& block) override;
   void reduce(const Block<T>& block, double* values) const override;
   void put_values(std::int64_t first, std::int64_t count, const double* values) override {
     columns_.put_doubles(0, first, count, values);
@@ -86,7 +85,6 @@ class NormalsInColumns final : public Answers<T> {
   std::optional<std::vector<double>> viewpoint_;
   Columns& columns_;
   Execution execution_;
-  std::vector<double> values_;
 };
 
 /// A column of mean distances, NaN without neighbours.
@@ -95,7 +93,6 @@ class MeanDistances final : public Answers<T> {
  public:
   explicit MeanDistances(Columns& columns) : columns_(columns) {}
   static std::vector<Column> columns();
-  void put(std::int64_t first, const Block<T>& block) override;
   void reduce(const Block<T>& block, double* values) const override;
   void put_values(std::int64_t first, std::int64_t count, const double* values) override {
     columns_.put_doubles(0, first, count, values);
@@ -107,7 +104,6 @@ class MeanDistances final : public Answers<T> {
 
  private:
   Columns& columns_;
-  std::vector<double> values_;
 };
 
 }  // namespace kith::point_tiles

@@ -51,14 +51,15 @@ class Answers {
   Answers(const Answers&) = delete;
   Answers& operator=(const Answers&) = delete;
   virtual ~Answers() = default;
-  /// The lists of places [first, first + block.lists.queries), again where one has grown.
-  virtual void put(std::int64_t first, const Block<T>& block) = 0;
+  /// The lists of places [first, first + block.lists.queries), again where one has grown; but for answers
+  /// that are numbers, below.
+  virtual void put(std::int64_t /*first*/, const Block<T>& /*block*/) {}
   /// The lists of these places that are put next, ascending, are still growing; none: what is put is done.
   virtual void expect_again(std::span<const std::int64_t> /*places*/) {}
   /// Whether lists that are still growing are not to be put.
   virtual bool finished_only() const { return false; }
   /// Of answers that are numbers, the same number of them for each list (Question::reduction): what becomes
-  /// of lists, and where that goes. put() does both.
+  /// of lists, and where that goes.
   virtual void reduce(const Block<T>& /*block*/, double* /*values*/) const {}
   virtual void put_values(std::int64_t /*first*/, std::int64_t /*count*/, const double* /*values*/) {}
   /// The same of places that need not follow each other, all of them done.

@@ -18,7 +18,7 @@ enum class Kind : std::uint8_t {
   count,    ///< how many those are
 };
 
-/// What a device makes of the lists of a tile's own rows, so that those need not leave it.
+/// What is made of the lists of a tile's own rows, on a device by itself, so that those need not leave it.
 enum class Reduction : std::uint8_t {
   none,
   planes,  ///< the normal and the curvature

@@ -131,7 +131,7 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     const auto place_of = [&](std::int64_t i) {
       return its_places == nullptr ? place + first + i : its_places[i];
     };
-    const auto waiting_of = [&](std::span<Crossing> part) {
+    const auto make_queries = [&](std::span<Crossing> part) {
       std::vector<Waiting> some(part.size());
       for_parts(part.size(), [&](std::size_t i) {
         const std::int64_t query = part[i].query;
@@ -140,11 +140,10 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
       });
       return some;
     };
-    if (question_.reduction != Reduction::none && its_places == nullptr) {
-      const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
-      reduced_.resize(static_cast<std::size_t>(lists.queries * width));
+    if (question_.reduction != Reduction::none) {  // asked of a tile's own rows alone, in their order
+      reduced_.resize(static_cast<std::size_t>(lists.queries * reduced_values()));
       answers_.reduce(block, reduced_.data());
-      put_reduced(here, crossing, place + first, lists.queries, reduced_.data(), waiting_of);
+      put_reduced(here, crossing, place + first, lists.queries, reduced_.data(), make_queries);
       continue;
     }
     std::int64_t from = 0;
@@ -164,7 +163,7 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     for (std::span<Crossing> left = crossing; !left.empty();) {
       const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
       left = left.subspan(part.size());
-      std::vector<Waiting> some = waiting_of(part);
+      std::vector<Waiting> some = make_queries(part);
       visit_resident(some);
       put_finished(some);
       for (Waiting& visited : some) pass_on(std::move(visited), here.tile);
@@ -290,7 +289,7 @@ void Sweep<T>::put_finished(std::vector<Waiting>& queries) {
       use_finished(*query, [&](const Block<T>& block) { answers_.put(query->place, block); });
     }
   } else {
-    const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
+    const std::int64_t width = reduced_values();
     std::vector<std::int64_t> places;
     for (const Waiting* query : finished) places.push_back(query->place);
     std::vector<double> values(finished.size() * static_cast<std::size_t>(width));
@@ -318,18 +317,19 @@ void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, 
               [&](std::span<Crossing> some) { return waiting_of(here, queries, some, place); });
 }
 
-// What rows' lists come to, and in the place of that, of those that cross, what their lists come to after the
-// tiles in memory, so that nearly everything is put once. waiting_of(some) makes the queries that cross.
+// Puts the values that the lists of a tile's rows were reduced to. Rows that cross its sides visit the tiles
+// in memory first; the values of those that are done then replace their own, so that nearly everything is put
+// once. make_queries(some) makes queries of rows that cross.
 template <class T>
-template <class WaitingOf>
+template <class MakeQueries>
 void Sweep<T>::put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place,
-                           std::int64_t rows, double* values, const WaitingOf& waiting_of) {
-  const std::int64_t width = question_.reduced_values(folder_.manifest().dim);
+                           std::int64_t rows, double* values, const MakeQueries& make_queries) {
+  const std::int64_t width = reduced_values();
   std::vector<std::int64_t> growing;
   for (std::span<Crossing> left = crossing; !left.empty();) {
     const auto part = left.first(std::min(left.size(), static_cast<std::size_t>(shares_.visiting_rows)));
     left = left.subspan(part.size());
-    std::vector<Waiting> some = waiting_of(part);
+    std::vector<Waiting> some = make_queries(part);
     visit_resident(some);
     for_parts(some.size(), [&](std::size_t i) {
       if (!some[i].tiles.empty()) return;
@@ -347,6 +347,7 @@ void Sweep<T>::put_reduced(const Resident& here, std::span<Crossing> crossing, s
   answers_.expect_again(growing);
   answers_.put_values(place, rows, values);
   answers_.expect_again({});
+  stop_.check();
 }
 
 // Their lists in their own tile.

@@ -83,16 +83,17 @@ class Sweep {
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
               std::int64_t place, bool join, const OwnAnswers<T>* own);
   void answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place, Reduced<T>& own);
-  template <class WaitingOf>
+  template <class MakeQueries>
   void put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place, std::int64_t rows,
-                   double* values, const WaitingOf& waiting_of);
+                   double* values, const MakeQueries& make_queries);
   std::vector<Waiting> waiting_of(const Resident& here, const DatasetView& queries,
                                   std::span<Crossing> crossing, std::int64_t place);
+  std::int64_t reduced_values() const { return question_.reduced_values(folder_.manifest().dim); }
   Lists<T> find(TileSearch<T>& search, const Resident& where, const DatasetView& queries, std::int64_t first,
                 bool own);
   void number_rows(const Resident& here, const Lists<T>& lists) const;
   std::shared_ptr<const Resident> get(std::int64_t tile);
-  /// use(i) for i in [0, count), some hundred of them by a thread at a time.
+  /// use(i) for i in [0, count), a few hundred at a time per thread.
   template <class Use>
   void for_parts(std::size_t count, const Use& use) const {
     constexpr std::size_t part = 1 << 8;

@@ -63,11 +63,8 @@ SearchStatistics walk(const Tree& tree, const Asked& asked, std::int64_t k, doub
       std::fill_n(distances + b * block, size, std::numeric_limits<T>::infinity());
     });
   }
-  const Execution one = asked_by_one(execution);
-  StopRequest stop(one);
-  return run<T>(tree, asked, Kind::nearest, k, radius, one, stage, [&](const Part<T>& part) {
+  return run<T>(tree, asked, Kind::nearest, k, radius, execution, stage, [&](const Part<T>& part) {
     for (std::int64_t i = 0; i < part.count; ++i) {
-      if (i % tuning::answers_between_polls == tuning::answers_between_polls - 1) stop.check();
       std::copy_n(part.rows + i * part.k, part.k, indices + part.queries[i] * k);
       std::copy_n(part.distances + i * part.k, part.k, distances + part.queries[i] * k);
     }

@@ -40,8 +40,8 @@ inline constexpr std::int64_t collected_together = 1 << 16;
 /// millisecond.
 inline constexpr std::int64_t values_between_polls = 1 << 18;
 
-/// Answers that are written between two: they lie far from each other, and each may be the first in its page,
-/// which the system clears, 2 MiB at a time.
+/// Lists of a task that are handed over between two such questions: they go to places far from each other,
+/// and each may be the first in its page, which the system clears, 2 MiB at a time.
 inline constexpr std::int64_t answers_between_polls = 128;
 
 /// Points that a build moves between two such questions.

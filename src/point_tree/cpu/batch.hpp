@@ -245,16 +245,21 @@ class Batch {
     const bool all = !tree_.infinite.empty() && radius_ == infinity && scratch.batch != nullptr;
     if (all) add_infinite(from, done, scratch);
     Part<T> part;
-    part.count = done - from;
-    part.queries = scratch.numbers.data() + from;
     part.k = list_k_;
-    part.rows = scratch.rows.data();
-    part.distances = scratch.distances.data();
     part.entries = (all ? scratch.with_infinite : scratch.entries).data();
     part.ends = scratch.ends.data() + (kind_ == Kind::collect ? from : 0);
     part.counts = scratch.counts.data();
     scratch.taken = done;
-    if (part.count > 0) take_(part);
+    const bool lists = kind_ == Kind::nearest;
+    const std::int64_t most = lists ? tuning::answers_between_polls : done - from;
+    for (std::int64_t first = from; first < done; first += most) {
+      part.count = std::min(most, done - first);
+      part.queries = scratch.numbers.data() + first;
+      part.rows = lists ? scratch.rows.data() + first * list_k_ : nullptr;
+      part.distances = lists ? scratch.distances.data() + first * list_k_ : nullptr;
+      take_(part);
+      if (scratch.progress != nullptr) scratch.progress->check();
+    }
   }
 
   bool excludes() const { return asked_.queries == nullptr && !asked_.include_self; }

@@ -133,7 +133,10 @@ std::vector<T> crowds() {
   if (wide) {
     for (const double tiny : {1e-155, 1e-162, 1e-170, 1e-310}) add(150, 0, static_cast<T>(tiny), 0);
     add(400, T(4e6), T(1e-8), T(0x1p-30));
-    add(300, T(1e17), T(1e15), 0);
+    // Sums of squares that overflow as floats, and offsets that do.
+    for (const double size : {1e20, 1e40}) {
+      add(300, static_cast<T>(-100 * size), static_cast<T>(size), 0);
+    }
     for (int i = 0; i < 200; ++i) {
       T at[D];
       for (T& v : at) v = static_cast<T>(40 + random.normal());
@@ -165,6 +168,14 @@ void expect_groups_to_agree(Metric metric) {
     const auto distances = first_of(std::get<std::vector<T>>(all.distances), most, k);
     force_instruction_set(InstructionSet::portable);
     const Neighbors without_self = KdTree::build(rows, {metric}).all_knn(k, false);
+    constexpr double radius = 0.1;
+    Neighbors within = without_self;
+    auto& distances_within = std::get<std::vector<T>>(within.distances);
+    for (std::size_t i = 0; i < distances_within.size(); ++i) {
+      if (static_cast<double>(distances_within[i]) <= radius) continue;
+      within.indices[i] = -1;
+      distances_within[i] = std::numeric_limits<T>::infinity();
+    }
     on_every_instruction_set([&] {
       const KdTree tree = KdTree::build(rows, {metric});
       const Neighbors found = tree.search(rows, k);
@@ -173,6 +184,10 @@ void expect_groups_to_agree(Metric metric) {
       const Neighbors others = tree.all_knn(k, false);
       EXPECT_EQ(others.indices, without_self.indices) << name(metric) << " k " << k;
       EXPECT_EQ(others.distances, without_self.distances) << name(metric) << " k " << k;
+      // The radius is the bound, and no walk from the root makes good what is missed.
+      const Neighbors limited = tree.all_knn(k, false, {}, radius);
+      EXPECT_EQ(limited.indices, within.indices) << name(metric) << " k " << k;
+      EXPECT_EQ(limited.distances, within.distances) << name(metric) << " k " << k;
     });
   }
 }
