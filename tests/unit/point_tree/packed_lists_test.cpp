@@ -245,6 +245,25 @@ TEST(PackedLists, DistancesWithoutEnd) {
   expect_answers_of_brute_force(data, data, 3, 0);
 }
 
+// Crowds whose true distances are finite but whose squares overflow: such rows are at +inf and come by row
+// number, however near the neighbours of the query before were.
+TEST(PackedLists, SquaresThatOverflow) {
+  for (const std::int64_t dim : {2, 3}) {
+    std::vector<double> data;
+    const auto add = [&](int count, double x) {
+      for (int i = 0; i < count; ++i) {
+        data.push_back(x);
+        for (std::int64_t j = 1; j < dim; ++j) data.push_back(1e140 * i);
+      }
+    };
+    add(10, 1e153);
+    add(10, -1e153);
+    add(30, 1.3e154);
+    expect_answers_of_brute_force(data, data, dim, 0);
+    expect_answers_of_brute_force(data, data, dim, 4);
+  }
+}
+
 // Normals and curvature of all rows, as the plain code finds them.
 template <class T>
 void expect_plain_normals(const std::vector<T>& data, std::int64_t k) {
