@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t sample_rests = 1024;
 
 std::optional<std::int64_t> forced;
+std::optional<std::int64_t> forced_short;
 
 }  // namespace
 
@@ -18,6 +19,14 @@ void force_directions(std::optional<std::int64_t> count) {
 
 std::optional<std::int64_t> forced_directions() {
   return forced;
+}
+
+void force_short_codes(std::optional<std::int64_t> directions) {
+  forced_short = directions;
+}
+
+std::optional<std::int64_t> forced_short_codes() {
+  return forced_short;
 }
 
 bool may_have_directions(const codes::CodeSpace& space) {

@@ -13,6 +13,10 @@ namespace kith::brute_force {
 void force_directions(std::optional<std::int64_t> count);
 std::optional<std::int64_t> forced_directions();
 
+/// The same of codes for few queries on GPUs.
+void force_short_codes(std::optional<std::int64_t> directions);
+std::optional<std::int64_t> forced_short_codes();
+
 /// Whether codes of this kind may be made along directions.
 bool may_have_directions(const codes::CodeSpace& space);
 

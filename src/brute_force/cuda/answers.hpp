@@ -30,6 +30,7 @@ inline void add(SearchStatistics& sum, const SearchStatistics& one, bool queries
   sum.pairs += one.pairs;
   sum.candidates += one.candidates;
   sum.fallbacks += one.fallbacks;
+  if (one.directions > 0) sum.directions = one.directions;
   if (queries_too) sum.nan_queries += one.nan_queries;
 }
 

@@ -24,6 +24,9 @@ struct CudaChoice {
   double typical_residual = 1e300;  ///< as in cuda::CodeSpace, and so the next two
   double typical_reach = 0;
   double residual_cap = 1e300;
+  std::int64_t coded_values = 0;  ///< values of a code that the step was fitted to
+  double sample_distance =
+      0;  ///< how far rows of a sample lie from the nearest other one, nearly all of them
   double half_residual_cap = 1e300;
   bool forced = false;       ///< the caller named the filter
   bool exact_codes = false;  ///< rows are their own codes
@@ -42,6 +45,8 @@ struct CudaChoice {
   /// Values of a code of rows of dimension `dim`.
   std::int64_t values(std::int64_t dim) const { return projection == nullptr ? dim : projection->values(); }
   std::string text() const;
+  /// The same with a longer step of int8 codes: fewer values lie beyond their range.
+  CudaChoice widened(double by) const;
   /// Whether halves may take the place of int8 codes where these keep too much.
   bool may_be_halves() const;
   CudaChoice as_halves() const;

@@ -186,20 +186,38 @@ double int8_look_seconds(const tuning::Policy& policy, std::int64_t values) {
   return std::max(policy.int8_step_seconds * static_cast<double>(whole_steps), policy.int8_least_seconds);
 }
 
-std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows, std::int64_t dim) {
-  choice.step = choose_step(rows, dim);
-  const std::vector<double> left = residuals(rows, dim, choice.step, tuning::code_sample_rows);
-  std::vector<double> nearest = nearest_distances(rows, dim);
-  choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
+namespace {
+
+// What follows from the step and the residuals it leaves.
+void fit_reach(CudaChoice& choice) {
   // Twice as far as the sample's rows lie apart: early bounds are loose, and queries beyond the reach meet
   // the largest residual of all rows.
-  const double reach = 2 * share_of(nearest, 0.9) / choice.step + 1.1 * choice.typical_residual;
+  const double reach = 2 * choice.sample_distance / choice.step + 1.1 * choice.typical_residual;
   // A row is special where its residual would make up much of its distances: then every query evaluates it,
   // where else some more queries keep it.
   choice.residual_cap = std::max(4 * choice.typical_residual + 4, choice.typical_residual + reach / 4);
   // In the Cauchy form the reach is the length of a query's code.
   choice.typical_reach =
-      choice.form == codes::Form::triangle ? reach : 64 * std::sqrt(static_cast<double>(dim));
+      choice.form == codes::Form::triangle ? reach : 64 * std::sqrt(static_cast<double>(choice.coded_values));
+}
+
+}  // namespace
+
+CudaChoice CudaChoice::widened(double by) const {
+  CudaChoice wider = *this;
+  wider.step = static_cast<double>(static_cast<float>(step * by));
+  fit_reach(wider);
+  return wider;
+}
+
+std::vector<double> fit_step(CudaChoice& choice, const std::vector<double>& rows, std::int64_t dim) {
+  choice.step = choose_step(rows, dim);
+  const std::vector<double> left = residuals(rows, dim, choice.step, tuning::code_sample_rows);
+  std::vector<double> nearest = nearest_distances(rows, dim);
+  choice.typical_residual = share_of(left, 0.98) / choice.step * 1.02 + 0.01;
+  choice.sample_distance = share_of(nearest, 0.9);
+  choice.coded_values = dim;
+  fit_reach(choice);
   return nearest;
 }
 

@@ -13,9 +13,6 @@ namespace kith::brute_force {
 
 namespace {
 
-// Directions and the rest fill whole steps of codes.
-constexpr std::int64_t step_values = 32;
-
 std::int64_t most_directions(std::int64_t dim) {
   return std::min(dim / 2, codes::Projection::most_directions);
 }
@@ -65,14 +62,16 @@ CudaDirections::CudaDirections(Dataset sample, Metric metric, const CudaChoice& 
   std::int64_t count = std::min(most, rows.dim);
   if (most == 0) {
     const double spread = codes::spread_of(rows, space_);
-    const auto enough = static_cast<std::int64_t>(tuning::directions_of_spread * spread) + 2 * step_values;
-    count = std::min(most_directions(rows.dim), enough) / step_values * step_values;
+    const auto enough =
+        static_cast<std::int64_t>(tuning::directions_of_spread * spread) + 2 * tuning::step_of_directions;
+    count =
+        std::min(most_directions(rows.dim), enough) / tuning::step_of_directions * tuning::step_of_directions;
   }
   found_ = codes::directions_of(rows, space_, count, execution);
   double share = 0;
   for (std::int64_t j = 0; j < found_.count() && first_ == 0; ++j) {
     share += found_.shares[static_cast<std::size_t>(j)];
-    const bool whole = (j + 1 + codes::rest_values) % step_values == 0;
+    const bool whole = (j + 1 + codes::rest_values) % tuning::step_of_directions == 0;
     if (whole && share >= tuning::first_share) first_ = j + 1;
   }
 }

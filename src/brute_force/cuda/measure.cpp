@@ -125,7 +125,7 @@ double measure_filter(CudaPrepared& p, const DatasetView& sample, bool halves_fi
 void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetView& sample,
                         const CudaDirections& found, double seconds, std::uint64_t room,
                         const Execution& execution) {
-  constexpr std::int64_t step = 32;
+  constexpr std::int64_t step = tuning::step_of_directions;
   constexpr double never = std::numeric_limits<double>::infinity();
   const DatasetView queries = measured_queries_of(sample);
   p.all_values = p.choice;
@@ -133,12 +133,7 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
   CudaChoice best = p.choice;
   double best_surplus = p.all_values_surplus;
   double least = seconds;
-  std::int64_t share = 0;  // rows of a device
-  for (const int device : p.devices) {
-    std::int64_t rows = 0;
-    for (const auto& shard : p.shards) rows += shard->device == device ? shard->rows : 0;
-    share = std::max(share, rows);
-  }
+  const std::int64_t share = p.most_rows_of_a_device();
   // Rows that are read from host memory take their time.
   int tries = p.mode == CudaPrepared::Mode::resident ? tuning::most_tries : 2;
   const auto seconds_along = [&](std::int64_t count) {
@@ -147,7 +142,10 @@ void measure_directions(CudaPrepared& p, const DatasetView& data, const DatasetV
     if (choice.projection == nullptr) return never;
     choice.fine = code_bytes_of(choice, data, share) <= room;
     if (!choice.fine && code_bytes_of(choice, data, share) > room) return never;
-    p.code_anew(choice);
+    encode_along(choice, [&](const CudaChoice& by) -> const Shard& {
+      p.code_anew(by);
+      return *p.shards.front();
+    });
     const double taken = seconds_a_query(p, measure(p, queries, execution));
     if (taken < least) {
       least = taken;

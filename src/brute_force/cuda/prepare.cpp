@@ -1,6 +1,7 @@
 // From a dataset to shards on devices: what is copied, what is encoded, what stays in host memory.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -37,6 +38,16 @@ std::uint64_t CudaPrepared::device_bytes() const noexcept {
   return most + (of_all_values == nullptr ? 0 : of_all_values->device_bytes());
 }
 
+std::int64_t CudaPrepared::most_rows_of_a_device() const {
+  std::int64_t most = 0;
+  for (const int device : devices) {
+    std::int64_t rows = 0;
+    for (const auto& shard : shards) rows += shard->device == device ? shard->rows : 0;
+    most = std::max(most, rows);
+  }
+  return most;
+}
+
 void CudaPrepared::code_anew(const CudaChoice& other) {
   choice = other;
   cuda::for_each_device(shards.size(), [&](std::size_t i) { shards[i]->code_anew(other); });
@@ -64,6 +75,20 @@ void force_along(CudaPrepared& p, const DatasetView& data, std::int64_t count, i
                              execution);
   p.all_values = p.choice;
   p.choice = found.along(std::min(count, data.dim), p.policies.front());
+}
+
+// The same of short codes.
+void force_short_codes_along(CudaPrepared& p, const DatasetView& data, int device,
+                             const Execution& execution) {
+  const std::int64_t count = forced_short_codes().value_or(0);
+  const CudaChoice& all_values = p.choice.projection == nullptr ? p.choice : p.all_values;
+  if (count == 0 || p.shards.front()->lists.count > 0 || !CudaDirections::are_possible(all_values, data.dim))
+    return;
+  const CudaDirections found(take_sample(data, device, tuning::direction_rows), p.metric, all_values, count,
+                             execution);
+  CudaChoice choice = found.along(std::min(count, data.dim), p.policies.front());
+  choice.fine = false;
+  if (choice.projection != nullptr) add_short_codes(p, choice);
 }
 
 // Uploads (where needed) and encodes rows [first, first + count) of the dataset as one shard.
@@ -231,6 +256,10 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
   for (auto& list : made) {
     for (auto& shard : list) p.shards.push_back(std::move(shard));
   }
+  // What codes may take of a device.
+  const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
+  const std::uint64_t room = p.budget > held ? p.budget - held : 0;
+  std::optional<CudaDirections> found;
   if (expected_queries == 0 || expected_queries >= tuning::least_queries_to_measure) {
     const CudaChoice first = p.choice;
     const std::uint64_t doubled = code_bytes_of(p.choice.as_halves(), data, share) + whole - code_bytes;
@@ -248,17 +277,17 @@ std::shared_ptr<const Prepared> prepare(const DatasetView& data, const BruteForc
     if (wanted && fits && seconds > 0 && !forced && working >= 2 * tuning::coordinate_bytes &&
         CudaDirections::are_worth_a_look(first, sample.view(), p.metric, data.rows, expected_queries,
                                          p.policies.front())) {
-      const CudaDirections found(take_sample(data, home, tuning::direction_rows), p.metric, first, 0,
-                                 execution);
-      const std::uint64_t held = working + (p.mode == CudaPrepared::Mode::resident ? whole - code_bytes : 0);
-      const std::uint64_t room = p.budget > held ? p.budget - held : 0;
+      found.emplace(take_sample(data, home, tuning::direction_rows), p.metric, first, 0, execution);
       const double most = parameters.directions ? tuning::most_time_along : tuning::most_time_unasked;
-      measure_directions(p, data, sample.view(), found, most * seconds, room, execution);
+      measure_directions(p, data, sample.view(), *found, most * seconds, room, execution);
     }
     if (!parameters.lists && !forced && seconds > 0)
       divide_if_it_pays(p, data, expected_queries, working / 2, execution);
   }
   divide_as_asked(p, data, lists, working / 2, execution);
+  if (found && expected_queries == 0)
+    add_short_codes_if_they_pay(p, data, sample.view(), *found, room, execution);
+  if (parameters.directions.value_or(true)) force_short_codes_along(p, data, home, execution);
   progress.finish();
   return prepared;
 }
@@ -376,15 +405,8 @@ std::shared_ptr<const CudaPrepared> with_all_values(const CudaPrepared& p, const
       if (execution.cancelled && execution.cancelled()) {
         throw Cancelled("stopped because the caller asked to; nothing was produced");
       }
-      const Shard& from = *p.shards[i];
-      const cuda::DeviceGuard guard(from.device);
-      auto shard = std::make_unique<Shard>(from.device, p.all_values, data, p.metric, from.rows, from.policy);
-      shard->base = from.base;
-      shard->data = from.data;
-      shard->stride = from.stride;
-      shard->surplus = p.all_values_surplus;
-      shard->encode(from.data, from.stride, from.rows, shard->stream);
-      other->shards[i] = std::move(shard);
+      other->shards[i] = p.shards[i]->coded_by(p.all_values);
+      other->shards[i]->surplus = p.all_values_surplus;
     });
     if (execution.device_memory_limit > 0) execution.device_memory_limit -= needed;
   } catch (const OutOfMemory&) {

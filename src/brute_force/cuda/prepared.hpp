@@ -10,6 +10,7 @@
 #include "brute_force/backend.hpp"
 #include "brute_force/cuda/choice.hpp"
 #include "brute_force/cuda/shard.hpp"
+#include "brute_force/cuda/tuning.hpp"
 #include "cuda/runtime.hpp"
 
 namespace kith::brute_force {
@@ -49,6 +50,8 @@ struct CudaPrepared final : Prepared {
   std::uint64_t device_bytes() const noexcept override;
   /// Encodes the rows of all shards by another choice.
   void code_anew(const CudaChoice& other);
+  /// Rows of the device that holds most.
+  std::int64_t most_rows_of_a_device() const;
 };
 
 /// Searches for some of the sample's rows: what int8 codes keep says how many stages pay, and whether halves
@@ -63,6 +66,24 @@ double measure_filter(CudaPrepared& prepared, const DatasetView& sample, bool ha
 void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, const DatasetView& sample,
                         const CudaDirections& found, double seconds, std::uint64_t room,
                         const Execution& execution);
+
+/// Encodes rows along directions by this choice and, where some lie beyond the range of the codes, by a
+/// longer step. `encode` takes a choice and returns the shard it has encoded.
+template <class Encode>
+void encode_along(CudaChoice& choice, const Encode& encode) {
+  for (int widened = 0; encode(choice).special_rows > tuning::most_beyond_range; ++widened) {
+    if (widened == tuning::most_widened) break;
+    choice = choice.widened(tuning::widened_by);
+  }
+}
+
+/// Codes for few queries, along fewer directions than those for many, where a search for one query takes less
+/// time by them. @param room as in measure_directions @throws Cancelled
+void add_short_codes_if_they_pay(CudaPrepared& prepared, const DatasetView& dataset,
+                                 const DatasetView& sample, const CudaDirections& found, std::uint64_t room,
+                                 const Execution& execution);
+/// By this choice, whatever they save. @throws OutOfMemory
+void add_short_codes(CudaPrepared& prepared, const CudaChoice& choice);
 
 /// Whether rows may be divided into so many lists, before anything is uploaded. @throws InvalidArgument
 void check_lists_asked(const CudaPrepared& prepared, std::int64_t count);

@@ -17,15 +17,19 @@ using select_k::cuda::merge_warp;
 
 static_assert(tuning::largest_one_pass_k <= 32);  // a key a thread of a warp
 
+// Threads of a block: it is alone, and the more of it waits for memory at once the better.
+constexpr int lone_threads = 512;
+constexpr int lone_groups = lone_threads / canonical_lanes;
+
 // Lists that may be looked into for a query, and parts of these whose rows may be gone through.
 constexpr int most_opened = 1024;
-constexpr int most_parts = 64;
+constexpr int most_parts = 256;
 // Bytes of rows that a group of threads brings to shared memory at once, and of a query.
 constexpr int most_staged = 1536;
 constexpr int least_staged = 384;
 constexpr int most_query_bytes = 16384;
 constexpr int apart = 32;       // between groups, so that they read from different banks
-constexpr int most_keys = 256;  // the list and what is offered to it
+constexpr int most_keys = 512;  // the list and what is offered to it
 
 // What a query's rows are evaluated with, in shared memory.
 template <class R>
@@ -61,7 +65,8 @@ __device__ void merge_offered(Table<R>& table) {
   __syncthreads();
 }
 
-// The first `count` picks, places of entries, into the list: by groups of eight threads. Once in the code.
+// The first `count` picks, places of entries, into the list: by groups of eight threads. Once in
+// the code.
 template <class T, Metric metric, class R>
 __device__ __noinline__ void evaluate_picks(Table<R>& table, int count) {
   const int group = static_cast<int>(threadIdx.x) / canonical_lanes;
@@ -75,14 +80,14 @@ __device__ __noinline__ void evaluate_picks(Table<R>& table, int count) {
   for (int start = 0; start < count;) {
     const int end = min(count, start + most_keys - table.k);
     // The same number of rounds for all threads of a warp: they exchange lanes.
-    for (int base = start; base < end; base += groups * at_once) {
+    for (int base = start; base < end; base += lone_groups * at_once) {
       double sum = 0;
       double norm = 0;
       for (int from = 0; from < row_bytes; from += piece) {
         const int bytes = min(piece, row_bytes - from);
         if (staged) {
 #pragma unroll 1
-          for (int j = 0, c = base + group; j < at_once && c < end; ++j, c += groups) {
+          for (int j = 0, c = base + group; j < at_once && c < end; ++j, c += lone_groups) {
             const unsigned char* its = table.data + row_of_pick(c) * table.stride + from;
 #pragma unroll 4
             for (int at = lane * 16; at < bytes; at += canonical_lanes * 16)
@@ -93,8 +98,8 @@ __device__ __noinline__ void evaluate_picks(Table<R>& table, int count) {
           __syncwarp();
         }
 #pragma unroll 1
-        for (int j = 0; j < at_once && base + j * groups < end; ++j) {
-          const int c = base + j * groups + group;
+        for (int j = 0; j < at_once && base + j * lone_groups < end; ++j) {
+          const int c = base + j * lone_groups + group;
           const bool active = c < end;
           const std::uint32_t row = active ? row_of_pick(c) : 0;
           if (at_once > 1) sum = norm = 0;
@@ -127,7 +132,7 @@ __device__ __noinline__ unsigned cut_at(const Batch<R>& batch, const QueryScalar
 }
 
 template <class T, Metric metric, class R>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(lone_threads)
     rerank_few_kernel(const __grid_constant__ Batch<R> batch, const __grid_constant__ Lists lists,
                       const __grid_constant__ Answer<R> answer, int chunk, int query_bytes, int group_bytes) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -141,7 +146,7 @@ __global__ void __launch_bounds__(threads)
   auto* keys = reinterpret_cast<Key<R>*>(shared);
   auto* query = reinterpret_cast<double*>(keys + most_keys);
   unsigned char* const rows = reinterpret_cast<unsigned char*>(query) + query_bytes;
-  auto* entries = reinterpret_cast<std::uint64_t*>(rows + groups * (group_bytes + apart));
+  auto* entries = reinterpret_cast<std::uint64_t*>(rows + lone_groups * (group_bytes + apart));
   auto* seconds = reinterpret_cast<std::uint32_t*>(entries + chunk);
   auto* picks = reinterpret_cast<std::uint16_t*>(seconds + chunk);
   const std::int64_t q = blockIdx.x;
@@ -172,7 +177,7 @@ __global__ void __launch_bounds__(threads)
     if (tid == 0) histogram.picked = 0;
     __syncthreads();
 #pragma unroll 1
-    for (int i = tid; i < n; i += threads) {
+    for (int i = tid; i < n; i += lone_threads) {
       const std::int64_t row = take(i);
       if (row < 0) continue;
       const int at = atomicAdd(&histogram.picked, 1);
@@ -191,7 +196,7 @@ __global__ void __launch_bounds__(threads)
   // that encoding has written is.
   const double* values = batch.queries + q * batch.padded;
   if (query_bytes > 0) {
-    for (int at = tid * 2; at < batch.padded; at += threads * 2)
+    for (int at = tid * 2; at < batch.padded; at += lone_threads * 2)
       copy_async(shared_address(query + at), values + at);
   } else if (tid == 0) {
     table.query = values;
@@ -212,7 +217,7 @@ __global__ void __launch_bounds__(threads)
 
   wait_for_previous();
 #pragma unroll 8
-  for (int l = tid; l < all; l += threads) {
+  for (int l = tid; l < all; l += lone_threads) {
     entries[l] = firsts[l];
     seconds[l] = lists.second[q * all + l];
   }
@@ -222,7 +227,7 @@ __global__ void __launch_bounds__(threads)
     // The nearest by their estimates, which give a bound, and then what it does not rule out.
     const int wanted = wanted_of(k);
     unsigned first = 0xffffffffU;
-    if (all > wanted + wanted / 4 + groups / 2) first = order_of_first(entries, all, wanted, histogram);
+    if (all > wanted + wanted / 4 + lone_groups / 2) first = order_of_first(entries, all, wanted, histogram);
     for (int part = 0; part < 2; ++part) {
       if (tid == 0) {
         histogram.picked = 0;
@@ -230,7 +235,7 @@ __global__ void __launch_bounds__(threads)
       }
       __syncthreads();
 #pragma unroll 4
-      for (int l = tid; l < all; l += threads) {
+      for (int l = tid; l < all; l += lone_threads) {
         const auto order = static_cast<unsigned>(entries[l] >> 32U);
         const bool take = part == 0 ? order <= first : order > first && order <= cut;
         if (take && entries[l] != no_candidate)
@@ -246,7 +251,7 @@ __global__ void __launch_bounds__(threads)
 
     if (tid == 0) cut = cut_at(batch, scalars, keys[k - 1]);
     __syncthreads();
-    for (int l = tid; l < all; l += threads) {
+    for (int l = tid; l < all; l += lone_threads) {
       if (seconds[l] > cut) continue;
       const int at = atomicAdd(&opened, 1);
       if (at < most_opened) open[at] = static_cast<std::uint32_t>(l);
@@ -306,16 +311,16 @@ void launch_few(const Batch<R>& batch, const Lists& lists, const Answer<R>& answ
   const std::int64_t query = batch.padded * static_cast<std::int64_t>(sizeof(double));
   const int query_bytes = query <= most_query_bytes ? static_cast<int>(query) : 0;
   constexpr std::size_t fixed = sizeof(Histogram) + sizeof(Table<R>) + (most_opened + most_parts + 8) * 4;
-  std::size_t bytes = most_keys * sizeof(Key<R>) + static_cast<std::size_t>(query_bytes) + groups * apart +
-                      static_cast<std::size_t>(chunk) * 14;
+  std::size_t bytes = most_keys * sizeof(Key<R>) + static_cast<std::size_t>(query_bytes) +
+                      lone_groups * apart + static_cast<std::size_t>(chunk) * 14;
   int group_bytes = can_be_staged<T>(batch) ? most_staged : 0;
-  while (group_bytes > 0 && bytes + static_cast<std::size_t>(groups * group_bytes) + fixed > limit)
+  while (group_bytes > 0 && bytes + static_cast<std::size_t>(lone_groups * group_bytes) + fixed > limit)
     group_bytes = group_bytes > least_staged ? group_bytes / 2 : 0;
-  bytes += static_cast<std::size_t>(groups * group_bytes);
+  bytes += static_cast<std::size_t>(lone_groups * group_bytes);
   const auto kernel = rerank_few_kernel<T, metric, R>;
-  allow_shared(kernel, threads, bytes, device);
-  launch_early(kernel, dim3(static_cast<unsigned>(batch.count)), threads, bytes, device, stream, batch, lists,
-               answer, chunk, query_bytes, group_bytes);
+  allow_shared(kernel, lone_threads, bytes, device);
+  launch_early(kernel, dim3(static_cast<unsigned>(batch.count)), lone_threads, bytes, device, stream, batch,
+               lists, answer, chunk, query_bytes, group_bytes);
 }
 
 }  // namespace

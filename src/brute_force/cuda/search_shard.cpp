@@ -169,6 +169,11 @@ void search_shard(Shard& shard, Workspace& w, const void* queries, std::int64_t 
                   std::int64_t count, std::int64_t k, const R* best, std::int64_t* indices, R* distances,
                   const Execution& execution, std::uint64_t budget, bool mind_rests,
                   SearchStatistics& statistics) {
+  if (best == nullptr && search_by_short_codes<R>(shard, w, queries, query_stride, count, k, indices,
+                                                  distances, execution, budget, statistics)) {
+    statistics.pairs += count * shard.rows;
+    return;
+  }
   const Asked<R> asked{queries, query_stride, count, k, best, indices, distances, mind_rests};
   bool by_lists = best == nullptr && goes_by_lists(shard, k, sizeof(R), budget, execution);
   if (by_lists) {

@@ -117,8 +117,20 @@ void Shard::make_room(const CudaChoice& choice) {
 void Shard::code_anew(const CudaChoice& choice) {
   const cuda::DeviceGuard guard(device);
   lists = {};  // of the space of before
+  short_codes = nullptr;
   make_room(choice);
   encode(data, stride, rows, stream);
+}
+
+std::unique_ptr<Shard> Shard::coded_by(const CudaChoice& choice) const {
+  const cuda::DeviceGuard guard(device);
+  const DatasetView shape(data, space.dtype, rows, space.dim, stride);
+  auto other = std::make_unique<Shard>(device, choice, shape, space.metric, rows, policy);
+  other->base = base;
+  other->data = data;
+  other->stride = stride;
+  other->encode(data, stride, rows, other->stream);
+  return other;
 }
 
 void Shard::divide(const std::vector<float>& centres, const Execution& execution) {
@@ -201,7 +213,8 @@ void Shard::encode_in_order() {
 
 std::uint64_t Shard::bytes() const {
   return own_rows.bytes() + mean.bytes() + map.bytes() + codes.bytes() + fine.bytes() + bias.bytes() +
-         maxima.bytes() + floats.bytes() + special.bytes() + counts.bytes() + lists.bytes();
+         maxima.bytes() + floats.bytes() + special.bytes() + counts.bytes() + lists.bytes() +
+         (short_codes == nullptr ? 0 : short_codes->bytes());
 }
 
 cuda::RowCodes Shard::row_codes() const {

@@ -94,6 +94,8 @@ struct Shard {
   void finish(cudaStream_t on);
   /// The same rows with other codes, in no lists.
   void code_anew(const CudaChoice& choice);
+  /// Another shard that reads these rows where they are. @throws OutOfMemory
+  std::unique_ptr<Shard> coded_by(const CudaChoice& choice) const;
   /// Divides rows that lie on the device into lists around these centres (in the space of the codes, [lists,
   /// dim]), and encodes them in the order of the lists. Nothing happens where there are no rows.
   void divide(const std::vector<float>& centres, const Execution& execution);
@@ -123,6 +125,7 @@ struct Shard {
   std::int64_t nan_rows = 0;
   std::int64_t special_rows = 0;
   double surplus = 1;  ///< how many times more rows the filter keeps than one without error would
+  std::unique_ptr<Shard> short_codes;  ///< of these rows, for few queries (short_codes.cpp); or null
   cuda::WorkspacePool<Workspace> workspaces;
 
   std::int64_t tiles() const;  ///< of the filter's size
@@ -149,6 +152,12 @@ std::uint64_t lists_bytes(std::int64_t dim, std::int64_t rows, std::int64_t coun
 /// Queries on the device in the order of their nearest lists; what they are known by lies in the workspace.
 cuda::ListedQueries order_queries(const Shard& shard, Workspace& workspace, const void* queries,
                                   std::int64_t stride, std::int64_t count);
+
+/// Few queries by codes of their own. False: there are none, or some query is not answered by them.
+template <class R>
+bool search_by_short_codes(Shard& shard, Workspace& workspace, const void* queries, std::int64_t query_stride,
+                           std::int64_t count, std::int64_t k, std::int64_t* indices, R* distances,
+                           const Execution& execution, std::uint64_t budget, SearchStatistics& statistics);
 
 /// Searches one shard. Queries and answers lie on its device; `best` (or null) are distances known to bound
 /// the answers. Counters are added to `statistics`. With `mind_rests` OffDirections may be thrown (plan.hpp).

@@ -27,6 +27,10 @@ class ShardSearch {
   std::int64_t run(const void* queries, std::int64_t stride, std::int64_t count, const R* best,
                    std::int64_t k, std::int64_t* indices, R* distances, bool exact_rest);
 
+  // One look at every pair, for a plan of that kind. False: some query is not answered this way.
+  bool one_pass(const void* queries, std::int64_t stride, std::int64_t count, std::int64_t* indices,
+                R* distances);
+
   // Rows that the bounds do not let a query leave out, all queries together; of a search by lists.
   std::int64_t visited();
 
@@ -43,10 +47,6 @@ class ShardSearch {
   std::int64_t pairs() const { return static_cast<std::int64_t>(w_.seen.data()[6]); }
 
  private:
-  // False: some query is not answered this way.
-  bool one_pass(const void* queries, std::int64_t stride, std::int64_t count, std::int64_t* indices,
-                R* distances);
-
   // Room for encoded queries, in tiles of `tile` where the codes are int8.
   cuda::QueryCodes reserve_queries(std::int64_t count, int tile);
 

@@ -61,6 +61,8 @@ inline constexpr std::int64_t least_long_rows_to_measure = 16384;
 inline constexpr std::int64_t least_values_to_measure = std::int64_t{1} << 25;
 inline constexpr std::int64_t least_queries_to_measure = 256;
 
+/// Directions and the rest fill whole steps of codes.
+inline constexpr std::int64_t step_of_directions = 32;
 /// int8 codes along leading directions: as many as fill whole steps of codes. The first try is the least
 /// number that holds `first_share` of the variance. They are taken where a search is expected to take at most
 /// `most_time_along` of its time. Where nobody asked for them it is `most_time_unasked`, from so many values
@@ -72,6 +74,16 @@ inline constexpr double most_time_along = 0.9;
 inline constexpr double most_time_unasked = 0.75;
 inline constexpr std::int64_t least_values_unasked = std::int64_t{1} << 26;
 inline constexpr int most_tries = 6;
+/// A sample does not tell of the few rows that lie beyond the range of its codes, and that every query
+/// evaluates: where there are more, the step is longer by so much, some times.
+inline constexpr std::int64_t most_beyond_range = 256;
+inline constexpr double widened_by = 1.15;
+inline constexpr int most_widened = 3;
+/// Codes along fewer directions for few queries: where a look at all rows reads so many bytes less, some
+/// queries are timed, and it takes at most this share of the time.
+inline constexpr std::int64_t least_bytes_spared = std::int64_t{1} << 26;
+inline constexpr std::int64_t timed_queries = 16;
+inline constexpr double most_time_by_short_codes = 0.9;
 /// A query is shared by blocks where it keeps so many candidates, and so many times what is expected, up to
 /// some k: each block evaluates k before it can rule out any.
 inline constexpr std::int64_t least_heavy = 512;

@@ -61,6 +61,37 @@ TEST(CudaPolicy, EveryTimeHasItsOwnCosts) {
   }
 }
 
+TEST(CudaChoice, TheStepGrowsWhileManyRowsLieBeyondIt) {
+  CudaChoice first;
+  first.form = codes::Form::triangle;
+  first.step = 0.5;
+  first.typical_residual = 2;
+  first.sample_distance = 30;
+  first.coded_values = 32;
+  struct Encoded {
+    std::int64_t special_rows;
+  };
+  std::vector<CudaChoice> tried;
+  const auto try_until = [&](double enough) {
+    tried.clear();
+    CudaChoice choice = first;
+    encode_along(choice, [&](const CudaChoice& by) {
+      tried.push_back(by);
+      return Encoded{by.step < enough ? tuning::most_beyond_range + 1 : tuning::most_beyond_range};
+    });
+    EXPECT_EQ(choice.step, tried.back().step);
+    return std::ssize(tried);
+  };
+  EXPECT_EQ(try_until(0.5), 1);
+  EXPECT_EQ(try_until(0.51), 2);
+  EXPECT_EQ(try_until(1e9), 1 + tuning::most_widened);
+  EXPECT_NEAR(tried[1].step, 0.5 * tuning::widened_by, 1e-7);
+  // Twice the distance and a tenth more than the residual, in steps; what is beyond a quarter of it is
+  // special.
+  EXPECT_NEAR(tried[1].typical_reach, 60 / tried[1].step + 2.2, 1e-9);
+  EXPECT_NEAR(tried[1].residual_cap, 2 + tried[1].typical_reach / 4, 1e-9);
+}
+
 TEST(CudaPolicy, ACalibrationOfTheGpuDecides) {
   if (test::gpus() == 0) GTEST_SKIP() << "no usable GPU";
   Execution execution;

@@ -29,7 +29,10 @@ using test::on_gpu;
 
 class CudaFewQueries : public test::GpuTest {
  protected:
-  void TearDown() override { brute_force::force_directions(std::nullopt); }
+  void TearDown() override {
+    brute_force::force_directions(std::nullopt);
+    brute_force::force_short_codes(std::nullopt);
+  }
 };
 
 // By the GPU's int8 codes and by the CPU, for 1 to 5 of the queries: more than four go through stages.
@@ -107,6 +110,42 @@ TEST_F(CudaFewQueries, AlongDirections) {
     };
     compare(some(n, 0), some(5, n), {1, 10, 32}, std::to_string(dim));
     if (HasFatalFailure()) return;
+  }
+}
+
+// Few queries have codes of their own, and where these keep too much (gaussian values are in no few
+// directions) those that all others have.
+TEST_F(CudaFewQueries, ByShortCodes) {
+  const std::int64_t n = test::reduced() ? 20'000 : 120'000;
+  constexpr std::int64_t dim = 160;
+  brute_force::force_directions(64);
+  brute_force::force_short_codes(28);
+  for (const Generator generator : {Generator::low_intrinsic_dimension, Generator::gaussian}) {
+    const auto some = [&](std::int64_t rows, std::int64_t first) {
+      return generate({.generator = generator,
+                       .rows = rows,
+                       .dim = dim,
+                       .first_row = first,
+                       .intrinsic_dim = 12,
+                       .noise = 0.05});
+    };
+    const Dataset rows = some(n, 0);
+    const Dataset queries = some(5, n);
+    compare(rows, queries, {1, 10, 32, 33}, "short codes");
+    if (HasFatalFailure()) return;
+    if (generator == Generator::gaussian) continue;
+    const BruteForce gpu = BruteForce::build(rows.view(), {.filter = Filter::int8}, on_gpu());
+    brute_force::force_short_codes(std::nullopt);
+    const BruteForce plain = BruteForce::build(rows.view(), {.filter = Filter::int8}, on_gpu());
+    brute_force::force_short_codes(28);
+    EXPECT_GT(gpu.memory_bytes(), plain.memory_bytes());
+    const auto directions = [&](std::int64_t count, std::int64_t k) {
+      return gpu.search(queries.view().slice(0, count), k, on_gpu()).statistics.directions;
+    };
+    EXPECT_EQ(directions(1, 10), 28);
+    EXPECT_EQ(directions(4, 32), 28);
+    EXPECT_EQ(directions(4, 33), 64);
+    EXPECT_EQ(directions(5, 10), 64);
   }
 }
 
