@@ -19,4 +19,22 @@ std::future<std::invoke_result_t<Work>> beside(Work work) {
   }
 }
 
+/// Pieces of work on a thread of their own, one behind whoever has them done: a piece begins when the one
+/// before has ended. The last member of its owner, so that what it works with outlives it.
+class OneBehind {
+ public:
+  /// @throws what the piece before has thrown
+  template <class Work>
+  void begin(Work work) {
+    wait();
+    last_ = beside(std::move(work));
+  }
+  void wait() {
+    if (last_.valid()) last_.get();
+  }
+
+ private:
+  std::future<void> last_;
+};
+
 }  // namespace kith

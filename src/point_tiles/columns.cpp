@@ -75,6 +75,11 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
   return opened;
 }
 
+// A tile's rows may be put while rows of others are.
+void Columns::add_to_sum(Open& to, std::uint64_t sum) {
+  std::atomic_ref<std::uint64_t>(to.sum).fetch_add(sum, std::memory_order_relaxed);
+}
+
 // rows(at, count) gives `count` rows from the at-th on, so many that what is summed up is still in the cache
 // when it is written. Threads take pieces as they come: a sum has no order.
 template <class Rows>
@@ -92,7 +97,7 @@ void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again
     };
     rows(at, here, use);
   });
-  to.sum += sum;
+  add_to_sum(to, sum);
   // Of much the disk takes its time: it begins now, so that sync() has little left to wait for.
   const auto bytes = static_cast<std::uint64_t>(count * to.bytes);
   if (bytes >= static_cast<std::uint64_t>(tuning::block_bytes)) {
@@ -172,7 +177,7 @@ void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> p
                     static_cast<std::size_t>((end - i) * to.bytes));
     }
   });
-  to.sum += sum;
+  add_to_sum(to, sum);
 }
 
 void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from,

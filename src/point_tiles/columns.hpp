@@ -33,6 +33,8 @@ struct Column {
   std::string header(std::int64_t rows) const;
 };
 
+/// put_rows(), put_doubles() with what is expected again, and put_doubles_at() of places that no other puts:
+/// a thread each may be at work at once.
 class Columns {
  public:
   /// Opens what a run before has left of them, or makes them; the rows that it has noted are to be checked.
@@ -101,6 +103,7 @@ class Columns {
     std::uint64_t left_out = 0;
   };
   Open open(const std::string& name, const std::string& header, std::int64_t bytes) const;
+  static void add_to_sum(Open& to, std::uint64_t sum);
   template <class Rows>
   void write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows);
   void write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again);

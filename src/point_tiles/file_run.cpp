@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/beside.hpp"
 #include "core/parallel.hpp"
 #include "point_tiles/asking.hpp"
 #include "point_tiles/journal.hpp"
@@ -88,10 +89,21 @@ class Run {
   void join(std::int64_t first) {
     for (std::int64_t t = first; t < tiles_; ++t) {
       ReadyTile<T> tile = sweep_.read(t);
-      columns_.put_rows(t, tile.rows());
+      if (tile.made != nullptr) {  // on a device: the host has time meanwhile
+        rows_.begin([this, t, made = tile.made] { columns_.put_rows(t, made->rows); });
+      } else {
+        columns_.put_rows(t, tile.rows());
+      }
       sweep_.join(std::move(tile), columns_.place(t));
       done(t);
     }
+    settle();
+  }
+
+  // What is put behind the sweep is there.
+  void settle() {
+    rows_.wait();
+    sweep_.settle();
   }
 
   void search(std::int64_t first) {
@@ -121,6 +133,7 @@ class Run {
   // Everything before `next` becomes safe; answers first, then what speaks of them.
   void save(std::int64_t next) {
     const Pacer::Pause pause(pacer_);
+    settle();
     const nlohmann::json columns = columns_.sync();
     const nlohmann::json lists = sync_lists();
     const SavedSweep saved = sweep_.save(waiting_[file_], next);
@@ -142,6 +155,7 @@ class Run {
   ProgressCounter progress_;
   Pacer pacer_;
   int file_ = 0;
+  OneBehind rows_;
 };
 
 }  // namespace

@@ -75,11 +75,11 @@ void Sweep<T>::join(ReadyTile<T> ready, std::int64_t place) {
     resident_.add(here);
   }
   if (ready.own != nullptr && reduces(question_, *here)) {
-    answer_reduced(*here, queries.view(), place, ready.own->reduced);
+    answer_reduced(*here, queries.view(), place, std::move(ready.own));
   } else {
     answer(*here, queries.view(), nullptr, place, true, ready.own.get());
+    if (ready.own != nullptr) ahead_->give_back(std::move(ready.own));
   }
-  if (ready.own != nullptr) ahead_->give_back(std::move(ready.own));
   serve(number, *here);
 }
 
@@ -143,7 +143,8 @@ void Sweep<T>::answer(const Resident& here, const DatasetView& queries, const st
     if (question_.reduction != Reduction::none) {  // asked of a tile's own rows alone, in their order
       reduced_.resize(static_cast<std::size_t>(lists.queries * reduced_values()));
       answers_.reduce(block, reduced_.data());
-      put_reduced(here, crossing, place + first, lists.queries, reduced_.data(), make_queries);
+      const auto growing = reduce_crossing(here, crossing, place + first, reduced_.data(), make_queries);
+      put_values(growing, place + first, lists.queries, reduced_.data());
       continue;
     }
     std::int64_t from = 0;
@@ -304,26 +305,36 @@ void Sweep<T>::put_finished(std::vector<Waiting>& queries) {
 }
 
 // The same of all rows of a tile, of which a device has told what their lists come to: only those that need
-// other tiles have lists here, too.
+// other tiles have lists here, too. They are put while the next tile is answered: no query of that one, nor
+// any that waits for it, has its place among them.
 template <class T>
 void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place,
-                              Reduced<T>& own) {
+                              std::unique_ptr<OwnAnswers<T>> mine) {
+  std::shared_ptr<OwnAnswers<T>> shared = std::move(mine);
+  Reduced<T>& own = shared->reduced;
   const auto around = reach_.around(here.tile);
   std::vector<Crossing> crossing = find_crossing(here, queries, reach_.stands_apart(here.tile), around,
                                                  [&](std::int64_t i) { return End{.distance = own.kth(i)}; });
   statistics_.queries += queries.rows;
   statistics_.crossed += static_cast<std::int64_t>(crossing.size());
-  put_reduced(here, crossing, place, queries.rows, own.values(),
-              [&](std::span<Crossing> some) { return waiting_of(here, queries, some, place); });
+  std::vector<std::int64_t> growing =
+      reduce_crossing(here, crossing, place, own.values(),
+                      [&](std::span<Crossing> some) { return waiting_of(here, queries, some, place); });
+  values_.begin([this, place, rows = queries.rows, growing = std::move(growing), shared] {
+    put_values(growing, place, rows, shared->reduced.values());
+    ahead_->give_back(std::make_unique<OwnAnswers<T>>(std::move(*shared)));
+  });
+  stop_.check();
 }
 
-// Puts the values that the lists of a tile's rows were reduced to. Rows that cross its sides visit the tiles
-// in memory first; the values of those that are done then replace their own, so that nearly everything is put
-// once. make_queries(some) makes queries of rows that cross.
+// Rows that cross a tile's sides visit the tiles in memory first; the values of those that are done then
+// replace what their lists in their own tile were reduced to, so that nearly everything is put once.
+// make_queries(some) makes queries of rows that cross. Returns the places of those that wait.
 template <class T>
 template <class MakeQueries>
-void Sweep<T>::put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place,
-                           std::int64_t rows, double* values, const MakeQueries& make_queries) {
+std::vector<std::int64_t> Sweep<T>::reduce_crossing(const Resident& here, std::span<Crossing> crossing,
+                                                    std::int64_t place, double* values,
+                                                    const MakeQueries& make_queries) {
   const std::int64_t width = reduced_values();
   std::vector<std::int64_t> growing;
   for (std::span<Crossing> left = crossing; !left.empty();) {
@@ -344,10 +355,15 @@ void Sweep<T>::put_reduced(const Resident& here, std::span<Crossing> crossing, s
     }
     stop_.check();
   }
+  return growing;
+}
+
+template <class T>
+void Sweep<T>::put_values(std::span<const std::int64_t> growing, std::int64_t place, std::int64_t rows,
+                          const double* values) {
   answers_.expect_again(growing);
   answers_.put_values(place, rows, values);
   answers_.expect_again({});
-  stop_.check();
 }
 
 // Their lists in their own tile.
@@ -381,6 +397,7 @@ std::vector<Waiting> Sweep<T>::waiting_of(const Resident& here, const DatasetVie
 
 template <class T>
 void Sweep<T>::finish(std::uint64_t from, const std::function<void(std::uint64_t)>& after) {
+  settle();
   statistics_.postponed = postponed_.count();
   last_ = true;
   postponed_.take(

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/beside.hpp"
 #include "core/parallel.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/folder.hpp"
@@ -56,6 +57,10 @@ class Sweep {
   /// has come to @param after(byte) is called when all before it is done
   void finish(std::uint64_t from, const std::function<void(std::uint64_t)>& after);
 
+  /// Answers of tiles that were joined are put, but for queries that wait. @throws what putting them has
+  /// thrown
+  void settle() { values_.wait(); }
+
   /// Puts what waits into files, synced: those in memory into `file`. @param next tile that comes next
   SavedSweep save(const std::filesystem::path& file, std::int64_t next);
   /// Before anything else: goes on from what save() has left. @param joined tiles that join() has had
@@ -82,10 +87,14 @@ class Sweep {
 
   void answer(const Resident& here, const DatasetView& queries, const std::int64_t* places,
               std::int64_t place, bool join, const OwnAnswers<T>* own);
-  void answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place, Reduced<T>& own);
+  void answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place,
+                      std::unique_ptr<OwnAnswers<T>> own);
   template <class MakeQueries>
-  void put_reduced(const Resident& here, std::span<Crossing> crossing, std::int64_t place, std::int64_t rows,
-                   double* values, const MakeQueries& make_queries);
+  std::vector<std::int64_t> reduce_crossing(const Resident& here, std::span<Crossing> crossing,
+                                            std::int64_t place, double* values,
+                                            const MakeQueries& make_queries);
+  void put_values(std::span<const std::int64_t> growing, std::int64_t place, std::int64_t rows,
+                  const double* values);
   std::vector<Waiting> waiting_of(const Resident& here, const DatasetView& queries,
                                   std::span<Crossing> crossing, std::int64_t place);
   std::int64_t reduced_values() const { return question_.reduced_values(folder_.manifest().dim); }
@@ -148,7 +157,8 @@ class Sweep {
   std::vector<double> reduced_;  // what the lists of some rows come to
   TileStatistics statistics_;
   DeviceClock clock_;
-  std::unique_ptr<TilesAhead<T>> ahead_;  // the last member: its threads end first
+  std::unique_ptr<TilesAhead<T>> ahead_;  // its threads end before what they work with goes
+  OneBehind values_;
 };
 
 }  // namespace kith::point_tiles

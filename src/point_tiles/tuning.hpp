@@ -44,7 +44,7 @@ constexpr std::int64_t bucket_bytes = std::int64_t{512} << 20;
 
 /// Tiles that are made ready at once on a device, beside the one that is answered: one is read and copied
 /// while another is searched, and none of that keeps a device busy alone.
-constexpr std::int64_t ahead_a_device = 3;
+constexpr std::int64_t ahead_a_device = 5;
 /// Page-locked memory that tiles on their way to a device and answers on their way back go through.
 constexpr std::int64_t staging_bytes = 64 << 20;
 /// What a search on a device takes beside its tile, queries and answers.
