@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "core/parallel.hpp"
+#include "core/large_vector.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
@@ -87,20 +87,6 @@ void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
     throw InvalidArgument(fmt::format("{} holds points of dimension 3, '{}' has 2; write .npy", name(format),
                                       shown(options.points.path)));
   }
-}
-
-// [rows, dim + 1]: the normal and the curvature of each point.
-Dataset table_of(Normals found, std::int64_t rows, std::int64_t dim, const Execution& execution) {
-  Dataset table = Dataset::allocate(Dtype::f64, rows, dim + 1);
-  auto* values = table.mutable_values<double>().data();
-  constexpr std::int64_t block = 1 << 16;
-  parallel_for(execution, (rows + block - 1) / block, [&](std::int64_t b) {
-    for (std::int64_t i = b * block; i < std::min(rows, (b + 1) * block); ++i) {
-      std::copy_n(found.normals.data() + i * dim, dim, values + i * (dim + 1));
-      values[i * (dim + 1) + dim] = found.curvature[static_cast<std::size_t>(i)];
-    }
-  });
-  return table;
 }
 
 // @return what was written, to tell
@@ -211,7 +197,7 @@ void run(const Common& common, Options& options) {
     MemoryPlan plan(common,
                     or_tiles(options.index, !writes_to_stream(), "use fewer rows (kith convert --rows)"));
     plan.add("points", size.bytes, size.mapped);
-    MemoryPlan writing = plan;  // without the tree, but with a table of them
+    MemoryPlan writing = plan;  // without the tree, but on a GPU once more
     writing.add("normals", size.rows * 4 * 8);
     writing.add("table", size.rows * 4 * 8);
     writing.check();
@@ -230,10 +216,17 @@ void run(const Common& common, Options& options) {
       Execution left = how;
       const AnyIndex tree = build_tree(options.index, points, Metric::euclidean, plan, left);
       index = used(tree);
-      return tree.point_tree()->normals(near, viewpoint, left);
+      // [rows, dim + 1]: the normal and the curvature of each point.
+      const std::int64_t dim = points.dim();
+      const auto values =
+          std::make_shared<std::vector<double>>(large_vector<double>(points.rows() * (dim + 1), left));
+      NormalsView out{values->data(), values->data() + dim, points.rows(), dim};
+      out.stride = dim + 1;
+      tree.point_tree()->normals_into(out, near, viewpoint, left, points.view());
+      return Dataset::adopt(DatasetView(values->data(), Dtype::f64, points.rows(), dim + 1, dim + 1), values);
     });
   };
-  std::optional<Normals> found =
+  std::optional<Dataset> found =
       unless_too_large(in_memory, [&] { return may_take_tiles(options.index) && !writes_to_stream(); });
   if (!found) {
     points = Dataset();
@@ -243,11 +236,11 @@ void run(const Common& common, Options& options) {
                         "the cloud, its tree and the normals do not fit in memory");
   }
   std::int64_t without = 0;
-  for (const double curvature : found->curvature) without += std::isnan(curvature) ? 1 : 0;
-  Dataset table = run_cancellable(common, execution, [&](const Execution& how) {
-    return table_of(*std::move(found), points.rows(), points.dim(), how);
-  });
-  targets = write(common, options, format, points, std::move(table), targets);
+  const auto* values = static_cast<const double*>(found->view().data);
+  for (std::int64_t row = 0; row < points.rows(); ++row) {
+    without += std::isnan(values[row * (points.dim() + 1) + points.dim()]) ? 1 : 0;
+  }
+  targets = write(common, options, format, points, *std::move(found), targets);
   const std::string file = targets.empty() ? options.output : targets.front().path.string();
   if (common.json) {
     print_json(nlohmann::json{{"file", file},

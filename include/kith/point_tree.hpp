@@ -52,7 +52,7 @@ struct Normals {
       curvature;  ///< [rows]: least variance over the sum of all (Pauly et al. 2002), 0 to 1/dim
 };
 
-/// Memory that takes normals, row-major and contiguous, on the host or on one CUDA device.
+/// Memory that takes normals, row-major, on the host or on one CUDA device.
 struct NormalsView {
   double* normals = nullptr;    ///< [rows, dim]
   double* curvature = nullptr;  ///< [rows]; null: not asked for
@@ -60,6 +60,11 @@ struct NormalsView {
   std::int64_t dim = 0;
   MemorySpace space = MemorySpace::host;
   int device = 0;  ///< ordinal when space is cuda
+  /// Elements from a row's to the next one's, of both; 0: dim, and 1. Only on the host.
+  std::int64_t stride = 0;
+
+  std::int64_t normal_stride() const noexcept { return stride == 0 ? dim : stride; }
+  std::int64_t curvature_stride() const noexcept { return stride == 0 ? 1 : stride; }
 };
 
 /// Distances of a point's neighbours, itself excluded.
@@ -129,10 +134,15 @@ class PointTree {
 
   /// The same into memory of the caller, on the host or the device that searches; complete when the call
   /// returns.
-  /// @throws InvalidArgument also where the view is not [rows(), dim()]
+  /// @param built_from the rows that the tree was built from, where they are still at hand: a contiguous
+  /// array
+  ///   in host memory spares the call a copy of its own. Else empty
+  /// @throws InvalidArgument also where the view is not [rows(), dim()], or `built_from` holds other rows
+  /// (some
+  ///   are compared)
   void normals_into(const NormalsView& out, const Neighborhood& neighborhood,
-                    const std::optional<std::vector<double>>& viewpoint = {},
-                    const Execution& execution = {}) const;
+                    const std::optional<std::vector<double>>& viewpoint = {}, const Execution& execution = {},
+                    const DatasetView& built_from = {}) const;
 
   /// Statistical outlier removal (Rusu et al. 2008): points whose mean distance to their neighbours is more
   /// than `ratio` standard deviations above the mean of all points. Points without a neighbour are outliers.

@@ -99,6 +99,16 @@ void check_normals(const Tree& tree, const Neighborhood& how,
   point_tree::check_viewpoint(viewpoint, tree.dim);
 }
 
+void check_built_from(const Tree& tree, const DatasetView& rows) {
+  if (rows.data == nullptr) return;
+  validate(rows, "rows that the tree was built from");
+  if (rows.rows == tree.rows && rows.dim == tree.dim && rows.dtype == tree.dtype) return;
+  throw InvalidArgument(
+      fmt::format("the rows given beside the tree are [{}, {}] of {}, it was built from [{}, {}] of {}; give "
+                  "these, or none",
+                  rows.rows, rows.dim, name(rows.dtype), tree.rows, tree.dim, name(tree.dtype)));
+}
+
 // A tree does not know what class it is in: what both classes take.
 double radius_of(const Tree& tree, const SearchOptions& options) {
   check_options({.name = tree.index, .class_name = {}, .summary = {}, .options = tree_options}, options);
@@ -198,8 +208,8 @@ Normals PointTree::normals(const Neighborhood& neighborhood,
 }
 
 void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighborhood,
-                             const std::optional<std::vector<double>>& viewpoint,
-                             const Execution& asked) const {
+                             const std::optional<std::vector<double>>& viewpoint, const Execution& asked,
+                             const DatasetView& built_from) const {
   const Execution execution = on_one_device(*tree_, asked);
   check_normals(*tree_, neighborhood, viewpoint);
   if (out.rows != tree_->rows || out.dim != tree_->dim) {
@@ -212,8 +222,15 @@ void PointTree::normals_into(const NormalsView& out, const Neighborhood& neighbo
     throw InvalidArgument("the normals are a null pointer; give memory for them");
   }
   check_space(out.space, out.device, "normals are to lie", execution);
+  if (out.stride != 0 && (out.stride < out.dim || out.space != MemorySpace::host)) {
+    throw InvalidArgument(
+        fmt::format("a stride of {} for normals of {} {}; use at least as many, in host memory, or 0",
+                    out.stride, out.dim, out.space == MemorySpace::host ? "values" : "values on a device"));
+  }
+  check_built_from(*tree_, built_from);
   point_tree::neighbors_or_out_of_memory(tree_->rows, [&] {
-    point_tree::normals_into(*tree_, neighborhood, viewpoint ? viewpoint->data() : nullptr, out, execution);
+    point_tree::normals_into(*tree_, neighborhood, viewpoint ? viewpoint->data() : nullptr, out, execution,
+                             built_from);
   });
 }
 

@@ -41,7 +41,7 @@ std::vector<std::int64_t> count(const Tree& tree, const DatasetView& queries, do
 Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                 const Execution& execution);
 void normals_into(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                  const NormalsView& out, const Execution& execution);
+                  const NormalsView& out, const Execution& execution, const DatasetView& built_from);
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,
                   const Execution& execution);
 std::vector<double> density(const Tree& tree, const Neighborhood& neighborhood, const Execution& execution);

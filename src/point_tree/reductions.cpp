@@ -136,14 +136,22 @@ void count_around_rows(const Tree& tree, double radius, const Execution& executi
 
 template <int dim, class T>
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                const Execution& execution, const NormalsView& out) {
-  const std::vector<T> points = by_row<T>(tree, execution);
+                const Execution& execution, const NormalsView& out, const DatasetView& built_from) {
+  const bool at_hand = built_from.data != nullptr && built_from.dtype == distance_dtype(tree.dtype) &&
+                       built_from.space == MemorySpace::host && built_from.contiguous();
+  const std::vector<T> copied = at_hand ? std::vector<T>() : by_row<T>(tree, execution);
+  const T* points = at_hand ? static_cast<const T*>(built_from.data) : copied.data();
+  if (at_hand && !are_points_of(tree, points)) {
+    throw InvalidArgument(
+        "the rows given beside the tree are not those that it was built from; give these, or none");
+  }
   const PlaneKernels* kernels = plane_kernels();
   if (dim == 3 && kernels != nullptr && neighborhood.k > 0 && backend_of(execution) == nullptr) {
     run<T>(tree, {nullptr, true}, Kind::nearest, neighborhood.k, neighborhood.radius, execution, "normals",
            [&](const Part<T>& part) {
-             kernels->fit(PlaneTask<T>{points.data(), points.data(), part.queries, part.count, part.rows,
-                                       part.k, nullptr, viewpoint, out.normals, dim, out.curvature, 1});
+             kernels->fit(PlaneTask<T>{points, points, part.queries, part.count, part.rows, part.k, nullptr,
+                                       viewpoint, out.normals, out.normal_stride(), out.curvature,
+                                       out.curvature_stride()});
            });
     return;
   }
@@ -151,26 +159,38 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
       tree, neighborhood, true, execution, "normals",
       [&](std::int64_t row, const std::int64_t* rows, const T* /*distances*/, std::int64_t count) {
         if (count < dim) return;
-        const T* center = points.data() + row * dim;
+        const T* center = points + row * dim;
         PlaneFit<dim> fit;
-        for (std::int64_t i = 0; i < count; ++i) fit.add(points.data() + rows[i] * dim, center);
+        for (std::int64_t i = 0; i < count; ++i) fit.add(points + rows[i] * dim, center);
         double normal[dim];
         double curvature = 0;
         if (!fit.solve(normal, curvature)) return;
         orient<dim>(normal, center, viewpoint);
-        std::copy_n(normal, dim, out.normals + row * dim);
-        if (out.curvature != nullptr) out.curvature[row] = curvature;
+        std::copy_n(normal, dim, out.normals + row * out.normal_stride());
+        if (out.curvature != nullptr) out.curvature[row * out.curvature_stride()] = curvature;
       });
 }
 
 // `out` lies on the host and holds NaN.
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                const NormalsView& out, const Execution& execution) {
+                const NormalsView& out, const Execution& execution, const DatasetView& built_from) {
   visit_distances(tree, [&]<class T>() {
     if (tree.dim == 2) {
-      fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out);
+      fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out, built_from);
     } else {
-      fit_planes<3, T>(tree, neighborhood, viewpoint, execution, out);
+      fit_planes<3, T>(tree, neighborhood, viewpoint, execution, out, built_from);
+    }
+  });
+}
+
+// Rows of `out`, which are apart, from an answer that is in one piece.
+void copy_apart(const Normals& found, const NormalsView& out, const Execution& execution) {
+  constexpr std::int64_t block = 1 << 16;
+  parallel_for(execution, (out.rows + block - 1) / block, [&](std::int64_t b) {
+    for (std::int64_t i = b * block; i < std::min(out.rows, (b + 1) * block); ++i) {
+      std::copy_n(found.normals.data() + i * out.dim, out.dim, out.normals + i * out.normal_stride());
+      if (out.curvature != nullptr)
+        out.curvature[i * out.curvature_stride()] = found.curvature[static_cast<std::size_t>(i)];
     }
   });
 }
@@ -189,14 +209,17 @@ Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double
   if (device != nullptr && neighborhood.k > 0) {
     device->normals(tree, neighborhood, viewpoint, view, execution);
   } else {
-    fit_planes(tree, neighborhood, viewpoint, view, execution);
+    fit_planes(tree, neighborhood, viewpoint, view, execution, {});
   }
   return out;
 }
 
 void normals_into(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                  const NormalsView& out, const Execution& execution) {
+                  const NormalsView& out, const Execution& execution, const DatasetView& built_from) {
   const DeviceBackend* device = backend_of(execution);
+  if (device != nullptr && out.stride != 0) {
+    return copy_apart(normals(tree, neighborhood, viewpoint, execution), out, execution);
+  }
   if (device != nullptr && neighborhood.k > 0) {
     device->normals(tree, neighborhood, viewpoint, out, execution);
     return;
@@ -215,9 +238,14 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
   check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 8 : 4),
                "the points by row", tree.rows, execution);
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  std::fill_n(out.normals, tree.rows * tree.dim, nan);
-  if (out.curvature != nullptr) std::fill_n(out.curvature, tree.rows, nan);
-  fit_planes(tree, neighborhood, viewpoint, out, execution);
+  constexpr std::int64_t block = 1 << 16;
+  parallel_for(execution, (tree.rows + block - 1) / block, [&](std::int64_t b) {
+    for (std::int64_t i = b * block; i < std::min(tree.rows, (b + 1) * block); ++i) {
+      std::fill_n(out.normals + i * out.normal_stride(), out.dim, nan);
+      if (out.curvature != nullptr) out.curvature[i * out.curvature_stride()] = nan;
+    }
+  });
+  fit_planes(tree, neighborhood, viewpoint, out, execution, built_from);
 }
 
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,

@@ -53,5 +53,8 @@ bool before(const Entry<T>& a, const Entry<T>& b) {
 /// Copies every point in the tree to to[row * dim].
 template <class T>
 void copy_points(const Tree& tree, T* to, const Execution& execution);
+/// Whether rows[row * dim] are the points of the tree, by some of its leaves.
+template <class T>
+bool are_points_of(const Tree& tree, const T* rows);
 
 }  // namespace kith::point_tree

@@ -384,8 +384,37 @@ TEST(PointTree, NormalsIntoMemoryOfTheCallers) {
     tree.normals_into({got.normals.data(), nullptr, 300, 3}, how, std::vector<double>{0, 0, 9});
     same(got.normals, want.normals);
     EXPECT_EQ(got.curvature, std::vector<double>(300, 7));
+    // A row of five doubles each, the last one not theirs, from the rows at hand and from the tree's own.
+    for (const DatasetView& built_from : {DatasetView(), rows.view()}) {
+      std::vector<double> table(1500, 7);
+      NormalsView apart{table.data(), table.data() + 3, 300, 3};
+      apart.stride = 5;
+      tree.normals_into(apart, how, std::vector<double>{0, 0, 9}, {}, built_from);
+      got = {};
+      for (std::size_t i = 0; i < 300; ++i) {
+        const auto row = table.begin() + static_cast<std::ptrdiff_t>(5 * i);
+        got.normals.insert(got.normals.end(), row, row + 3);
+        got.curvature.push_back(row[3]);
+        ASSERT_EQ(row[4], 7);
+      }
+      same(got.normals, want.normals);
+      same(got.curvature, want.curvature);
+    }
   }
   double room[900];
+  const auto refuse = [&](const DatasetView& built_from, const char* part) {
+    const NormalsView view{room, nullptr, 300, 3};
+    EXPECT_TRUE(contains(
+        message_of<InvalidArgument>([&] { tree.normals_into(view, {9}, {}, {}, built_from); }), part));
+  };
+  refuse(rows.view().slice(0, 299), "[299, 3]");
+  refuse(Rows(data, Dtype::f64).view(), "of f64");
+  data.values[450] += 1;
+  refuse(Rows(data, Dtype::f32).view(), "not those that it was built from");
+  NormalsView narrow{room, nullptr, 300, 3};
+  narrow.stride = 2;
+  EXPECT_TRUE(
+      contains(message_of<InvalidArgument>([&] { tree.normals_into(narrow, {9}); }), "a stride of 2"));
   const auto expect = [&](const NormalsView& view, const char* part) {
     EXPECT_TRUE(contains(message_of<InvalidArgument>([&] { tree.normals_into(view, {9}); }), part));
   };

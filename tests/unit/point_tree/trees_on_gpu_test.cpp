@@ -308,6 +308,18 @@ TEST_P(CudaColumns, NormalsIntoMemoryOfTheDevice) {
     Normals got{std::vector<double>(static_cast<std::size_t>(rows * c.dim)), {}};
     tree.normals_into({got.normals.data(), nullptr, rows, c.dim}, how, {}, on_gpu());
     ASSERT_EQ(bits(got.normals), bits(want.normals));
+    const std::int64_t stride = c.dim + 1;
+    std::vector<double> table(static_cast<std::size_t>(rows * stride));
+    NormalsView apart{table.data(), table.data() + c.dim, rows, c.dim};
+    apart.stride = stride;
+    tree.normals_into(apart, how, {}, on_gpu());
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::vector<double> row(table.begin() + i * stride, table.begin() + (i + 1) * stride);
+      const auto its = want.normals.begin() + i * c.dim;
+      std::vector<double> expected(its, its + c.dim);
+      expected.push_back(want.curvature[static_cast<std::size_t>(i)]);
+      ASSERT_EQ(bits(row), bits(expected));
+    }
   }
 }
 
