@@ -197,10 +197,12 @@ void run(const Common& common, Options& options) {
     MemoryPlan plan(common,
                     or_tiles(options.index, !writes_to_stream(), "use fewer rows (kith convert --rows)"));
     plan.add("points", size.bytes, size.mapped);
-    MemoryPlan writing = plan;  // without the tree, but on a GPU once more
-    writing.add("normals", size.rows * 4 * 8);
-    writing.add("table", size.rows * 4 * 8);
-    writing.check();
+    if (plan.on_gpu()) {  // of what it finds a copy becomes the table
+      MemoryPlan writing = plan;
+      writing.add("normals", size.rows * 4 * 8);
+      writing.add("table", size.rows * 4 * 8);
+      writing.check();
+    }
     const DatasetView shape = shape_of(options.points, size);
     check_with_tree(plan, options.index, shape, "normals",
                     size.rows * static_cast<double>(point_tree::normals_bytes_a_row(shape.dtype, shape.dim)));

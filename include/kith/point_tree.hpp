@@ -134,12 +134,11 @@ class PointTree {
 
   /// The same into memory of the caller, on the host or the device that searches; complete when the call
   /// returns.
-  /// @param built_from the rows that the tree was built from, where they are still at hand: a contiguous
-  /// array
-  ///   in host memory spares the call a copy of its own. Else empty
+  /// With a stride a GPU's answer is held twice for a while.
+  /// @param built_from the rows that the tree was built from, where they are still at hand, or empty. A
+  ///   contiguous array of f32 or f64 in host memory spares a call on the CPU a copy of its own; some rows
+  ///   are compared with the tree's, the others are taken on trust
   /// @throws InvalidArgument also where the view is not [rows(), dim()], or `built_from` holds other rows
-  /// (some
-  ///   are compared)
   void normals_into(const NormalsView& out, const Neighborhood& neighborhood,
                     const std::optional<std::vector<double>>& viewpoint = {}, const Execution& execution = {},
                     const DatasetView& built_from = {}) const;

@@ -19,8 +19,8 @@ std::future<std::invoke_result_t<Work>> beside(Work work) {
   }
 }
 
-/// Pieces of work on a thread of their own, one behind whoever has them done: a piece begins when the one
-/// before has ended. The last member of its owner, so that what it works with outlives it.
+/// Pieces of work on a thread of their own, each begun when the one before has ended; the caller goes on
+/// meanwhile. The last member of its owner, so that what it works with outlives it.
 class OneBehind {
  public:
   /// @throws what the piece before has thrown

@@ -33,8 +33,8 @@ struct Column {
   std::string header(std::int64_t rows) const;
 };
 
-/// put_rows(), put_doubles() with what is expected again, and put_doubles_at() of places that no other puts:
-/// a thread each may be at work at once.
+/// Three threads may be at work at once: one in put_rows(), one in put_doubles() with expect_again(), one in
+/// put_doubles_at() at places that the others do not put.
 class Columns {
  public:
   /// Opens what a run before has left of them, or makes them; the rows that it has noted are to be checked.

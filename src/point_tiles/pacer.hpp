@@ -12,10 +12,14 @@ namespace kith::point_tiles {
 
 class Pacer {
  public:
-  /// Tests make everything safe at once, so that small clouds are interrupted in many states.
-  inline static std::atomic<bool> always{false};
+  /// Tests make everything safe whenever it is asked for, or every so many times, so that small clouds are
+  /// interrupted in many states; 0: by the clock.
+  inline static std::atomic<int> every{0};
 
-  bool due() const { return always.load(std::memory_order_relaxed) || Clock::now() >= next_; }
+  bool due() const {
+    const int times = every.load(std::memory_order_relaxed);
+    return times > 0 ? ++asked_ % times == 0 : Clock::now() >= next_;
+  }
 
   /// Takes the time that making it safe has taken.
   class Pause {
@@ -37,6 +41,7 @@ class Pacer {
 
  private:
   using Clock = std::chrono::steady_clock;
+  mutable int asked_ = 0;
   Clock::time_point next_ = Clock::now() + tuning::least_pause;
 };
 

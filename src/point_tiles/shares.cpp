@@ -91,7 +91,8 @@ MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, c
   const std::int64_t a_tile = memory.data(rows) + memory.resident(rows) + own + staging;
   ready = std::min(on_device.ahead * static_cast<std::int64_t>(devices.devices.size()), spare / 2 / a_tile);
   // What was made of the tile before is put meanwhile.
-  resident = std::max(resident - ready * a_tile - own, 2 * memory.resident(rows));
+  const std::int64_t behind = ready > 0 && question.reduction != Reduction::none ? own : 0;
+  resident = std::max(resident - ready * a_tile - behind, 2 * memory.resident(rows));
 }
 
 TileMemory memory_of_tiles(const Manifest& manifest, const Question& question, bool on_device) {

@@ -77,6 +77,7 @@ void Sweep<T>::join(ReadyTile<T> ready, std::int64_t place) {
   if (ready.own != nullptr && reduces(question_, *here)) {
     answer_reduced(*here, queries.view(), place, std::move(ready.own));
   } else {
+    settle();
     answer(*here, queries.view(), nullptr, place, true, ready.own.get());
     if (ready.own != nullptr) ahead_->give_back(std::move(ready.own));
   }

@@ -136,15 +136,9 @@ void count_around_rows(const Tree& tree, double radius, const Execution& executi
 
 template <int dim, class T>
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                const Execution& execution, const NormalsView& out, const DatasetView& built_from) {
-  const bool at_hand = built_from.data != nullptr && built_from.dtype == distance_dtype(tree.dtype) &&
-                       built_from.space == MemorySpace::host && built_from.contiguous();
-  const std::vector<T> copied = at_hand ? std::vector<T>() : by_row<T>(tree, execution);
-  const T* points = at_hand ? static_cast<const T*>(built_from.data) : copied.data();
-  if (at_hand && !are_points_of(tree, points)) {
-    throw InvalidArgument(
-        "the rows given beside the tree are not those that it was built from; give these, or none");
-  }
+                const Execution& execution, const NormalsView& out, const void* built_from) {
+  const std::vector<T> copied = built_from == nullptr ? by_row<T>(tree, execution) : std::vector<T>();
+  const T* points = built_from == nullptr ? copied.data() : static_cast<const T*>(built_from);
   const PlaneKernels* kernels = plane_kernels();
   if (dim == 3 && kernels != nullptr && neighborhood.k > 0 && backend_of(execution) == nullptr) {
     run<T>(tree, {nullptr, true}, Kind::nearest, neighborhood.k, neighborhood.radius, execution, "normals",
@@ -171,9 +165,9 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
       });
 }
 
-// `out` lies on the host and holds NaN.
+// `out` lies on the host and holds NaN. `built_from`: the tree's rows as it has them, or null.
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
-                const NormalsView& out, const Execution& execution, const DatasetView& built_from) {
+                const NormalsView& out, const Execution& execution, const void* built_from) {
   visit_distances(tree, [&]<class T>() {
     if (tree.dim == 2) {
       fit_planes<2, T>(tree, neighborhood, viewpoint, execution, out, built_from);
@@ -209,7 +203,7 @@ Normals normals(const Tree& tree, const Neighborhood& neighborhood, const double
   if (device != nullptr && neighborhood.k > 0) {
     device->normals(tree, neighborhood, viewpoint, view, execution);
   } else {
-    fit_planes(tree, neighborhood, viewpoint, view, execution, {});
+    fit_planes(tree, neighborhood, viewpoint, view, execution, nullptr);
   }
   return out;
 }
@@ -235,8 +229,16 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
     }
     return;
   }
-  check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 8 : 4),
-               "the points by row", tree.rows, execution);
+  const bool at_hand = built_from.data != nullptr && built_from.dtype == distance_dtype(tree.dtype) &&
+                       built_from.space == MemorySpace::host && built_from.contiguous();
+  if (!at_hand) {
+    check_memory(tree.rows, static_cast<std::size_t>(tree.dim) * (tree.is_double() ? 8 : 4),
+                 "the points by row", tree.rows, execution);
+  } else if (!(tree.is_double() ? are_points_of(tree, static_cast<const double*>(built_from.data))
+                                : are_points_of(tree, static_cast<const float*>(built_from.data)))) {
+    throw InvalidArgument(
+        "the rows given beside the tree are not those that it was built from; give these, or none");
+  }
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr std::int64_t block = 1 << 16;
   parallel_for(execution, (tree.rows + block - 1) / block, [&](std::int64_t b) {
@@ -245,7 +247,7 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
       if (out.curvature != nullptr) out.curvature[i * out.curvature_stride()] = nan;
     }
   });
-  fit_planes(tree, neighborhood, viewpoint, out, execution, built_from);
+  fit_planes(tree, neighborhood, viewpoint, out, execution, at_hand ? built_from.data : nullptr);
 }
 
 Outliers outliers(const Tree& tree, const Neighborhood& neighborhood, double ratio,

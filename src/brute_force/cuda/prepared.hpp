@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "brute_force/backend.hpp"
@@ -67,13 +68,21 @@ void measure_directions(CudaPrepared& prepared, const DatasetView& dataset, cons
                         const CudaDirections& found, double seconds, std::uint64_t room,
                         const Execution& execution);
 
-/// Encodes rows along directions by this choice and, where some lie beyond the range of the codes, by a
-/// longer step. `encode` takes a choice and returns the shard it has encoded.
+/// Encodes rows along directions by this choice or, where many of a shard lie beyond the range of the codes,
+/// by a longer step, as long as that leaves far fewer there. `encode` takes a choice and returns a shard it
+/// has encoded.
 template <class Encode>
 void encode_along(CudaChoice& choice, const Encode& encode) {
-  for (int widened = 0; encode(choice).special_rows > tuning::most_beyond_range; ++widened) {
-    if (widened == tuning::most_widened) break;
-    choice = choice.widened(tuning::widened_by);
+  std::int64_t beyond = encode(choice).special_rows;
+  for (int i = 0; i < tuning::most_widened && beyond > tuning::most_beyond_range; ++i) {
+    CudaChoice wider = choice.widened(tuning::widened_by);
+    const std::int64_t still = encode(wider).special_rows;
+    if (still > beyond - beyond / 4) {  // infinities, or rows so long that no step gives them a code
+      (void)encode(choice);
+      return;
+    }
+    choice = std::move(wider);
+    beyond = still;
   }
 }
 

@@ -183,6 +183,7 @@ void search_within_limit(const CudaPrepared& p, const DatasetView& data, const D
       };
     }
     SearchStatistics one = statistics;
+    one.directions = p.choice.directions();
     try {
       search_as<R>(p, data, queries.slice(first, count), slice<R>(out, first, count), part, mind_rests, one);
     } catch (const LimitTooLow& error) {

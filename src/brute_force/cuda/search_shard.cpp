@@ -169,8 +169,9 @@ void search_shard(Shard& shard, Workspace& w, const void* queries, std::int64_t 
                   std::int64_t count, std::int64_t k, const R* best, std::int64_t* indices, R* distances,
                   const Execution& execution, std::uint64_t budget, bool mind_rests,
                   SearchStatistics& statistics) {
-  if (best == nullptr && search_by_short_codes<R>(shard, w, queries, query_stride, count, k, indices,
-                                                  distances, execution, budget, statistics)) {
+  if (best == nullptr && shard.short_codes != nullptr &&
+      search_by_short_codes<R>(*shard.short_codes, w, queries, query_stride, count, k, indices, distances,
+                               execution, budget, statistics)) {
     statistics.pairs += count * shard.rows;
     return;
   }

@@ -153,11 +153,12 @@ std::uint64_t lists_bytes(std::int64_t dim, std::int64_t rows, std::int64_t coun
 cuda::ListedQueries order_queries(const Shard& shard, Workspace& workspace, const void* queries,
                                   std::int64_t stride, std::int64_t count);
 
-/// Few queries by codes of their own. False: there are none, or some query is not answered by them.
+/// Few queries by codes of their own (Shard::short_codes). False: some query is not answered by them.
 template <class R>
-bool search_by_short_codes(Shard& shard, Workspace& workspace, const void* queries, std::int64_t query_stride,
-                           std::int64_t count, std::int64_t k, std::int64_t* indices, R* distances,
-                           const Execution& execution, std::uint64_t budget, SearchStatistics& statistics);
+bool search_by_short_codes(Shard& short_codes, Workspace& workspace, const void* queries,
+                           std::int64_t query_stride, std::int64_t count, std::int64_t k,
+                           std::int64_t* indices, R* distances, const Execution& execution,
+                           std::uint64_t budget, SearchStatistics& statistics);
 
 /// Searches one shard. Queries and answers lie on its device; `best` (or null) are distances known to bound
 /// the answers. Counters are added to `statistics`. With `mind_rests` OffDirections may be thrown (plan.hpp).

@@ -24,43 +24,56 @@ struct Timed {
   double unanswered = 0;  // the share that one look did not answer
 };
 
-template <class R>
-Timed time_each_as(Shard& shard, Workspace& w, const cuda::PlacedRows& queries, std::int64_t count,
-                   std::uint64_t budget, const Execution& execution) {
-  const std::int64_t k = std::min(tuning::measured_k, shard.rows);
-  const Plan plan = make_plan(shard, 1, k, sizeof(R), budget, execution.device_memory_limit, 0);
-  if (!plan.one_pass) return {0, 1};
-  const cuda::Buffer<std::int64_t> indices(k, w.stream);
-  const cuda::Buffer<R> distances(k, w.stream);
-  const auto row_bytes = queries.stride * static_cast<std::int64_t>(size_of(shard.space.dtype));
+// search(query) says whether the query was answered.
+template <class Search>
+Timed time_each(const cuda::PlacedRows& queries, std::int64_t row_bytes, std::int64_t count,
+                const Search& search) {
   Timed timed;
   for (int round = 0; round < 2; ++round) {  // kernels and memory are there from the second on
     std::int64_t unanswered = 0;
     const auto began = std::chrono::steady_clock::now();
     for (std::int64_t i = 0; i < count; ++i) {
-      ShardSearch<R> search(shard, w, plan, k, execution);
-      const void* query = static_cast<const char*>(queries.data) + i * row_bytes;
-      if (!search.one_pass(query, queries.stride, 1, indices.data(), distances.data())) ++unanswered;
+      if (!search(static_cast<const char*>(queries.data) + i * row_bytes)) ++unanswered;
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     timed = {seconds / static_cast<double>(count),
              static_cast<double>(unanswered) / static_cast<double>(count)};
   }
-  w.stream.synchronize();
   return timed;
 }
 
-// `coded`: the rows of `owner`, or the owner itself.
-Timed time_each(Shard& owner, Shard& coded, const DatasetView& queries, std::uint64_t budget,
-                const Execution& execution) {
-  const cuda::DeviceGuard guard(owner.device);
-  cuda::Borrowed<Workspace> w(owner.workspaces, owner.device);
+// By the codes of the shard, stages included where one look is not enough; by `short_codes`, one look alone.
+template <class R>
+Timed time_as(Shard& shard, Shard* short_codes, const DatasetView& queries, std::uint64_t budget,
+              const Execution& execution) {
+  const cuda::DeviceGuard guard(shard.device);
+  cuda::Borrowed<Workspace> w(shard.workspaces, shard.device);
   const cuda::PlacedRows placed =
-      cuda::place(queries, owner.device, w->queries, w->uploader, w->stream, execution);
-  const auto time_as = queries.dtype == Dtype::f64 ? time_each_as<double> : time_each_as<float>;
-  const Timed timed = time_as(coded, *w, placed, queries.rows, budget, execution);
+      cuda::place(queries, shard.device, w->queries, w->uploader, w->stream, execution);
+  const std::int64_t k = std::min(tuning::measured_k, shard.rows);
+  const cuda::Buffer<std::int64_t> indices(k, w->stream);
+  const cuda::Buffer<R> distances(k, w->stream);
+  const auto row_bytes = placed.stride * static_cast<std::int64_t>(size_of(shard.space.dtype));
+  const Timed timed = time_each(placed, row_bytes, queries.rows, [&](const void* query) {
+    SearchStatistics ignored;
+    if (short_codes != nullptr) {
+      return search_by_short_codes<R>(*short_codes, *w, query, placed.stride, 1, k, indices.data(),
+                                      distances.data(), execution, budget, ignored);
+    }
+    search_shard<R>(shard, *w, query, placed.stride, 1, k, nullptr, indices.data(), distances.data(),
+                    execution, budget, false, ignored);
+    w->stream.synchronize();
+    return true;
+  });
+  w->stream.synchronize();
   w.done();
   return timed;
+}
+
+Timed time_queries(Shard& shard, Shard* short_codes, const DatasetView& queries, std::uint64_t budget,
+                   const Execution& execution) {
+  return queries.dtype == Dtype::f64 ? time_as<double>(shard, short_codes, queries, budget, execution)
+                                     : time_as<float>(shard, short_codes, queries, budget, execution);
 }
 
 }  // namespace
@@ -84,8 +97,7 @@ void add_short_codes_if_they_pay(CudaPrepared& p, const DatasetView& data, const
   const std::int64_t share = p.most_rows_of_a_device();
   CudaChoice best;
   try {
-    // The first searches of a device are slow, so that the shortest time counts.
-    const double now = time_each(shard, shard, queries, p.budget, quiet).seconds;
+    const double now = time_queries(shard, nullptr, queries, p.budget, quiet).seconds;
     double least = tuning::most_time_by_short_codes * now;
     for (std::int64_t fewer = count > 0 ? count - tuning::step_of_directions : found.first(); fewer > 0;
          fewer -= tuning::step_of_directions) {
@@ -94,7 +106,7 @@ void add_short_codes_if_they_pay(CudaPrepared& p, const DatasetView& data, const
       if (choice.projection == nullptr) break;
       const std::int64_t bytes = cuda::CodeShape::of(choice.values(data.dim)).row_bytes();
       if (shard.rows * (most_bytes - bytes) < tuning::least_bytes_spared ||
-          code_bytes_of(p.choice, data, share) + code_bytes_of(choice, data, share) > room)
+          code_bytes_of(p.choice, data, share) + 2 * code_bytes_of(choice, data, share) > room)
         continue;
       if (execution.cancelled && execution.cancelled())
         throw Cancelled("stopped because the caller asked to; nothing was produced");
@@ -104,7 +116,7 @@ void add_short_codes_if_they_pay(CudaPrepared& p, const DatasetView& data, const
         coded = shard.coded_by(by);
         return *coded;
       });
-      const Timed timed = time_each(shard, *coded, queries, p.budget, quiet);
+      const Timed timed = time_queries(shard, coded.get(), queries, p.budget, quiet);
       const double seconds = timed.seconds + timed.unanswered * now;
       if (!(seconds < least)) continue;
       least = seconds;
@@ -118,20 +130,23 @@ void add_short_codes_if_they_pay(CudaPrepared& p, const DatasetView& data, const
 }
 
 template <class R>
-bool search_by_short_codes(Shard& shard, Workspace& w, const void* queries, std::int64_t stride,
+bool search_by_short_codes(Shard& codes, Workspace& w, const void* queries, std::int64_t stride,
                            std::int64_t count, std::int64_t k, std::int64_t* indices, R* distances,
                            const Execution& execution, std::uint64_t budget, SearchStatistics& statistics) {
-  if (shard.short_codes == nullptr || count > cuda::few_queries || k > tuning::largest_one_pass_k)
+  if (count > cuda::few_queries || k > tuning::largest_one_pass_k) return false;
+  try {
+    const Plan plan = make_plan(codes, count, k, sizeof(R), budget, execution.device_memory_limit, 0);
+    if (!plan.one_pass || plan.batch < count) return false;
+    ShardSearch<R> search(codes, w, plan, k, execution);
+    if (!search.one_pass(queries, stride, count, indices, distances)) return false;
+    statistics.candidates += search.candidates();
+    statistics.nan_queries += search.nan_queries();
+    statistics.directions = codes.space.directions;
+    return true;
+  } catch (const OutOfMemory&) {  // the others may need less
+    w.stream.synchronize();
     return false;
-  Shard& coded = *shard.short_codes;
-  const Plan plan = make_plan(coded, count, k, sizeof(R), budget, execution.device_memory_limit, 0);
-  if (!plan.one_pass || plan.batch < count) return false;
-  ShardSearch<R> search(coded, w, plan, k, execution);
-  if (!search.one_pass(queries, stride, count, indices, distances)) return false;
-  statistics.candidates += search.candidates();
-  statistics.nan_queries += search.nan_queries();
-  statistics.directions = coded.space.directions;
-  return true;
+  }
 }
 
 template bool search_by_short_codes<float>(Shard&, Workspace&, const void*, std::int64_t, std::int64_t,

@@ -72,19 +72,24 @@ TEST(CudaChoice, TheStepGrowsWhileManyRowsLieBeyondIt) {
     std::int64_t special_rows;
   };
   std::vector<CudaChoice> tried;
-  const auto try_until = [&](double enough) {
+  // Rows beyond the range: some that a longer step brings back, and some that nothing does.
+  const auto try_with = [&](double gone_at, std::int64_t infinite) {
     tried.clear();
     CudaChoice choice = first;
     encode_along(choice, [&](const CudaChoice& by) {
       tried.push_back(by);
-      return Encoded{by.step < enough ? tuning::most_beyond_range + 1 : tuning::most_beyond_range};
+      const double left = std::max(0.0, (gone_at - by.step) / (gone_at - first.step));
+      return Encoded{infinite + static_cast<std::int64_t>(10'000 * left)};
     });
     EXPECT_EQ(choice.step, tried.back().step);
     return std::ssize(tried);
   };
-  EXPECT_EQ(try_until(0.5), 1);
-  EXPECT_EQ(try_until(0.51), 2);
-  EXPECT_EQ(try_until(1e9), 1 + tuning::most_widened);
+  EXPECT_EQ(try_with(1, tuning::most_beyond_range - 10'000), 1);
+  EXPECT_EQ(try_with(0.57, 0), 2);
+  EXPECT_GT(tried.back().step, first.step);
+  EXPECT_EQ(try_with(0.7, 0), 1 + tuning::most_widened);
+  EXPECT_EQ(try_with(0.7, 100'000), 3) << "back to the first";
+  EXPECT_EQ(tried.back().step, first.step);
   EXPECT_NEAR(tried[1].step, 0.5 * tuning::widened_by, 1e-7);
   // Twice the distance and a tenth more than the residual, in steps; what is beyond a quarter of it is
   // special.

@@ -74,7 +74,7 @@ class ForgedTest : public ResumeTest {
     ASSERT_GT(sound.size(), 1U);
     const std::size_t first = std::max<std::size_t>(1, sound.size() - 2);  // the last of each kind counts
     constexpr std::size_t at_a_time = 2;
-    point_tiles::Pacer::always = false;
+    point_tiles::Pacer::every = 0;
     std::size_t turn = 0;
     const std::vector<json> substitutes = {-1,
                                            0,

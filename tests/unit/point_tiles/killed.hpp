@@ -40,8 +40,8 @@ class ResumeTest : public testing::Test {
   DatasetView view{values.data(), rows, 3};
   TemporaryFolder folder;
 
-  void SetUp() override { point_tiles::Pacer::always = true; }
-  void TearDown() override { point_tiles::Pacer::always = false; }
+  void SetUp() override { point_tiles::Pacer::every = 1; }
+  void TearDown() override { point_tiles::Pacer::every = 0; }
 
   // Has a child do the work, which is killed at its n-th report of progress. @return whether it was
   static bool killed_at(int report, const std::function<void(const Execution&)>& work) {
