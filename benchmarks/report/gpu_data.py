@@ -26,15 +26,14 @@ def render_gpu_data(result):
         INTRODUCTION.format(wrong="none differs" if wrong == 0 else f"{wrong} cells differ", peers=result["peers"]),
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]
-    rows = [
-        ["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", "before", "certex"]
-    ]
+    # Beside whom, where the result says so.
+    peers = {"before_ms": "before", "certex_ms": "certex"}
+    peers = {key: name for key, name in peers.items() if any(key in case for case in cases)}
+    rows = [["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", *peers.values()]]
     for case in cases:
-        before, certex = case.get("before_ms"), case.get("certex_ms")
         rows.append([
             name_of(case), case["filter"], str(case["directions"] or ""), str(case.get("lists") or ""), figure(case["candidates"] / case["queries"]),
-            figure(case["build_ms"]), figure(case["median_ms"]), figure(before) if before else "",
-            figure(certex) if certex else "",
+            figure(case["build_ms"]), figure(case["median_ms"]), *(figure(case[key]) if key in case else "" for key in peers),
         ])  # fmt: skip
     parts.append(table(rows) + "\n")
     return "\n".join(parts)
