@@ -29,7 +29,9 @@ def render_gpu_data(result):
     # Beside whom, where the result says so.
     peers = {"before_ms": "before", "certex_ms": "certex"}
     peers = {key: name for key, name in peers.items() if any(key in case for case in cases)}
-    rows = [["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", *peers.values()]]
+    rows = [
+        ["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", *peers.values()]
+    ]
     for case in cases:
         rows.append([
             name_of(case), case["filter"], str(case["directions"] or ""), str(case.get("lists") or ""), figure(case["candidates"] / case["queries"]),
