@@ -25,8 +25,7 @@ struct CudaChoice {
   double typical_reach = 0;
   double residual_cap = 1e300;
   std::int64_t coded_values = 0;  ///< values of a code that the step was fitted to
-  double sample_distance =
-      0;  ///< how far rows of a sample lie from the nearest other one, nearly all of them
+  double sample_distance = 0;     ///< within which nine in ten rows of a sample have another one
   double half_residual_cap = 1e300;
   bool forced = false;       ///< the caller named the filter
   bool exact_codes = false;  ///< rows are their own codes

@@ -65,8 +65,7 @@ __device__ void merge_offered(Table<R>& table) {
   __syncthreads();
 }
 
-// The first `count` picks, places of entries, into the list: by groups of eight threads. Once in
-// the code.
+// The first `count` picks, places of entries, into the list: by groups of eight threads. Once in the code.
 template <class T, Metric metric, class R>
 __device__ __noinline__ void evaluate_picks(Table<R>& table, int count) {
   const int group = static_cast<int>(threadIdx.x) / canonical_lanes;
