@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/atomic_file.hpp"
 #include "core/large_vector.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
@@ -95,7 +96,10 @@ std::vector<PointTarget> write(const Common& common, const Options& options, Fil
                                const std::vector<PointTarget>& targets) {
   if (format == FileFormat::npy) {
     const CancellableScope scope;
-    write_dataset(options.output, table, {format, must_stop});
+    AtomicFile out(options.output, must_stop);
+    out.expect(static_cast<std::uint64_t>(table.rows() * table.dim()) * sizeof(double));
+    io::write_npy(out, table);
+    out.commit();
     outputs_in_place();
     return {};
   }

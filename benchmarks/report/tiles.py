@@ -93,14 +93,17 @@ def render_gpu(result):
     best = {way: max(rate[way] for rate in rates) for way in ("read", "write")}
     share = {"read": best["read"], "written": best["write"]}
     rows = [["", "time", "processor time", "peak memory", "read", "written", "the disk's share"]]
-    for step, words in [("build", "`kith build --index point_tiles`"), ("normals", "`kith normals --device cuda`")]:
+    steps = [("build", "`kith build --index point_tiles`"), ("normals", "`kith normals --device cuda`")]
+    if "cold" in result:
+        steps.append(("cold", "the same, no tile in the page cache"))
+    for step, words in steps:
         entry = result[step]
         rows.append([
             words, duration(entry["seconds"]), duration(entry["processor_seconds"]), mebibytes(entry["peak_bytes"]),
             mebibytes(entry["read_bytes"]), mebibytes(entry["written_bytes"]),
             disk_share(entry | {"median_seconds": entry["seconds"]}, share),
         ])  # fmt: skip
-    rows.append(["**both**", f"**{duration(result['seconds'])}**", "", "", "", "", ""])
+    rows.insert(3, ["**both**", f"**{duration(result['seconds'])}**", "", "", "", "", ""])
     found, told = result["normals"], result["normals"]["statistics"]
     idle = 1 - told["device_seconds"] / told["seconds"]
     text = (

@@ -5,7 +5,8 @@ source, and finds the normal of every point from its 16 nearest (`kith normals -
 of the input). Neither has a limit on memory but the machine's. In the same run: what the disk gives readers and writers of
 large blocks past the page cache, how busy the GPU says it is and what it takes of its memory, and a check: of stretches of
 rows cut out of the source before it went, or with --check all of all rows, the normals that a tree in memory gives on the
-GPU, rounded in the same way, must be the same bytes. Prints a line a step and writes --json. Needs nvidia-smi and NumPy.
+GPU, rounded in the same way, must be the same bytes. With --cold the normals are found twice: the second time the page cache
+has nothing of the tiles, as of a cloud larger than memory; stretches of the answer must be what they were. Prints a line a step and writes --json. Needs nvidia-smi and NumPy.
 """
 
 import argparse
@@ -108,6 +109,21 @@ def same(left, right):
     return np.array_equal(left.view(np.uint32), right.view(np.uint32))
 
 
+def find(tiles, normals, order):
+    """Normals of all points: what the command took, what the GPU did, and what it says of the search."""
+    gpu = Gpu()
+    words = ["-k", str(K), "--device", "cuda", "--value-dtype", "f32", "--order", order, "-o", normals]
+    search, told = run("normals", tiles, *words)
+    return search | gpu.stop() | {"statistics": told["statistics"]}
+
+
+def stretches(path):
+    """200 stretches of an array, from all over it, 100,000 rows each."""
+    found = np.load(path, mmap_mode="r")
+    firsts = np.linspace(0, max(0, len(found) - 100_000), 200).astype(np.int64)
+    return np.concatenate([found[first : first + 100_000] for first in firsts])
+
+
 def cut_out(cloud, rows, folder):
     """Stretches of rows, each in a file: [(first row, file)]."""
     stretch = min(rows, 8_000_000)
@@ -143,6 +159,7 @@ def main():
     parser.add_argument("--disk-bytes", type=int, default=8 * GIB, help="that its rates are measured by")
     parser.add_argument("--check", choices=["some", "all"], default="some")
     parser.add_argument("--order", choices=["input", "tiles"], default="input")
+    parser.add_argument("--cold", action="store_true", help="find them once more, with no tile in the page cache")
     parser.add_argument("--commit", default="")
     parser.add_argument("--json", default=str(ROOT / "benchmarks" / "results" / "tiles-gpu.json"))
     options = parser.parse_args()
@@ -152,6 +169,7 @@ def main():
     cloud, tiles, normals = f"{folder}/cloud.npy", f"{folder}/cloud.tiles", f"{folder}/normals.npy"
     report = {"kind": "tiles gpu", "date": datetime.date.today().isoformat(), "commit": options.commit or commit()}
     report["command"] = f"python -m benchmarks.tiles.gpu -n {options.rows} --tile-points {options.tile_points}"
+    report["command"] += " --cold" if options.cold else ""
     report |= {"rows": options.rows, "k": K, "tile_points": options.tile_points, "order": options.order, "note": ""}
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     name = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
@@ -171,16 +189,21 @@ def main():
     print(f"build: {report['build']}", flush=True)
     if options.check == "some":
         os.unlink(cloud)
-    gpu = Gpu()
-    search, told = run(
-        "normals", tiles, "-k", str(K), "--device", "cuda", "--value-dtype", "f32", "--order", options.order, "-o", normals
-    )  # fmt: skip
-    report["normals"] = search | gpu.stop() | {"statistics": told["statistics"]}
+    report["normals"] = find(tiles, normals, options.order)
     print(f"normals: {report['normals']}", flush=True)
-    report["seconds"] = round(build["seconds"] + search["seconds"], 3)
-    shutil.rmtree(tiles)
+    report["seconds"] = round(build["seconds"] + report["normals"]["seconds"], 3)
+    if not options.cold:
+        shutil.rmtree(tiles)
     if options.order == "input":
         report["rows_compared"] = check(cuts, normals, folder)
+    if options.cold:
+        before = stretches(normals)
+        os.unlink(normals)
+        forget(Path(tiles).iterdir())
+        report["cold"] = find(tiles, normals, options.order)
+        print(f"cold: {report['cold']}", flush=True)
+        if not same(before, stretches(normals)):
+            sys.exit("error: normals of tiles that were not in memory are others")
     print(f"{options.rows:,} points in {report['seconds']:.1f} s; {report.get('rows_compared', 0):,} rows compared")
     shutil.rmtree(folder)
     Path(options.json).write_text(json.dumps(report, indent=1) + "\n")

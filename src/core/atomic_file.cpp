@@ -21,7 +21,11 @@
 namespace kith {
 namespace {
 
-constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
+constexpr std::int64_t buffer_bytes = std::int64_t{1} << 20U;
+
+// A file of so many bytes goes past the page cache, by parts of whole pages.
+constexpr std::uint64_t large_file = std::uint64_t{256} << 20U;
+constexpr std::int64_t large_buffer = std::int64_t{8} << 20U;
 
 // What is written goes to the disk while more is made: fsync at the end, which nothing can interrupt, then
 // has little left to wait for.
@@ -50,7 +54,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
   // A rename would replace a device or a pipe by a file, and what others have written to a descriptor.
   if (is_stream(path_)) {
     fd_ = open_stream(path_, cancelled_);
-    buffer_.reserve(buffer_bytes);
+    buffer_ = AlignedBuffer<char>(buffer_bytes);
     return;
   }
   // Through a symbolic link, so that the link stays one.
@@ -60,7 +64,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::function<bool()> cancell
   note_ = TemporaryFileNote(temporary_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(path_, "write", errno);
-  buffer_.reserve(buffer_bytes);
+  buffer_ = AlignedBuffer<char>(buffer_bytes);
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -69,6 +73,8 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       note_(std::move(other.note_)),
       cancelled_(std::move(other.cancelled_)),
       buffer_(std::move(other.buffer_)),
+      filled_(std::exchange(other.filled_, 0)),
+      direct_(other.direct_),
       written_(other.written_),
       flushed_(other.flushed_),
       fd_(std::exchange(other.fd_, -1)) {}
@@ -82,27 +88,46 @@ void AtomicFile::stop_if_cancelled() const {
   if (cancelled_ && cancelled_()) throw Cancelled("writing '" + path_.string() + "' was cancelled");
 }
 
+void AtomicFile::expect(std::uint64_t bytes) {
+  if (bytes < large_file || temporary_.empty() || written_ != 0 || !set_direct(true)) return;
+  buffer_ = AlignedBuffer<char>(large_buffer);
+}
+
+// Whether it is as asked.
+bool AtomicFile::set_direct(bool on) noexcept {
+#ifdef O_DIRECT
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) return !on;
+  direct_ = on;
+#endif
+  return direct_ == on;
+}
+
 void AtomicFile::flush() {
   stop_if_cancelled();
+  // The end of a file is seldom a whole page.
+  if (direct_ && static_cast<std::int64_t>(filled_) < buffer_.size()) (void)set_direct(false);
   std::size_t done = 0;
-  while (done < buffer_.size()) {
+  while (done < filled_) {
     // Whoever reads a pipe may take any time over it.
     if (temporary_.empty() && !wait_writable(fd_)) {
       stop_if_cancelled();
       continue;
     }
-    const ssize_t count = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    const ssize_t count = ::write(fd_, buffer_.data() + done, filled_ - done);
     if (count < 0) {
       if (errno == EINTR) continue;
+      // Pages are larger there, or what a full disk still took is no whole page.
+      if (errno == EINVAL && direct_ && set_direct(false)) continue;
       fail(path_, "write", errno);
     }
     done += static_cast<std::size_t>(count);
     if (temporary_.empty()) stop_if_cancelled();  // a signal may have cut the call short
   }
-  flushed_ += buffer_.size();
-  buffer_.clear();
+  flushed_ += filled_;
+  filled_ = 0;
 #ifdef SYNC_FILE_RANGE_WRITE
-  if (temporary_.empty() || flushed_ % bytes_under_way != 0) return;
+  if (temporary_.empty() || direct_ || flushed_ % bytes_under_way != 0) return;
   // Failures do not matter here: fsync will tell.
   const auto end = static_cast<off_t>(flushed_);
   constexpr auto part = static_cast<off_t>(bytes_under_way);
@@ -118,11 +143,13 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
   const auto* from = static_cast<const char*>(data);
   written_ += bytes;
   while (bytes > 0) {
-    const std::size_t part = std::min(bytes, buffer_bytes - buffer_.size());
-    buffer_.insert(buffer_.end(), from, from + part);
+    const auto room = static_cast<std::size_t>(buffer_.size());
+    const std::size_t part = std::min(bytes, room - filled_);
+    std::memcpy(buffer_.data() + filled_, from, part);
+    filled_ += part;
     from += part;
     bytes -= part;
-    if (buffer_.size() == buffer_bytes) flush();
+    if (filled_ == room) flush();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/temporary_files.hpp"
 
 namespace kith {
@@ -19,7 +20,8 @@ namespace kith {
 /// Move-only.
 class AtomicFile {
  public:
-  /// @param cancelled polled at every MiB; true makes write() and finish() throw Cancelled
+  /// @param cancelled polled at every MiB, of large files at every eighth; true makes write() and finish()
+  /// throw Cancelled
   /// @throws IoError when the folder is missing or not writable
   explicit AtomicFile(std::filesystem::path path, std::function<bool()> cancelled = {});
   AtomicFile(AtomicFile&& other) noexcept;
@@ -29,6 +31,11 @@ class AtomicFile {
   /// Appends. @throws IoError (disk full, ...)
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+
+  /// So many bytes will be appended from now on, the first. Large files go past the page cache, where the
+  /// file system lets them: the memory for that is what the system has least at hand, and they are synced
+  /// anyway.
+  void expect(std::uint64_t bytes);
 
   /// Bytes appended so far.
   std::uint64_t size() const noexcept { return written_; }
@@ -47,13 +54,16 @@ class AtomicFile {
  private:
   friend class CommitTogether;
   void flush();
+  bool set_direct(bool on) noexcept;
   void rename();
   void stop_if_cancelled() const;
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   TemporaryFileNote note_;
   std::function<bool()> cancelled_;
-  std::vector<char> buffer_;
+  AlignedBuffer<char> buffer_;
+  std::size_t filled_ = 0;
+  bool direct_ = false;
   std::uint64_t written_ = 0;
   std::uint64_t flushed_ = 0;
   int fd_ = -1;

@@ -1,5 +1,6 @@
 #include "core/positioned_file.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -45,6 +46,14 @@ void read_all(int fd, const std::string& name, std::uint64_t offset, void* to, s
     bytes -= static_cast<std::size_t>(count);
   }
 }
+
+#ifdef O_DIRECT
+// By its descriptor, since the name may be another file's by now.
+int open_again(int fd, int flags) noexcept {
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  return ::open(self.c_str(), flags | O_DIRECT | O_CLOEXEC);
+}
+#endif
 
 }  // namespace
 
@@ -102,9 +111,7 @@ InputFile::~InputFile() {
 
 void InputFile::open_direct() noexcept {
 #ifdef O_DIRECT
-  // By its descriptor, since the name may be another file's by now.
-  const std::string self = "/proc/self/fd/" + std::to_string(fd_);
-  if (direct_fd_ < 0) direct_fd_ = ::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (direct_fd_ < 0) direct_fd_ = open_again(fd_, O_RDONLY);
 #endif
 }
 
@@ -142,18 +149,23 @@ OutputFile OutputFile::lasting(fs::path path) {
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       lasting_(other.lasting_),
+      refused_direct_(other.refused_direct_),
       note_(std::move(other.note_)),
-      fd_(std::exchange(other.fd_, -1)) {}
+      fd_(std::exchange(other.fd_, -1)),
+      direct_fd_(std::exchange(other.direct_fd_, -1)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(lasting_, other.lasting_);
+  std::swap(refused_direct_, other.refused_direct_);
   std::swap(note_, other.note_);
   std::swap(fd_, other.fd_);
+  std::swap(direct_fd_, other.direct_fd_);
   return *this;
 }
 
 OutputFile::~OutputFile() {
+  close_direct();
   if (fd_ >= 0) ::close(fd_);
   if (!path_.empty() && !lasting_) ::unlink(path_.c_str());
 }
@@ -170,6 +182,49 @@ void OutputFile::write(std::uint64_t offset, const void* from, std::size_t bytes
     offset += static_cast<std::uint64_t>(count);
     bytes -= static_cast<std::size_t>(count);
   }
+}
+
+bool OutputFile::open_direct() noexcept {
+#ifdef O_DIRECT
+  if (direct_fd_ < 0 && !refused_direct_) direct_fd_ = open_again(fd_, O_WRONLY);
+#endif
+  refused_direct_ = direct_fd_ < 0;
+  return !refused_direct_;
+}
+
+void OutputFile::close_direct() noexcept {
+  if (direct_fd_ >= 0) ::close(std::exchange(direct_fd_, -1));
+}
+
+void OutputFile::write_direct(std::uint64_t offset, const void* from, std::size_t bytes) {
+  // One call writes so much: it cannot be stopped meanwhile.
+  constexpr std::size_t most = std::size_t{32} << 20U;
+  const auto* at = static_cast<const char*>(from);
+  const std::size_t head = std::min(bytes, (direct_page - offset % direct_page) % direct_page);
+  std::size_t whole = (bytes - head) / direct_page * direct_page;
+  if (whole == 0 || reinterpret_cast<std::uintptr_t>(at + head) % direct_page != 0 || !open_direct()) {
+    write(offset, from, bytes);
+    start_writing(offset, bytes);
+    return;
+  }
+  write(offset, at, head);
+  at += head;
+  offset += head;
+  const std::size_t tail = bytes - head - whole;
+  while (whole > 0) {
+    const ssize_t count = ::pwrite(direct_fd_, at, std::min(whole, most), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EINVAL) {  // pages are larger there, or it takes such files only by its cache
+      close_direct();
+      refused_direct_ = true;
+      break;
+    }
+    if (count < 0) fail("write", path_.string(), errno);
+    at += count;
+    offset += static_cast<std::uint64_t>(count);
+    whole -= static_cast<std::size_t>(count);
+  }
+  write(offset, at, whole + tail);
 }
 
 void OutputFile::read(std::uint64_t offset, void* to, std::size_t bytes) const {
@@ -200,6 +255,7 @@ void OutputFile::truncate(std::uint64_t bytes) {
 }
 
 void OutputFile::rename_to(const fs::path& path) {
+  close_direct();
   if (::close(std::exchange(fd_, -1)) != 0) fail("write", path_.string(), errno);
   if (::rename(path_.c_str(), path.c_str()) != 0) fail("write", path.string(), errno);
   path_.clear();

@@ -65,6 +65,11 @@ class OutputFile {
 
   /// @throws IoError (disk full, ...)
   void write(std::uint64_t offset, const void* from, std::size_t bytes);
+  /// The same past the page cache, where the file system lets it and memory and offset lie alike in their
+  /// pages (direct_page): large files at the disk's rate, by one thread. Pages that are not whole go through
+  /// the cache. @throws IoError
+  void write_direct(std::uint64_t offset, const void* from, std::size_t bytes);
+  static constexpr std::size_t direct_page = 4096;
   /// What was written. @throws IoError
   void read(std::uint64_t offset, void* to, std::size_t bytes) const;
   /// Gives it its name; what was written is synced by whoever wants it to last. @throws IoError
@@ -79,10 +84,15 @@ class OutputFile {
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  bool open_direct() noexcept;
+  void close_direct() noexcept;
+
   std::filesystem::path path_;
   bool lasting_ = false;
+  bool refused_direct_ = false;
   TemporaryFileNote note_;
   int fd_ = -1;
+  int direct_fd_ = -1;
 };
 
 }  // namespace kith

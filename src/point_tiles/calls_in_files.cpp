@@ -94,7 +94,7 @@ TileAnswer answer_in_columns(
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), width_of(how),
+    Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), how.order, width_of(how),
                      resolve_threads(execution));
     {
       const auto answers = make_answers(in_tiles);
@@ -146,7 +146,8 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns columns(work, Lists::columns(), tile_sizes_of(asked), width_of(how), resolve_threads(execution));
+    Columns columns(work, Lists::columns(), tile_sizes_of(asked), AnswerOrder::input, width_of(how),
+                    resolve_threads(execution));
     Lists lists(work, columns, width_of(how), point_tiles::saved_lists(work));
     answer.statistics = point_tiles::search_into_columns<T>(run, work, columns, lists, &lists, execution);
     answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
@@ -246,7 +247,7 @@ TileOutliers PointTiles::outliers(const TileOutlierFiles& files, const Neighborh
     const std::int64_t memory = point_tiles::memory_of(execution) / 2;
     point_tiles::visit_distances(dtype(), [&]<class T>() {
       using Answers = point_tiles::MeanDistances<T>;
-      Columns columns(work, Answers::columns(), tile_sizes(), sizeof(std::int64_t),
+      Columns columns(work, Answers::columns(), tile_sizes(), AnswerOrder::input, sizeof(std::int64_t),
                       resolve_threads(execution));
       Answers answers(columns);
       result.statistics =

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -39,6 +40,12 @@ std::uint64_t sum_of(const void* rows, std::int64_t first, std::int64_t count, s
   return sum;
 }
 
+std::vector<std::int64_t> places_of(std::span<const std::int64_t> tile_rows) {
+  std::vector<std::int64_t> places{0};
+  for (const std::int64_t rows : tile_rows) places.push_back(places.back() + rows);
+  return places;
+}
+
 }  // namespace
 
 std::string Column::header(std::int64_t rows) const {
@@ -46,33 +53,34 @@ std::string Column::header(std::int64_t rows) const {
 }
 
 Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-                 std::int64_t width, int threads)
-    : work_(work), columns_(std::move(columns)), width_(width), threads_(threads) {
-  places_.push_back(0);
-  for (const std::int64_t rows : tile_rows) places_.push_back(places_.back() + rows);
-  if (const nlohmann::json* noted = work_.last("columns")) {
-    const auto check = [&](const std::string& name) {
-      const std::int64_t bytes =
-          whole(entry(member(*noted, name.c_str()), 0), "the bytes of a column", 0, most_bytes);
-      work_.check_file(name, static_cast<std::uint64_t>(bytes));
-    };
-    for (const Column& column : columns_) check(column.name);
-    check(rows_file);
-  }
+                 AnswerOrder order, std::int64_t width, int threads)
+    : work_(work),
+      columns_(std::move(columns)),
+      width_(width),
+      places_(places_of(tile_rows)),
+      own_width_(order == AnswerOrder::input && std::cmp_less_equal(rows(), no_row) ? sizeof(std::uint32_t)
+                                                                                    : width),
+      rows_(open(rows_file, io::npy_header(number_type(own_width_), fmt::format("({},)", rows())), own_width_,
+                 order)),
+      threads_(threads) {
   for (const Column& column : columns_) {
-    open_.push_back(open(column.name, column.header(rows()), column.bytes));
+    open_.push_back(open(column.name, column.header(rows()), column.bytes, order));
   }
-  rows_ = open(rows_file, io::npy_header(number_type(width_), fmt::format("({},)", rows())), width_);
 }
 
-// Headers first, so that what stands in the order of tiles needs only its name.
-Columns::Open Columns::open(const std::string& name, const std::string& header, std::int64_t bytes) const {
-  Open opened{name, OutputFile::lasting(work_.file(name)), header.size(), bytes};
-  opened.file.write(0, header.data(), header.size());
+// Those in the order of the input have no sums.
+Columns::Open Columns::open(const std::string& name, const std::string& header, std::int64_t bytes,
+                            AnswerOrder order) const {
+  std::uint64_t sum = 0;
   const nlohmann::json* noted = work_.last("columns");
-  // Those in the order of the input are not among them.
-  if (noted != nullptr && noted->contains(name)) opened.sum = checksum(entry((*noted)[name], 1));
-  return opened;
+  if (noted != nullptr && noted->contains(name)) {
+    RowFiles::check(work_, name, entry((*noted)[name], 0));
+    sum = checksum(entry((*noted)[name], 1));
+  }
+  return {name,
+          order == AnswerOrder::tiles ? RowFiles(work_, name, header, rows(), bytes)
+                                      : RowFiles(work_, name, rows(), bytes),
+          sum};
 }
 
 // A tile's rows may be put while rows of others are.
@@ -81,40 +89,37 @@ void Columns::add_to_sum(Open& to, std::uint64_t sum) {
 }
 
 // rows(at, count) gives `count` rows from the at-th on, so many that what is summed up is still in the cache
-// when it is written. Threads take pieces as they come: a sum has no order.
+// when it is written. Threads take blocks as they come, each of one file: a sum has no order.
 template <class Rows>
 void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows) {
+  if (count == 0) return;
   const auto without = again ? std::span<const std::int64_t>(again_) : std::span<const std::int64_t>();
-  const std::int64_t piece = std::max<std::int64_t>(1, (256 << 10) / std::max<std::int64_t>(1, to.bytes));
+  const std::int64_t block = to.rows.block_rows(), begin = first / block;
   std::atomic<std::uint64_t> sum{0};
-  parallel_for(threads_, (count + piece - 1) / piece, [&](std::int64_t p) {
-    const std::int64_t at = p * piece;
-    const std::int64_t here = std::min(piece, count - at);
+  parallel_for(threads_, (first + count - 1) / block + 1 - begin, [&](std::int64_t b) {
+    const std::int64_t place = std::max(first, (begin + b) * block);
+    const std::int64_t here = std::min(first + count, (begin + b + 1) * block) - place;
     const auto use = [&](const void* from) {
-      sum.fetch_add(sum_of(from, first + at, here, to.bytes, without), std::memory_order_relaxed);
-      to.file.write(to.header + static_cast<std::uint64_t>((first + at) * to.bytes), from,
-                    static_cast<std::size_t>(here * to.bytes));
+      sum.fetch_add(sum_of(from, place, here, to.rows.row_bytes(), without), std::memory_order_relaxed);
+      to.rows.write(place, here, from);
     };
-    rows(at, here, use);
+    rows(place - first, here, use);
   });
   add_to_sum(to, sum);
   // Of much the disk takes its time: it begins now, so that sync() has little left to wait for.
-  const auto bytes = static_cast<std::uint64_t>(count * to.bytes);
-  if (bytes >= static_cast<std::uint64_t>(tuning::block_bytes)) {
-    to.file.start_writing(to.header + static_cast<std::uint64_t>(first * to.bytes), bytes);
-  }
+  if (count * to.rows.row_bytes() >= tuning::block_bytes) to.rows.start_writing(first, count);
 }
 
 void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
   write(to, first, count, again, [&](std::int64_t at, std::int64_t /*count*/, const auto& use) {
-    use(static_cast<const std::byte*>(from) + at * to.bytes);
+    use(static_cast<const std::byte*>(from) + at * to.rows.row_bytes());
   });
 }
 
 template <class Narrow, class Wide, class Convert>
 void Columns::write_narrow(Open& to, std::int64_t first, std::int64_t count, const Wide* from, bool again,
                            const Convert& convert) {
-  const std::int64_t per_row = to.bytes / static_cast<std::int64_t>(sizeof(Narrow));
+  const std::int64_t per_row = to.rows.row_bytes() / static_cast<std::int64_t>(sizeof(Narrow));
   write(to, first, count, again, [&](std::int64_t at, std::int64_t here, const auto& use) {
     std::vector<Narrow> narrow(static_cast<std::size_t>(here * per_row));
     std::transform(from + at * per_row, from + (at + here) * per_row, narrow.begin(), convert);
@@ -123,7 +128,7 @@ void Columns::write_narrow(Open& to, std::int64_t first, std::int64_t count, con
 }
 
 void Columns::put_rows(std::int64_t tile, std::span<const std::int64_t> rows) {
-  put_narrow(rows_, place(tile), static_cast<std::int64_t>(rows.size()), rows.data(), false);
+  put_narrow(rows_, own_width_, place(tile), static_cast<std::int64_t>(rows.size()), rows.data(), false);
 }
 
 void Columns::put(std::size_t column, std::int64_t first, std::int64_t count, const void* from) {
@@ -131,14 +136,12 @@ void Columns::put(std::size_t column, std::int64_t first, std::int64_t count, co
 }
 
 void Columns::read(std::size_t column, std::int64_t first, std::int64_t count, void* to) const {
-  const auto bytes = static_cast<std::uint64_t>(columns_[column].bytes);
-  open_[column].file.read(open_[column].header + static_cast<std::uint64_t>(first) * bytes, to,
-                          static_cast<std::size_t>(count) * bytes);
+  open_[column].rows.read(first, count, to);
 }
 
 void Columns::put_numbers(std::size_t column, std::int64_t first, std::int64_t count,
                           const std::int64_t* from) {
-  put_narrow(open_[column], first, count, from, true);
+  put_narrow(open_[column], width_, first, count, from, true);
 }
 
 void Columns::put_doubles(std::size_t column, std::int64_t first, std::int64_t count, const double* from) {
@@ -152,7 +155,7 @@ void Columns::put_doubles(std::size_t column, std::int64_t first, std::int64_t c
 void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> places, const double* from) {
   Open& to = open_[column];
   const std::int64_t per_row = columns_[column].per_row;
-  const bool narrow = to.bytes < per_row * static_cast<std::int64_t>(sizeof(double));
+  const bool narrow = to.rows.row_bytes() < per_row * static_cast<std::int64_t>(sizeof(double));
   constexpr std::int64_t part = 1 << 10;
   const auto count = static_cast<std::int64_t>(places.size());
   std::atomic<std::uint64_t> sum{0};
@@ -172,17 +175,16 @@ void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> p
                        [](double v) { return static_cast<float>(v); });
         rows = floats.data();
       }
-      sum.fetch_add(sum_of(rows, place, end - i, to.bytes), std::memory_order_relaxed);
-      to.file.write(to.header + static_cast<std::uint64_t>(place * to.bytes), rows,
-                    static_cast<std::size_t>((end - i) * to.bytes));
+      sum.fetch_add(sum_of(rows, place, end - i, to.rows.row_bytes()), std::memory_order_relaxed);
+      to.rows.write(place, end - i, rows);
     }
   });
   add_to_sum(to, sum);
 }
 
-void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from,
-                         bool again) {
-  if (width_ == 8) return write(to, first, count, from, again);
+void Columns::put_narrow(Open& to, std::int64_t width, std::int64_t first, std::int64_t count,
+                         const std::int64_t* from, bool again) {
+  if (width == 8) return write(to, first, count, from, again);
   write_narrow<std::uint32_t>(to, first, count, from, again, [](std::int64_t row) {
     return row < 0 ? no_row : static_cast<std::uint32_t>(row);
   });
@@ -191,8 +193,8 @@ void Columns::put_narrow(Open& to, std::int64_t first, std::int64_t count, const
 nlohmann::json Columns::sync() {
   nlohmann::json noted;
   const auto add = [&](Open& array) {
-    array.file.sync();
-    noted[array.name] = {array.file.size(), io::hash_text(array.sum)};
+    array.rows.sync(threads_);
+    noted[array.name] = {array.rows.sizes(), io::hash_text(array.sum)};
   };
   for (Open& array : open_) add(array);
   add(rows_);
@@ -202,9 +204,10 @@ nlohmann::json Columns::sync() {
 void Columns::leave_out(std::int64_t place) {
   std::vector<std::byte> row;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    row.resize(static_cast<std::size_t>(open_[c].bytes));
+    const std::int64_t bytes = open_[c].rows.row_bytes();
+    row.resize(static_cast<std::size_t>(bytes));
     read(c, place, 1, row.data());
-    open_[c].left_out += sum_of(row.data(), place, 1, open_[c].bytes);
+    open_[c].left_out += sum_of(row.data(), place, 1, bytes);
   }
 }
 
@@ -212,18 +215,19 @@ void Columns::check(std::int64_t end, const Execution& execution) const {
   StopRequest stop(execution);
   std::vector<std::byte> some;
   const auto check = [&](const Open& array) {
+    const std::int64_t bytes = array.rows.row_bytes();
     const std::int64_t piece =
-        std::max<std::int64_t>(1, tuning::block_bytes / std::max<std::int64_t>(1, array.bytes));
+        std::max<std::int64_t>(1, tuning::block_bytes / std::max<std::int64_t>(1, bytes));
     std::uint64_t sum = 0;
     for (std::int64_t at = 0; at < end; at += piece) {
       const std::int64_t here = std::min(piece, end - at);
-      some.resize(static_cast<std::size_t>(here * array.bytes));
-      array.file.read(array.header + static_cast<std::uint64_t>(at * array.bytes), some.data(), some.size());
-      sum += sum_of(some.data(), at, here, array.bytes);
+      some.resize(static_cast<std::size_t>(here * bytes));
+      array.rows.read(at, here, some.data());
+      sum += sum_of(some.data(), at, here, bytes);
       stop.check();
     }
     if (sum - array.left_out == array.sum) return;
-    throw DamagedWork(work_.path(), array.name,
+    throw DamagedWork(work_.path(), array.rows.name(),
                       "answers in it are not those that an interrupted run has noted");
   };
   for (const Open& array : open_) check(array);
@@ -231,12 +235,11 @@ void Columns::check(std::int64_t end, const Execution& execution) const {
 }
 
 void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t* to) const {
-  const auto width = static_cast<std::size_t>(width_);
+  const auto width = static_cast<std::size_t>(own_width_);
   auto* bytes = reinterpret_cast<std::byte*>(to);
   // Narrow numbers to the end of the memory, and from there widened front to back: none is overwritten early.
   std::byte* at = bytes + static_cast<std::size_t>(count) * (sizeof(std::int64_t) - width);
-  rows_.file.read(rows_.header + static_cast<std::uint64_t>(first) * width, at,
-                  static_cast<std::size_t>(count) * width);
+  rows_.rows.read(first, count, at);
   if (width == sizeof(std::int64_t)) return;
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint32_t number = 0;
@@ -253,7 +256,7 @@ void Columns::read_rows(std::int64_t first, std::int64_t count, std::int64_t low
       std::find_if(to, to + count, [&](std::int64_t row) { return row < low || row >= high; });
   if (found == to + count) return;
   throw DamagedWork(
-      work_.path(), rows_file,
+      work_.path(), rows_.rows.name(),
       fmt::format("row {} at place {}, among rows {} to {}", *found, first + (found - to), low, high - 1));
 }
 

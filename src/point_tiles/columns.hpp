@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "core/positioned_file.hpp"
 #include "kith/execution.hpp"
 #include "kith/point_tiles.hpp"
+#include "point_tiles/row_files.hpp"
 #include "point_tiles/running_hash.hpp"
 #include "point_tiles/work_folder.hpp"
 
@@ -39,10 +39,13 @@ class Columns {
  public:
   /// Opens what a run before has left of them, or makes them; the rows that it has noted are to be checked.
   /// @throws DamagedWork where less is left than was noted
-  /// @param width bytes of a row number
+  /// @param order that they are to have in the end. Of tiles: each is an array already, which needs only its
+  /// name; of the input: they are dealt out to files that many threads write at once
+  /// @param width bytes of a row number; the rows' own, which nobody gets in the order of the input, then
+  /// have four where that is enough
   /// @param threads that sum rows up and write them
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-          std::int64_t width, int threads);
+          AnswerOrder order, std::int64_t width, int threads);
 
   std::int64_t rows() const { return places_.back(); }
   std::int64_t tiles() const { return static_cast<std::int64_t>(places_.size()) - 1; }
@@ -63,7 +66,8 @@ class Columns {
   /// The same of rows at any places, none of which will be put again.
   void put_doubles_at(std::size_t column, std::span<const std::int64_t> places, const double* from);
 
-  /// All of it is on the disk. @return bytes and sum of each file, which the journal takes as "columns"
+  /// All of it is on the disk. @return bytes of the files of each and its sum, which the journal takes as
+  /// "columns"
   nlohmann::json sync();
 
   /// What a run before has noted is without the answer of this place: its query waits.
@@ -72,8 +76,9 @@ class Columns {
   /// Cancelled
   void check(std::int64_t end, const Execution& execution) const;
 
-  /// The file of a column in the order of tiles, and that of the rows' numbers.
-  const std::string& file(std::size_t column) const { return columns_[column].name; }
+  /// What the files of a column in the order of tiles are called.
+  const std::string& file(std::size_t column) const { return open_[column].rows.name(); }
+  /// The rows' numbers in the order of tiles.
   static constexpr const char* rows_file = "rows";
 
   /// For each tile the run of places whose rows are [first, last): those of a tile ascend. Buckets follow
@@ -96,13 +101,11 @@ class Columns {
   // An array on disk, and the sum of its rows.
   struct Open {
     std::string name;
-    OutputFile file;
-    std::uint64_t header = 0;
-    std::int64_t bytes = 0;  // of a row
+    RowFiles rows;
     std::uint64_t sum = 0;
     std::uint64_t left_out = 0;
   };
-  Open open(const std::string& name, const std::string& header, std::int64_t bytes) const;
+  Open open(const std::string& name, const std::string& header, std::int64_t bytes, AnswerOrder order) const;
   static void add_to_sum(Open& to, std::uint64_t sum);
   template <class Rows>
   void write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows);
@@ -110,7 +113,8 @@ class Columns {
   template <class Narrow, class Wide, class Convert>
   void write_narrow(Open& to, std::int64_t first, std::int64_t count, const Wide* from, bool again,
                     const Convert& convert);
-  void put_narrow(Open& to, std::int64_t first, std::int64_t count, const std::int64_t* from, bool again);
+  void put_narrow(Open& to, std::int64_t width, std::int64_t first, std::int64_t count,
+                  const std::int64_t* from, bool again);
   std::vector<RunningHash> resume_ordered(const nlohmann::json& before, std::int64_t rows,
                                           const Execution& execution) const;
   struct Bucket;
@@ -119,8 +123,9 @@ class Columns {
 
   WorkFolder& work_;
   std::vector<Column> columns_;
-  std::int64_t width_;
+  std::int64_t width_;                // of row numbers in columns
   std::vector<std::int64_t> places_;  // of each tile, and the end
+  std::int64_t own_width_;            // of the rows' numbers
   std::vector<Open> open_;
   Open rows_;
   int threads_;

@@ -42,7 +42,7 @@ void Columns::find_runs(std::int64_t first, std::int64_t last, std::vector<Run>&
   std::int64_t found = 0;
   for (const Run& run : runs) found += run.end - run.begin;
   if (found != last - first) {
-    throw DamagedWork(work_.path(), rows_file,
+    throw DamagedWork(work_.path(), rows_.rows.name(),
                       fmt::format("it has {} of the rows {} to {}", found, first, last - 1));
   }
 }
@@ -73,10 +73,23 @@ std::vector<RunningHash> Columns::resume_ordered(const nlohmann::json& before, s
   return hashes;
 }
 
-// Rows [first, last) of every column.
+// Rows [first, last) of every column, in memory as they will lie in the pages of its file.
 struct Columns::Bucket {
   std::int64_t first = 0, last = 0;
-  std::vector<AlignedBuffer<std::byte>> columns;
+  std::vector<AlignedBuffer<std::byte>> memory;
+  std::vector<std::byte*> columns;
+
+  void add(std::int64_t bytes) {
+    memory.emplace_back(bytes + static_cast<std::int64_t>(OutputFile::direct_page));
+    columns.push_back(nullptr);
+  }
+  void begin(std::int64_t first_row, std::int64_t last_row, const std::vector<RowFiles>& out) {
+    first = first_row;
+    last = last_row;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      columns[c] = memory[c].data() + out[c].offset(first) % OutputFile::direct_page;
+    }
+  }
 };
 
 // What a thread reads into.
@@ -93,7 +106,7 @@ void Columns::gather(const Run& run, Bucket& bucket, Scratch& scratch) const {
     const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
     scratch.rows.resize(std::max(scratch.rows.size(), static_cast<std::size_t>(count) * bytes));
     read(c, run.begin, count, scratch.rows.data());
-    std::byte* const to = bucket.columns[c].data();
+    std::byte* const to = bucket.columns[c];
     const std::byte* from = scratch.rows.data();
     for (std::int64_t i = 0; i < count; ++i, from += bytes) {
       const auto row = static_cast<std::size_t>(scratch.numbers[static_cast<std::size_t>(i)] - bucket.first);
@@ -121,32 +134,27 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
     if (noted == nullptr) throw BadRecord("'ordered hashes' is missing");
     hashes = resume_ordered(*noted, first, execution);
   }
-  std::vector<Open> out;
+  std::vector<RowFiles> out;
   Bucket buckets[2];
   for (const Column& column : columns_) {
-    out.push_back(open(ordered(column.name), column.header(all), column.bytes));
-    for (Bucket& bucket : buckets) bucket.columns.emplace_back(std::min(bucket_rows, all) * column.bytes);
+    out.emplace_back(work_, ordered(column.name), column.header(all), all, column.bytes);
+    for (Bucket& bucket : buckets) bucket.add(std::min(bucket_rows, all) * column.bytes);
   }
   ProgressCounter progress(execution, "answer", all);
   progress.advance(first);
   Pacer pacer;
   const auto write = [&](const Bucket& bucket) {
-    const auto rows_there = static_cast<std::uint64_t>(bucket.last - bucket.first);
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const auto bytes = static_cast<std::uint64_t>(columns_[c].bytes);
-      const std::uint64_t at = out[c].header + static_cast<std::uint64_t>(bucket.first) * bytes;
-      // By parts, so that the disk begins with the first of them.
-      for (std::uint64_t done = 0, part = 0; done < rows_there * bytes; done += part) {
-        part = std::min<std::uint64_t>(rows_there * bytes - done, tuning::block_bytes);
-        out[c].file.write(at + done, bucket.columns[c].data() + done, part);
-        hashes[c].add(bucket.columns[c].data() + done, part);
-        out[c].file.start_writing(at + done, part);
-      }
+      const auto bytes = static_cast<std::size_t>((bucket.last - bucket.first) * columns_[c].bytes);
+      std::future<void> hashing =
+          beside([&hash = hashes[c], from = bucket.columns[c], bytes] { hash.add(from, bytes); });
+      out[c].write_next(bucket.first, bucket.last - bucket.first, bucket.columns[c]);
+      hashing.get();
     }
     if (!pacer.due()) return;
     const Pacer::Pause pause(pacer);
     nlohmann::json noted = nlohmann::json::array();
-    for (Open& column : out) column.file.sync();
+    for (RowFiles& column : out) column.sync(threads_);
     for (const RunningHash& hash : hashes) noted.push_back(io::hash_text(hash.value()));
     work_.note({{"ordered", bucket.last}, {"ordered hashes", noted}});
   };
@@ -155,8 +163,7 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
   std::future<void> writing;  // waits for its thread when it goes, before what that reads
   for (int which = 0; first < all; first += bucket_rows, which = 1 - which) {
     Bucket& bucket = buckets[which];
-    bucket.first = first;
-    bucket.last = std::min(first + bucket_rows, all);
+    bucket.begin(first, std::min(first + bucket_rows, all), out);
     find_runs(bucket.first, bucket.last, runs);
     pieces.clear();
     for (const Run& run : runs) {
@@ -173,7 +180,7 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
     writing = beside([&write, &bucket] { write(bucket); });
   }
   if (writing.valid()) writing.get();
-  for (Open& column : out) column.file.sync();
+  for (RowFiles& column : out) column.sync(threads_);
   progress.finish();
 }
 

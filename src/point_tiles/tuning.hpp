@@ -38,9 +38,17 @@ constexpr std::int64_t sample_run = 64;
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
 
+/// Answers in the order of tiles are written by blocks, which are summed up while they are in the cache; to so
+/// many files at the most, of at least so many bytes each.
+constexpr std::int64_t row_block_bytes = 256 << 10;
+constexpr std::int64_t row_files = 8;
+constexpr std::int64_t least_row_file = 1 << 20;
+
 /// Answers that are brought into the order of the input together, at the most: while one such bucket is
 /// written, the next is gathered.
 constexpr std::int64_t bucket_bytes = std::int64_t{512} << 20;
+/// Arrays as large as this go past the page cache: memory for that is what the system has least at hand.
+constexpr std::int64_t least_direct = std::int64_t{256} << 20;
 
 /// Tiles that are made ready at once on a device, beside the one that is answered: one is read and copied
 /// while another is searched, and none of that keeps a device busy alone.

@@ -81,7 +81,7 @@ inline nlohmann::json fuzzed_task() {
 inline std::string as_journal(std::string_view bytes) {
   std::string journal;
   const auto add = [&](std::string_view line) { journal += fmt::format("{} {}\n", hex_hash(line), line); };
-  add(nlohmann::json({{"format", "kith work"}, {"version", 2}, {"task", fuzzed_task()}, {"resumable", true}})
+  add(nlohmann::json({{"format", "kith work"}, {"version", 3}, {"task", fuzzed_task()}, {"resumable", true}})
           .dump());
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t end = std::min(bytes.find('\n', at), bytes.size());

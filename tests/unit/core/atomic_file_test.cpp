@@ -48,6 +48,32 @@ TEST(AtomicFile, LeavesNothingWithoutCommit) {
   EXPECT_EQ(folder.entries(), 0);
 }
 
+// What goes past the page cache, where the file system lets it, has the same bytes: parts of any sizes, an
+// end within a page, and more or less than was said.
+TEST(AtomicFile, LargeFiles) {
+  const test::TemporaryFolder folder;
+  constexpr std::uint64_t large = std::uint64_t{256} << 20U;
+  std::string some(20'000'003, ' ');
+  for (std::size_t i = 0; i < some.size(); ++i) some[i] = static_cast<char>(i * 31 % 253);
+  for (const std::size_t more : {std::size_t{0}, std::size_t{5}, (std::size_t{8} << 20U) - 3 - 11}) {
+    AtomicFile file(folder / "out");
+    file.expect(large);
+    file.write(some.substr(0, 3));
+    file.write(some.data(), some.size());
+    file.write(some.substr(0, more));
+    AtomicFile moved = std::move(file);
+    moved.write("hello world");
+    moved.commit();
+    const std::string expected = some.substr(0, 3) + some + some.substr(0, more) + "hello world";
+    EXPECT_TRUE(read_file(folder / "out") == expected) << more;
+  }
+  AtomicFile empty(folder / "empty");
+  empty.expect(large);
+  empty.commit();
+  EXPECT_EQ(read_file(folder / "empty"), "");
+  EXPECT_EQ(folder.entries(), 2);
+}
+
 TEST(AtomicFile, KeepsTheOldFileUntilCommit) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "out", "old");

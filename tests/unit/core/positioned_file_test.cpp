@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/aligned_buffer.hpp"
 #include "core/temporary_files.hpp"
 #include "kith/error.hpp"
 #include "support/errors.hpp"
@@ -74,6 +75,41 @@ TEST(OutputFile, OneThatLastsStaysAndIsTakenUpAgain) {
   EXPECT_EQ(test::read_file(folder / "a"), std::string("ab\0x", 4));
   EXPECT_TRUE(
       contains(message_of<IoError>([&] { (void)OutputFile::lasting(folder / "none" / "a"); }), "none"));
+}
+
+// Wherever a range begins and ends in its pages, and however memory lies in them.
+TEST(OutputFile, WritesPastThePageCache) {
+  const TemporaryFolder folder;
+  constexpr std::size_t page = OutputFile::direct_page;
+  AlignedBuffer<char> memory(5 * page + (2 << 20));  // begins with a page
+  for (std::int64_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<char>(i * 131 % 251);
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{128}, page - 1, page, 3 * page + 5}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, page, page + 1, 4 * page}) {
+      for (const std::size_t shift : {offset % page, (offset + 64) % page}) {
+        SCOPED_TRACE(testing::Message() << offset << ", " << bytes << " bytes, " << shift);
+        const std::string before(8 * page, 'x');
+        test::write_file(folder / "a", before);
+        OutputFile file = OutputFile::lasting(folder / "a");
+        file.write_direct(offset, memory.data() + shift, bytes);
+        std::string expected = before;
+        expected.replace(offset, bytes, memory.data() + shift, bytes);
+        EXPECT_EQ(test::read_file(folder / "a"), expected);
+        std::string read(expected.size(), ' ');
+        file.read(0, read.data(), read.size());
+        EXPECT_EQ(read, expected);
+      }
+    }
+  }
+  // Beyond the end, by several ranges that share pages; and after a move.
+  OutputFile file = OutputFile::lasting(folder / "b");
+  file.write(0, "header", 6);
+  file.write_direct(6, memory.data() + 6, 2 * page);
+  OutputFile moved = std::move(file);
+  moved.write_direct(6 + 2 * page, memory.data() + page + 6, 2 * page + 17);
+  moved.sync();
+  const std::string expected = "header" + std::string(memory.data() + 6, 2 * page) +
+                               std::string(memory.data() + page + 6, 2 * page + 17);
+  EXPECT_EQ(test::read_file(folder / "b"), expected);
 }
 
 TEST(TemporaryFiles, FoldersGoAfterTheirFiles) {

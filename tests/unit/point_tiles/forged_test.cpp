@@ -200,7 +200,7 @@ TEST_F(ForgedTest, DeepNesting) {
   const std::string sound = test::read_file(journal);
   const std::string deep = std::string(2'000'000, '[') + std::string(2'000'000, ']');
   const std::string text =
-      R"({"format":"kith work","resumable":true,"task":{"k":)" + deep + R"(},"version":2})";
+      R"({"format":"kith work","resumable":true,"task":{"k":)" + deep + R"(},"version":3})";
   char hash[18];
   (void)std::snprintf(hash, sizeof hash, "%016llx ",
                       static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
