@@ -26,6 +26,13 @@ CASES = {
         "sift-photos-1m",
         ("-k", "10", "--repeats", "5"),
     ),
+    "mixture-200k-768": Case(
+        "Embeddings with a falling spectrum: 200,000 x 768 float32, k = 100",
+        "A mixture of 2,000 gaussians whose variances fall in a rotated basis (participation ratio 40; "
+        "benchmarks/datasets/generated.py). 1000 queries in one call.",
+        "mixture-200k-768",
+        ("-k", "100", "--repeats", "5"),
+    ),
     "clustered-200k-768": Case(
         "Embedding-like vectors: 200,000 x 768 float32, k = 100",
         "Seeded unit vectors in 1000 clusters with a falling spectrum (benchmarks/datasets/generated.py), the shape "

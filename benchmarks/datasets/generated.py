@@ -4,6 +4,8 @@ import numpy as np
 
 CLUSTERED_BASE = 200_000
 CLUSTERED_DIM = 768
+MIXTURE_BASE = 200_000
+MIXTURE_DIM = 768
 QUERIES = 1_000
 SEED = 20260102
 
@@ -86,6 +88,13 @@ def gaussian_mixture(rows, dim, ratio, seed, gaussians=2000):
         own = members[first : first + 16384]
         out[first : first + len(own)] = mixture.block(random, own)
     return out
+
+
+def make_mixture(log):
+    """The files of `mixture-200k-768`: base and queries drawn from one mixture, participation ratio 40."""
+    log(f"  drawing {MIXTURE_BASE + QUERIES} vectors of dimension {MIXTURE_DIM}")
+    both = gaussian_mixture(MIXTURE_BASE + QUERIES, MIXTURE_DIM, 40, 20260405)
+    return {"base": both[:MIXTURE_BASE], "queries": both[MIXTURE_BASE:]}
 
 
 def make_clustered(log):

@@ -54,6 +54,10 @@ DATASETS = {
         generated.make_rootsift_1m,
         source="sift-photos-1m",
     ),
+    "mixture-200k-768": Dataset(
+        "a mixture of gaussians with a falling spectrum, float32 [200000, 768]; 1,000 queries",
+        generated.make_mixture,
+    ),
     "clustered-200k-768": Dataset(
         "seeded clustered unit vectors, float32 [200000, 768]; 1,000 queries",
         generated.make_clustered,
