@@ -94,17 +94,19 @@ TileAnswer answer_in_columns(
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), how.order, width_of(how),
-                     resolve_threads(execution));
-    {
-      const auto answers = make_answers(in_tiles);
-      answer.statistics =
-          point_tiles::search_into_columns<T>(run, work, in_tiles, *answers, nullptr, execution);
-    }
-    if (in_order_of_tiles) {
-      in_tiles.sync();
-    } else {
-      in_tiles.write_in_order_of_input(point_tiles::memory_of(execution) / 2, execution);
+    {  // files are closed before they are removed: the last to close a large one has all the work of it
+      Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), how.order, width_of(how),
+                       resolve_threads(execution));
+      {
+        const auto answers = make_answers(in_tiles);
+        answer.statistics =
+            point_tiles::search_into_columns<T>(run, work, in_tiles, *answers, nullptr, execution);
+      }
+      if (in_order_of_tiles) {
+        in_tiles.sync();
+      } else {
+        in_tiles.write_in_order_of_input(point_tiles::memory_of(execution) / 2, execution);
+      }
     }
     work.finish(moves, point_tiles::to_json(answer.statistics));
     answer.statistics.seconds = clock.seconds();
@@ -146,11 +148,13 @@ TileAnswer lists_in_files(const FileRun& run, const fs::path& output, const Tile
       return answer;
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
-    Columns columns(work, Lists::columns(), tile_sizes_of(asked), AnswerOrder::input, width_of(how),
-                    resolve_threads(execution));
-    Lists lists(work, columns, width_of(how), point_tiles::saved_lists(work));
-    answer.statistics = point_tiles::search_into_columns<T>(run, work, columns, lists, &lists, execution);
-    answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
+    {
+      Columns columns(work, Lists::columns(), tile_sizes_of(asked), AnswerOrder::input, width_of(how),
+                      resolve_threads(execution));
+      Lists lists(work, columns, width_of(how), point_tiles::saved_lists(work));
+      answer.statistics = point_tiles::search_into_columns<T>(run, work, columns, lists, &lists, execution);
+      answer.neighbors = lists.write(point_tiles::memory_of(execution) / 2, execution);
+    }
     work.finish(moves,
                 {{"statistics", point_tiles::to_json(answer.statistics)}, {"neighbors", answer.neighbors}});
     answer.statistics.seconds = clock.seconds();

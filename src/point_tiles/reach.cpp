@@ -104,6 +104,31 @@ T Reach<T>::distance_to_side(const Point& point, std::int64_t number) const {
   return distance_to_box<T>(metric_, 1, &gap, {&origin, &origin});
 }
 
+// distance_to_side() is gap * gap, its root or gap itself, rounded to T: no less than a millionth below,
+// where nothing underflows. A row with a NaN or an infinity is outside of every box.
+template <class T>
+void Reach<T>::find_sure(const DatasetView& rows, std::int64_t number, const T* kth, bool* sure) const {
+  constexpr double least_gap = 1e-15, rounding = 1 - 1e-6;
+  const Tile& own = tile(number);
+  const bool squared = metric_ == Metric::sqeuclidean;
+  visit_dtype(manifest_.dtype, [&]<class Value>(Value) {
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const auto* row = static_cast<const Value*>(rows.row(i));
+      double gap = std::numeric_limits<double>::infinity();
+      bool inside = true;
+      for (std::int64_t j = 0; j < rows.dim; ++j) {
+        const double value = to_double(row[j]);
+        const auto axis = static_cast<std::size_t>(j);
+        const double below = value - own.lower[axis], above = own.upper[axis] - value;
+        inside = inside && below >= 0 && above >= 0;
+        gap = std::min(gap, std::min(below, above));
+      }
+      const double distance = (squared ? gap * gap : gap) * rounding;
+      sure[i] = inside && gap >= least_gap && distance > std::min(static_cast<double>(kth[i]), radius_);
+    }
+  });
+}
+
 template <class T>
 void Reach<T>::find(const Point& point, const End& end, std::span<const Far> tiles,
                     std::vector<std::int32_t>& needed) const {

@@ -71,6 +71,10 @@ class Reach {
   /// gap is at least that in one dimension, and what other dimensions add is not negative.
   T distance_to_side(const Point& point, std::int64_t tile) const;
 
+  /// Rows of a tile that stands apart which surely need no other, told from their gaps to its sides alone;
+  /// the others have to be looked at. @param kth of each row @param[out] sure of each row
+  void find_sure(const DatasetView& rows, std::int64_t tile, const T* kth, bool* sure) const;
+
   /// Adds those of `tiles` that the query needs, ascending. @param tiles as around() gives them
   void find(const Point& point, const End& end, std::span<const Far> tiles,
             std::vector<std::int32_t>& needed) const;

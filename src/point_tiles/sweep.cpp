@@ -195,17 +195,25 @@ auto Sweep<T>::find_crossing(const Resident& here, const DatasetView& queries, b
   std::mutex mutex;
   constexpr std::int64_t part = 1 << 10;
   parallel_for(execution_, (queries.rows + part - 1) / part, [&](std::int64_t p) {
+    const std::int64_t first = p * part, last = std::min(queries.rows, first + part);
+    T kth[part];
+    bool sure[part] = {};
+    // Most rows are nearer to all of their neighbours than to any side of their tile.
+    if (apart) {
+      for (std::int64_t i = first; i < last; ++i) kth[i - first] = end_of_list(i).distance;
+      reach_.find_sure(queries.slice(first, last - first), here.tile, kth, sure);
+    }
     Point point;
     std::vector<Crossing> found;
     std::int64_t nans = 0;
-    for (std::int64_t i = p * part; i < std::min(queries.rows, (p + 1) * part); ++i) {
+    for (std::int64_t i = first; i < last; ++i) {
+      if (sure[i - first]) continue;
       reach_.load(static_cast<const std::byte*>(queries.row(i)), point);
       if (point.nan) {
         ++nans;
         continue;
       }
       const End end = end_of_list(i);
-      // Most rows are nearer to all of their neighbours than to any side of their tile.
       if (apart && !reach_.needs(end.distance, reach_.distance_to_side(point, here.tile))) continue;
       std::vector<std::int32_t> tiles;
       reach_.find(point, end, around, tiles);
