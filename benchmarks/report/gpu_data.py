@@ -27,7 +27,7 @@ def render_gpu_data(result):
         f"{result['machine']}; Kith at {result['commit']}, {result['date']}: `{result['command']}`.\n",
     ]
     # Beside whom, where the result says so.
-    peers = {"before_ms": "before", "certex_ms": "certex"}
+    peers = {"before_ms": "before", "certex_ms": "certex", "cuvs_ms": "cuVS"}
     peers = {key: name for key, name in peers.items() if any(key in case for case in cases)}
     rows = [
         ["d; queries; rows; k", "filter", "along", "lists", "candidates a query", "build", "median", *peers.values()]
