@@ -95,7 +95,7 @@ def render_gpu(result):
     rows = [["", "time", "processor time", "peak memory", "read", "written", "the disk's share"]]
     steps = [("build", "`kith build --index point_tiles`"), ("normals", "`kith normals --device cuda`")]
     if "cold" in result:
-        steps.append(("cold", "the same, no tile in the page cache"))
+        steps.append(("cold", "`kith normals`, no tile in the page cache"))
     for step, words in steps:
         entry = result[step]
         rows.append([

@@ -97,7 +97,8 @@ void AtomicFile::expect(std::uint64_t bytes) {
 bool AtomicFile::set_direct(bool on) noexcept {
 #ifdef O_DIRECT
   const int flags = ::fcntl(fd_, F_GETFL);
-  if (flags < 0 || ::fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) return !on;
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) != 0)
+    return direct_ == on;
   direct_ = on;
 #endif
   return direct_ == on;

@@ -20,7 +20,7 @@ namespace kith {
 /// Move-only.
 class AtomicFile {
  public:
-  /// @param cancelled polled at every MiB, of large files at every eighth; true makes write() and finish()
+  /// @param cancelled polled once per MiB, or per 8 MiB of a large file; true makes write() and finish()
   /// throw Cancelled
   /// @throws IoError when the folder is missing or not writable
   explicit AtomicFile(std::filesystem::path path, std::function<bool()> cancelled = {});
@@ -32,9 +32,9 @@ class AtomicFile {
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
 
-  /// So many bytes will be appended from now on, the first. Large files go past the page cache, where the
-  /// file system lets them: the memory for that is what the system has least at hand, and they are synced
-  /// anyway.
+  /// Announces how many bytes will be appended; call it before the first write. Large files then go past the
+  /// page cache, where the file system lets them: free memory is what the system has least of, and they are
+  /// synced anyway.
   void expect(std::uint64_t bytes);
 
   /// Bytes appended so far.

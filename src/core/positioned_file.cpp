@@ -196,6 +196,16 @@ void OutputFile::close_direct() noexcept {
   if (direct_fd_ >= 0) ::close(std::exchange(direct_fd_, -1));
 }
 
+void OutputFile::write_through(std::uint64_t offset, const void* from, std::size_t bytes) {
+  constexpr std::size_t most = std::size_t{4} << 20U;
+  const auto* at = static_cast<const char*>(from);
+  for (std::size_t part = 0; bytes > 0; bytes -= part, at += part, offset += part) {
+    part = std::min(bytes, most);
+    write(offset, at, part);
+    start_writing(offset, part);
+  }
+}
+
 void OutputFile::write_direct(std::uint64_t offset, const void* from, std::size_t bytes) {
   // One call writes so much: it cannot be stopped meanwhile.
   constexpr std::size_t most = std::size_t{32} << 20U;
@@ -203,9 +213,7 @@ void OutputFile::write_direct(std::uint64_t offset, const void* from, std::size_
   const std::size_t head = std::min(bytes, (direct_page - offset % direct_page) % direct_page);
   std::size_t whole = (bytes - head) / direct_page * direct_page;
   if (whole == 0 || reinterpret_cast<std::uintptr_t>(at + head) % direct_page != 0 || !open_direct()) {
-    write(offset, from, bytes);
-    start_writing(offset, bytes);
-    return;
+    return write_through(offset, from, bytes);
   }
   write(offset, at, head);
   at += head;
@@ -224,7 +232,8 @@ void OutputFile::write_direct(std::uint64_t offset, const void* from, std::size_
     offset += static_cast<std::uint64_t>(count);
     whole -= static_cast<std::size_t>(count);
   }
-  write(offset, at, whole + tail);
+  write_through(offset, at, whole);
+  write(offset + whole, at + whole, tail);
 }
 
 void OutputFile::read(std::uint64_t offset, void* to, std::size_t bytes) const {
@@ -237,6 +246,7 @@ void OutputFile::sync() {
 
 void OutputFile::start_writing(std::uint64_t offset, std::uint64_t bytes) const noexcept {
 #ifdef SYNC_FILE_RANGE_WRITE
+  if (bytes == 0) return;  // which would mean all that follows
   (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 #else
   (void)offset;

@@ -65,6 +65,8 @@ class OutputFile {
 
   /// @throws IoError (disk full, ...)
   void write(std::uint64_t offset, const void* from, std::size_t bytes);
+  /// The same by parts, each of which the disk begins to take as it comes. @throws IoError
+  void write_through(std::uint64_t offset, const void* from, std::size_t bytes);
   /// The same past the page cache, where the file system lets it and memory and offset lie alike in their
   /// pages (direct_page): large files at the disk's rate, by one thread. Pages that are not whole go through
   /// the cache. @throws IoError
@@ -78,7 +80,7 @@ class OutputFile {
   /// The disk begins to take what lies there, so that sync() has little left to wait for. Only a hint.
   void start_writing(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   std::uint64_t size() const;
-  /// Cuts what is behind `bytes`. @throws IoError
+  /// Cuts what is behind `bytes`, or extends the file by zeros. @throws IoError
   void truncate(std::uint64_t bytes);
 
   const std::filesystem::path& path() const noexcept { return path_; }

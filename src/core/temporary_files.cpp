@@ -18,7 +18,7 @@ struct Slot {
   std::array<char, 4096> name{};
 };
 
-constexpr std::size_t slots = 32;  // a result has three files
+constexpr std::size_t slots = 128;  // tiles at work have some forty files
 std::array<Slot, slots> table;
 std::atomic<int> renaming{0};
 static_assert(std::atomic<int>::is_always_lock_free);

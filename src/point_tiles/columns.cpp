@@ -68,14 +68,14 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
   }
 }
 
-// Those in the order of the input have no sums.
 Columns::Open Columns::open(const std::string& name, const std::string& header, std::int64_t bytes,
                             AnswerOrder order) const {
   std::uint64_t sum = 0;
   const nlohmann::json* noted = work_.last("columns");
-  if (noted != nullptr && noted->contains(name)) {
-    RowFiles::check(work_, name, entry((*noted)[name], 0));
-    sum = checksum(entry((*noted)[name], 1));
+  if (noted != nullptr) {
+    const nlohmann::json& its = member(*noted, name.c_str());
+    RowFiles::check(work_, name, entry(its, 0));
+    sum = checksum(entry(its, 1));
   }
   return {name,
           order == AnswerOrder::tiles ? RowFiles(work_, name, header, rows(), bytes)

@@ -41,8 +41,7 @@ class Columns {
   /// @throws DamagedWork where less is left than was noted
   /// @param order that they are to have in the end. Of tiles: each is an array already, which needs only its
   /// name; of the input: they are dealt out to files that many threads write at once
-  /// @param width bytes of a row number; the rows' own, which nobody gets in the order of the input, then
-  /// have four where that is enough
+  /// @param width bytes of a row number in an answer; those that no answer has take four where that suffices
   /// @param threads that sum rows up and write them
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
           AnswerOrder order, std::int64_t width, int threads);

@@ -104,8 +104,8 @@ T Reach<T>::distance_to_side(const Point& point, std::int64_t number) const {
   return distance_to_box<T>(metric_, 1, &gap, {&origin, &origin});
 }
 
-// distance_to_side() is gap * gap, its root or gap itself, rounded to T: no less than a millionth below,
-// where nothing underflows. A row with a NaN or an infinity is outside of every box.
+// distance_to_side() is the gap, or its square (sqeuclidean), rounded to T: at most a millionth less, as long
+// as nothing underflows. A row with a NaN or an infinity is outside of every box.
 template <class T>
 void Reach<T>::find_sure(const DatasetView& rows, std::int64_t number, const T* kth, bool* sure) const {
   constexpr double least_gap = 1e-15, rounding = 1 - 1e-6;

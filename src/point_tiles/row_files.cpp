@@ -31,6 +31,7 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::string_view h
   files_.push_back(OutputFile::lasting(work.file(name)));
   // First, so that what stands in the right order already needs only its name.
   files_.front().write(0, header.data(), header.size());
+  extend(rows);
 }
 
 RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows, std::int64_t row_bytes)
@@ -40,6 +41,16 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows,
   if (files > 1) name_ += ".*";
   for (std::size_t file = 0; file < static_cast<std::size_t>(files); ++file) {
     files_.push_back(OutputFile::lasting(work.file(name_of(name, file, static_cast<std::size_t>(files)))));
+  }
+  extend(rows);
+}
+
+// To their sizes: rows that are put late, or by a later run alone, are zeros until then, not beyond the end.
+void RowFiles::extend(std::int64_t rows) {
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    const std::uint64_t bytes =
+        header_bytes_ + static_cast<std::uint64_t>(rows_before(file, rows) * row_bytes_);
+    if (files_[file].size() < bytes) files_[file].truncate(bytes);
   }
 }
 
@@ -74,13 +85,10 @@ void RowFiles::write(std::int64_t first, std::int64_t count, const void* from) {
 void RowFiles::write_next(std::int64_t first, std::int64_t count, const void* from) {
   OutputFile& file = files_.front();
   const auto bytes = static_cast<std::size_t>(count * row_bytes_);
-  if (large_) return file.write_direct(offset(first), from, bytes);
-  const auto* at = static_cast<const std::byte*>(from);
-  // By parts, so that the disk begins with the first of them.
-  for (std::size_t done = 0, part = 0; done < bytes; done += part) {
-    part = std::min<std::size_t>(bytes - done, tuning::block_bytes);
-    file.write(offset(first) + done, at + done, part);
-    file.start_writing(offset(first) + done, part);
+  if (large_) {
+    file.write_direct(offset(first), from, bytes);
+  } else {
+    file.write_through(offset(first), from, bytes);
   }
 }
 

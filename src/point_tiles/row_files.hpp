@@ -13,7 +13,8 @@
 
 namespace kith::point_tiles {
 
-/// Move-only. Threads may read and write rows that are not each other's.
+/// Move-only. Threads may read and write rows that are not each other's, but for write_next(), by one of
+/// them. Files have their full size from the start.
 class RowFiles {
  public:
   /// One array, "<name>" in a work folder: opens what a run before has left of it, or makes it.
@@ -51,6 +52,7 @@ class RowFiles {
   static void check(const WorkFolder& work, const std::string& name, const nlohmann::json& sizes);
 
  private:
+  void extend(std::int64_t rows);
   std::int64_t rows_before(std::size_t file, std::int64_t row) const;
   template <class Use>
   void visit(std::int64_t first, std::int64_t count, const Use& use) const;

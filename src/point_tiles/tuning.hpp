@@ -38,8 +38,8 @@ constexpr std::int64_t sample_run = 64;
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
 
-/// Answers in the order of tiles are written by blocks, which are summed up while they are in the cache; to so
-/// many files at the most, of at least so many bytes each.
+/// Answers in the order of tiles are written by blocks of `row_block_bytes`, which are summed up while they
+/// are in the cache, to at most `row_files` files of at least `least_row_file` bytes each.
 constexpr std::int64_t row_block_bytes = 256 << 10;
 constexpr std::int64_t row_files = 8;
 constexpr std::int64_t least_row_file = 1 << 20;

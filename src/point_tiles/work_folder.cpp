@@ -355,18 +355,24 @@ void WorkFolder::move(const Moves& moves) {
 }
 
 // All but the journal.
-// By some threads: a file of gigabytes takes a second to remove.
+// By several threads: to remove gigabytes takes one of them seconds.
 void WorkFolder::clear() {
   std::error_code ignored;
   std::vector<fs::path> entries;
   for (const auto& entry : fs::directory_iterator(path_, ignored)) {
     if (entry.path().filename() != journal_name) entries.push_back(entry.path());
   }
-  constexpr int threads = 8;
-  parallel_for(threads, static_cast<std::int64_t>(entries.size()), [&](std::int64_t i) {
+  const auto remove = [&](std::int64_t i) {
     std::error_code left;
     fs::remove_all(entries[static_cast<std::size_t>(i)], left);
-  });
+  };
+  const auto count = static_cast<std::int64_t>(entries.size());
+  constexpr int threads = 8;
+  try {
+    parallel_for(threads, count, remove);
+  } catch (const std::exception&) {  // the answer may be in place already: no threads to be had is no failure
+    for (std::int64_t i = 0; i < count; ++i) remove(i);
+  }
 }
 
 void WorkFolder::remove() {

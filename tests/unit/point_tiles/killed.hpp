@@ -43,17 +43,27 @@ class ResumeTest : public testing::Test {
   void SetUp() override { point_tiles::Pacer::every = 1; }
   void TearDown() override { point_tiles::Pacer::every = 0; }
 
-  // Has a child do the work, which is killed at its n-th report of progress. @return whether it was
-  static bool killed_at(int report, const std::function<void(const Execution&)>& work) {
+  enum class Kill { report, poll };
+  // Has a child do the work, which is killed at its n-th report of progress, or when it is asked for the n-th
+  // time whether to stop. @return whether it was
+  static bool killed_at(int report, const std::function<void(const Execution&)>& work,
+                        Kill when = Kill::report) {
     const pid_t child = ::fork();
     if (child == 0) {
       int left = report;
       Execution execution;
       execution.threads = 2;
       execution.memory_limit = 6 << 20;
-      execution.progress = [&](const Progress&) {
-        if (--left <= 0) (void)::kill(::getpid(), SIGKILL);
-      };
+      if (when == Kill::report) {
+        execution.progress = [&](const Progress&) {
+          if (--left <= 0) (void)::kill(::getpid(), SIGKILL);
+        };
+      } else {
+        execution.cancelled = [&] {
+          if (--left <= 0) (void)::kill(::getpid(), SIGKILL);
+          return false;
+        };
+      }
       try {
         work(execution);
       } catch (const std::exception& error) {

@@ -67,6 +67,31 @@ TEST_F(ResumeTest, EverythingThatGoesToFiles) {
   }
 }
 
+// The last rows of what was noted may be those that wait, of which nothing has been put yet.
+TEST_F(ResumeTest, ListsThatWaitAtTheEndOfWhatWasNoted) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  const auto search = [&](const fs::path& to, const Execution& how) {
+    return tiles.radius_search(to / "r", tiles, 0.05, {}, {}, {}, how).statistics.resumed_tiles;
+  };
+  fs::create_directories(folder / "expected");
+  (void)search(folder / "expected", {});
+  int kills = 0, resumed = 0;
+  for (int poll = 3; kills < 14; poll += 9) {
+    const fs::path to = folder / std::to_string(poll);
+    fs::create_directories(to);
+    if (!killed_at(
+            poll, [&](const Execution& how) { (void)search(to, how); }, Kill::poll)) {
+      break;
+    }
+    ++kills;
+    resumed += search(to, {}) > 0 ? 1 : 0;
+    EXPECT_EQ(contents(folder / "expected"), contents(to)) << poll;
+    fs::remove_all(to);
+  }
+  EXPECT_GT(kills, 6);
+  EXPECT_GT(resumed, 3);
+}
+
 TEST_F(ResumeTest, LittleMemoryLetsQueriesWaitInFiles) {
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
   disturb(folder / "a", folder / "b", 9, [&](const fs::path& to, const Execution& how) {
