@@ -77,10 +77,9 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
     RowFiles::check(work_, name, entry(its, 0));
     sum = checksum(entry(its, 1));
   }
-  return {name,
-          order == AnswerOrder::tiles ? RowFiles(work_, name, header, rows(), bytes)
-                                      : RowFiles(work_, name, rows(), bytes),
-          sum};
+  RowFiles files = order == AnswerOrder::tiles ? RowFiles(work_, name, header, rows(), bytes)
+                                               : RowFiles(work_, name, rows(), bytes);
+  return {name, std::move(files), sum};
 }
 
 // A tile's rows may be put while rows of others are.
@@ -199,6 +198,11 @@ nlohmann::json Columns::sync() {
   for (Open& array : open_) add(array);
   add(rows_);
   return noted;
+}
+
+void Columns::extend() {
+  for (Open& array : open_) array.rows.extend(rows());
+  rows_.rows.extend(rows());
 }
 
 void Columns::leave_out(std::int64_t place) {

@@ -69,6 +69,9 @@ class Columns {
   /// "columns"
   nlohmann::json sync();
 
+  /// What a run before has left gets its full size: the last rows that it has noted may wait, and nothing of
+  /// them was put.
+  void extend();
   /// What a run before has noted is without the answer of this place: its query waits.
   void leave_out(std::int64_t place);
   /// That the rest of the places before `end` is what the run before has noted. @throws DamagedWork,

@@ -46,6 +46,7 @@ class Run {
         swept_to = static_cast<std::uint64_t>(
             whole(*byte, "swept to", 0, static_cast<std::int64_t>(saved.postponed_bytes)));
       }
+      columns_.extend();
       sweep_.resume(saved, waiting_[1 - file_], joined, swept_to, columns_.place(first),
                     [&](std::int64_t place) { columns_.leave_out(place); });
       columns_.check(columns_.place(first), execution_);

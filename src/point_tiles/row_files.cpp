@@ -31,7 +31,6 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::string_view h
   files_.push_back(OutputFile::lasting(work.file(name)));
   // First, so that what stands in the right order already needs only its name.
   files_.front().write(0, header.data(), header.size());
-  extend(rows);
 }
 
 RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows, std::int64_t row_bytes)
@@ -42,10 +41,8 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows,
   for (std::size_t file = 0; file < static_cast<std::size_t>(files); ++file) {
     files_.push_back(OutputFile::lasting(work.file(name_of(name, file, static_cast<std::size_t>(files)))));
   }
-  extend(rows);
 }
 
-// To their sizes: rows that are put late, or by a later run alone, are zeros until then, not beyond the end.
 void RowFiles::extend(std::int64_t rows) {
   for (std::size_t file = 0; file < files_.size(); ++file) {
     const std::uint64_t bytes =

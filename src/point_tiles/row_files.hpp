@@ -34,6 +34,8 @@ class RowFiles {
     return header_bytes_ + static_cast<std::uint64_t>(row * row_bytes_);
   }
 
+  /// To the size of so many rows: those that a run before has not put are zeros, not beyond the end.
+  void extend(std::int64_t rows);
   void write(std::int64_t first, std::int64_t count, const void* from);
   /// Of one array, the next of many that lie in memory as they will in the pages of the file: so much of them
   /// goes past the page cache, see OutputFile::write_direct().
@@ -52,7 +54,6 @@ class RowFiles {
   static void check(const WorkFolder& work, const std::string& name, const nlohmann::json& sizes);
 
  private:
-  void extend(std::int64_t rows);
   std::int64_t rows_before(std::size_t file, std::int64_t row) const;
   template <class Use>
   void visit(std::int64_t first, std::int64_t count, const Use& use) const;

@@ -75,6 +75,7 @@ TEST_F(RowFilesTest, DealtOut) {
   const std::int64_t block = tuning::row_block_bytes / row_bytes;
   for (const std::int64_t rows : {5 * tuning::least_row_file / row_bytes + 1, 43 * block + 7, 48 * block}) {
     RowFiles files(work, "many" + std::to_string(rows), rows, row_bytes);
+    files.extend(rows);
     const std::vector<std::uint64_t> sizes = files.sizes();
     EXPECT_GT(sizes.size(), 4U);
     round_trip(files, rows);
@@ -114,7 +115,6 @@ TEST_F(RowFilesTest, OneAfterTheOther) {
     }
     files.sync(1);
     const InputFile file(work.path() / ("array" + std::to_string(said)));
-    EXPECT_EQ(file.size(), files.offset(said));
     std::string found(expected.size(), ' ');
     file.read(0, found.data(), found.size());
     EXPECT_TRUE(found == expected);
