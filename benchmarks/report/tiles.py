@@ -103,7 +103,8 @@ def render_gpu(result):
             mebibytes(entry["read_bytes"]), mebibytes(entry["written_bytes"]),
             disk_share(entry | {"median_seconds": entry["seconds"]}, share),
         ])  # fmt: skip
-    rows.insert(3, ["**both**", f"**{duration(result['seconds'])}**", "", "", "", "", ""])
+        if step == "normals":
+            rows.append(["**both**", f"**{duration(result['seconds'])}**", "", "", "", "", ""])
     found, told = result["normals"], result["normals"]["statistics"]
     idle = 1 - told["device_seconds"] / told["seconds"]
     text = (

@@ -6,7 +6,8 @@ of the input). Neither has a limit on memory but the machine's. In the same run:
 large blocks past the page cache, how busy the GPU says it is and what it takes of its memory, and a check: of stretches of
 rows cut out of the source before it went, or with --check all of all rows, the normals that a tree in memory gives on the
 GPU, rounded in the same way, must be the same bytes. With --cold the normals are found twice: the second time the page cache
-has nothing of the tiles, as of a cloud larger than memory; stretches of the answer must be what they were. Prints a line a step and writes --json. Needs nvidia-smi and NumPy.
+has nothing of the tiles, as of a cloud larger than memory; stretches of the answer must be what they were. Prints a line a step
+and writes --json. Needs nvidia-smi and NumPy.
 """
 
 import argparse

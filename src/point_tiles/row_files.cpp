@@ -45,18 +45,20 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows,
 
 void RowFiles::extend(std::int64_t rows) {
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    const std::uint64_t bytes =
-        header_bytes_ + static_cast<std::uint64_t>(rows_before(file, rows) * row_bytes_);
+    const std::uint64_t bytes = offset_in(file, rows);
     if (files_[file].size() < bytes) files_[file].truncate(bytes);
   }
 }
 
-// How many of the rows before this one lie in a file.
-std::int64_t RowFiles::rows_before(std::size_t file, std::int64_t row) const {
+// Where a row begins in a file, or the next one that lies there: behind those before it.
+std::uint64_t RowFiles::offset_in(std::size_t file, std::int64_t row) const noexcept {
   const auto files = static_cast<std::int64_t>(files_.size());
   const auto its = static_cast<std::int64_t>(file);
   const std::int64_t block = row / block_rows_, round = block / files, last = block % files;
-  return round * block_rows_ + (last > its ? block_rows_ : last == its ? row % block_rows_ : 0);
+  const std::int64_t before = round * block_rows_ + (last > its    ? block_rows_
+                                                     : last == its ? row % block_rows_
+                                                                   : 0);
+  return header_bytes_ + static_cast<std::uint64_t>(before * row_bytes_);
 }
 
 // use(file, offset, rows, rows before these) of the parts of a range that lie together.
@@ -67,8 +69,7 @@ void RowFiles::visit(std::int64_t first, std::int64_t count, const Use& use) con
     const std::int64_t row = first + done;
     here = files == 1 ? count : std::min(count - done, block_rows_ - row % block_rows_);
     const auto file = static_cast<std::size_t>(row / block_rows_ % files);
-    const std::int64_t before = files == 1 ? row : rows_before(file, row);
-    use(file, header_bytes_ + static_cast<std::uint64_t>(before * row_bytes_), here, done);
+    use(file, offset_in(file, row), here, done);
   }
 }
 
@@ -98,10 +99,8 @@ void RowFiles::read(std::int64_t first, std::int64_t count, void* to) const {
 
 void RowFiles::start_writing(std::int64_t first, std::int64_t count) const {
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    const std::int64_t begin = rows_before(file, first);
-    files_[file].start_writing(
-        header_bytes_ + static_cast<std::uint64_t>(begin * row_bytes_),
-        static_cast<std::uint64_t>((rows_before(file, first + count) - begin) * row_bytes_));
+    const std::uint64_t begin = offset_in(file, first);
+    files_[file].start_writing(begin, offset_in(file, first + count) - begin);
   }
 }
 

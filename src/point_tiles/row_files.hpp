@@ -14,7 +14,7 @@
 namespace kith::point_tiles {
 
 /// Move-only. Threads may read and write rows that are not each other's, but for write_next(), by one of
-/// them. Files have their full size from the start.
+/// them.
 class RowFiles {
  public:
   /// One array, "<name>" in a work folder: opens what a run before has left of it, or makes it.
@@ -30,9 +30,7 @@ class RowFiles {
   /// Rows from a multiple of this up to the next lie in one file.
   std::int64_t block_rows() const noexcept { return block_rows_; }
   /// Where a row begins in the file of one array.
-  std::uint64_t offset(std::int64_t row) const noexcept {
-    return header_bytes_ + static_cast<std::uint64_t>(row * row_bytes_);
-  }
+  std::uint64_t offset(std::int64_t row) const noexcept { return offset_in(0, row); }
 
   /// To the size of so many rows: those that a run before has not put are zeros, not beyond the end.
   void extend(std::int64_t rows);
@@ -54,7 +52,7 @@ class RowFiles {
   static void check(const WorkFolder& work, const std::string& name, const nlohmann::json& sizes);
 
  private:
-  std::int64_t rows_before(std::size_t file, std::int64_t row) const;
+  std::uint64_t offset_in(std::size_t file, std::int64_t row) const noexcept;
   template <class Use>
   void visit(std::int64_t first, std::int64_t count, const Use& use) const;
 

@@ -354,8 +354,7 @@ void WorkFolder::move(const Moves& moves) {
   }
 }
 
-// All but the journal.
-// By several threads: to remove gigabytes takes one of them seconds.
+// All but the journal, by several threads: to remove gigabytes takes one of them seconds.
 void WorkFolder::clear() {
   std::error_code ignored;
   std::vector<fs::path> entries;
