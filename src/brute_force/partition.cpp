@@ -111,9 +111,9 @@ class Maker {
   // Rows without a place in code space. Those that were collapsed count where they have a NaN.
   void set_aside() {
     std::mutex mutex;
-    Loader loader(data_, partition_->space);
+    Loader of_collapsed(data_, partition_->space);
     for (const std::int64_t row : duplicates_.collapsed())
-      partition_->nan_rows += loader.load(row) == codes::RowKind::nan ? 1 : 0;
+      partition_->nan_rows += of_collapsed.load(row) == codes::RowKind::nan ? 1 : 0;
     over_rows([&](std::int64_t row, Loader& loader) {
       const codes::RowKind kind = loader.load(row);
       if (kind == codes::RowKind::regular) return;

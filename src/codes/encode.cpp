@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "codes/codes.hpp"
+#include "codes/fine.hpp"
 #include "codes/transform.hpp"
 #include "core/parallel.hpp"
 #include "core/rounding.hpp"
@@ -112,8 +113,10 @@ constexpr std::int64_t tile = 64;
 // Encodes rows into the tiles of one task.
 class RowEncoder {
  public:
-  explicit RowEncoder(Codes& codes)
+  /// @param fine made as well, where there are any
+  RowEncoder(Codes& codes, FineCodes* fine)
       : codes_(codes),
+        fine_(fine),
         space_(codes.space),
         kernels_(row_kernels()),
         load_(kernels_.load[static_cast<int>(space_.dtype)]),
@@ -176,6 +179,7 @@ class RowEncoder {
       const std::int64_t place = position + static_cast<std::int64_t>(i);
       const double scale = store(place);
       dot_scalars(place, scale, before[at] + errors[at]);
+      if (fine_ != nullptr) fine_->put(place, s_.z.data(), before[at] + errors[at]);
       ++at;
     }
   }
@@ -302,6 +306,7 @@ class RowEncoder {
   }
 
   Codes& codes_;
+  FineCodes* fine_;
   const CodeSpace& space_;
   const RowKernels& kernels_;
   void (*load_)(const void*, std::int64_t, double*);
@@ -311,17 +316,17 @@ class RowEncoder {
   double largest_residual_ = 0;
 };
 
-}  // namespace
-
-Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Execution& execution,
-                  const std::vector<std::int64_t>* ids) {
+// @param ids the rows, or null: all
+// @param fine their fine codes as well, or null
+Codes encode(const DatasetView& data, const CodeSpace& space, const Execution& execution,
+             const std::vector<std::int64_t>* ids, FineCodes* fine) {
   Codes codes(space, ids == nullptr ? data.rows : static_cast<std::int64_t>(ids->size()));
   constexpr std::int64_t tiles_a_task = 32;
   const std::int64_t tasks = (codes.tiles + tiles_a_task - 1) / tiles_a_task;
   ProgressCounter progress(execution, "build", codes.tiles);
   std::mutex mutex;
   parallel_for(resolve_threads(execution), tasks, [&](std::int64_t task) {
-    RowEncoder encoder(codes);
+    RowEncoder encoder(codes, fine);
     std::vector<std::int64_t> special;
     std::int64_t nan_rows = 0;
     const std::int64_t last = std::min(codes.tiles, (task + 1) * tiles_a_task);
@@ -358,6 +363,19 @@ Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Executi
   std::sort(codes.special.begin(), codes.special.end());
   progress.finish();
   return codes;
+}
+
+}  // namespace
+
+Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Execution& execution,
+                  const std::vector<std::int64_t>* ids) {
+  return encode(data, space, execution, ids, nullptr);
+}
+
+Codes encode_rows_finely(const DatasetView& data, const CodeSpace& space, const FineSpace& fine_space,
+                         FineCodes& fine, const Execution& execution) {
+  fine = FineCodes(fine_space, data.rows);
+  return encode(data, space, execution, nullptr, &fine);
 }
 
 }  // namespace kith::codes

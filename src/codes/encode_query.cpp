@@ -83,6 +83,7 @@ QueryCode encode_query(const CodeSpace& space, const double* values, void* out, 
     return code;
   }
   reduce(space, kernels, s, error);
+  s.error = error;
   const std::int64_t width = space.values();
   const Form form = space.choice.form;
   if (space.choice.filter == Filter::int8) {

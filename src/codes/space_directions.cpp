@@ -97,6 +97,24 @@ PrincipalDirections directions_of(const DatasetView& data, const CodeSpace& spac
                               most, execution, iterations);
 }
 
+ProjectedSample projected_sample(const DatasetView& data, const CodeSpace& space, std::int64_t most) {
+  constexpr std::int64_t group = 8;  // rows that share the map's way through the cache
+  const Projection& projection = *space.projection;
+  const std::vector<double> rows = sample_of(data, space, most, alone());
+  ProjectedSample sample;
+  sample.rows = std::ssize(rows) / data.dim;
+  sample.room = projection.room();
+  sample.z.resize(static_cast<std::size_t>(sample.rows * sample.room));
+  sample.errors.resize(static_cast<std::size_t>(sample.rows));
+  std::vector<float> scratch;
+  for (std::int64_t first = 0; first < sample.rows; first += group) {
+    project_narrow(projection, row_kernels(), rows.data() + first * data.dim,
+                   std::min(group, sample.rows - first), sample.z.data() + first * sample.room,
+                   sample.errors.data() + first, scratch);
+  }
+  return sample;
+}
+
 std::vector<double> rests_of(const DatasetView& data, const CodeSpace& space, std::int64_t count) {
   constexpr std::int64_t group = 8;  // rows that share the map's way through the cache
   const RowKernels& kernels = row_kernels();

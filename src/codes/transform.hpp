@@ -26,6 +26,7 @@ struct Scratch {
 
   std::vector<double> y;        ///< the row in code space
   std::vector<double> z;        ///< fewer values of it
+  double error = 0;             ///< of coded(), once a query is encoded
   std::vector<double> decoded;  ///< what the code stands for
   std::vector<float> floats;
   std::vector<unsigned char> bytes;  ///< padded to whole steps
@@ -41,6 +42,17 @@ RowKind load_to_code_space(const CodeSpace& space, const RowKernels& kernels, co
 
 /// Makes coded() of y; `error` then bounds that.
 void reduce(const CodeSpace& space, const RowKernels& kernels, Scratch& s, double& error);
+
+/// Rows of a sample, those that filters speak of, as a projection leaves them for int8 codes.
+struct ProjectedSample {
+  std::int64_t rows = 0;
+  std::int64_t room = 0;  ///< from one row to the next
+  std::vector<double> z;
+  std::vector<double> errors;
+
+  const double* row(std::int64_t i) const { return z.data() + i * room; }
+};
+ProjectedSample projected_sample(const DatasetView& data, const CodeSpace& space, std::int64_t most);
 
 /// What int8 codes may be.
 struct CodeRange {

@@ -49,6 +49,16 @@ class Surplus {
     return std::min(1.0, of_a_neighbour * k * (std::log(std::max(1.0, n / k)) + 2) / n);
   }
 
+  /// How many times what a true bound keeps the bound that fine codes make of it does.
+  double of_fine_codes(const codes::CodeSpace& space, const codes::FineSpace& fine) {
+    constexpr std::int64_t queries = tuning::sample_queries_along;
+    const double with_true_bounds = measure(space, queries);
+    fine_ = &fine;
+    const double with_their_own = measure(space, queries);
+    fine_ = nullptr;
+    return with_true_bounds > 0 ? with_their_own / with_true_bounds : 1;
+  }
+
   /// Of about so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
   double measure(const codes::CodeSpace& space, std::int64_t queries) {
     const Execution quiet = execution_for(queries);
@@ -59,7 +69,8 @@ class Surplus {
     const std::int64_t step = std::max<std::int64_t>(1, std::ssize(queries_) / queries);
     for (const Query* query : every(step, quiet)) {
       if (filter.add(query->values.data()) == codes::RowKind::regular) {
-        filter.set_bound(filter.size() - 1, query->bound);
+        filter.set_bound(filter.size() - 1,
+                         fine_ == nullptr ? query->bound : widened(query->bound, filter.fine_query(*fine_)));
       } else {
         kept += codes.rows;
         compared += codes.rows;
@@ -81,6 +92,13 @@ class Surplus {
   }
 
  private:
+  // What fine codes know of a row at most as far away as `real` says.
+  double widened(double real, const codes::FineQuery& query) const {
+    if (!query.usable()) return std::numeric_limits<double>::infinity();
+    const double most = query.most_distance(query.least_value(real), fine_->usual_half_rest);
+    return real_bound(most, metric_, data_.dim);
+  }
+
   struct Query {
     bool evaluated = false;
     bool usable = false;  // it has neighbours enough
@@ -141,6 +159,7 @@ class Surplus {
   std::vector<std::int64_t> ids_;
   std::int64_t rank_ = 1;
   std::vector<Query> queries_;
+  const codes::FineSpace* fine_ = nullptr;
 };
 
 // Codes along leading directions, where they promise to be cheaper.
@@ -266,6 +285,26 @@ codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::C
 }
 
 }  // namespace
+
+codes::FineSpace choose_fine_codes(const DatasetView& data, const codes::CodeSpace& space,
+                                   std::int64_t expected_queries, const Execution& execution) {
+  const codes::CodeChoice choice = space.choice;
+  if (space.projection == nullptr || choice.filter != Filter::int8 || data.rows == 0) return {};
+  if (expected_queries > 0 && expected_queries < tuning::queries_for_other_codes) return {};
+  const CostModel costs = cost_model(execution);
+  const double exact = costs.exact_value * static_cast<double>(data.dim) + costs.exact_row;
+  const bool forced = forced_directions().has_value();
+  if (!forced && exact < tuning::least_saved_by_fine_codes * costs.exact_row) return {};
+  const codes::FineSpace fine = codes::fine_space_of(data, space);
+  if (!fine) return {};
+  const std::uint64_t bytes =
+      codes::code_bytes(space, data.rows) +
+      static_cast<std::uint64_t>(data.rows) * static_cast<std::uint64_t>(fine.row_bytes());
+  if (execution.memory_limit > 0 && bytes > execution.memory_limit) return {};
+  if (forced) return fine;
+  Surplus surplus(data, space.metric, execution);
+  return surplus.of_fine_codes(space, fine) <= tuning::most_kept_by_fine_codes ? fine : codes::FineSpace{};
+}
 
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution) {

@@ -55,6 +55,10 @@ TileFunction filter_kernel(codes::CodeChoice choice) {
   }
 }
 
+FineFunction fine_kernel() {
+  return kernels().fine;
+}
+
 Tile tile_of(const codes::Codes& codes, std::int64_t t) {
   const auto at = [&](const auto& array) { return array.empty() ? nullptr : array.data() + t * tile_rows; };
   return {codes.codes.data() + t * codes.space.bytes_per_tile(),

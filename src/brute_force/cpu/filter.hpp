@@ -7,12 +7,16 @@
 #include "brute_force/cpu/kernels.hpp"
 #include "brute_force/real_bound.hpp"  // IWYU pragma: export
 #include "codes/codes.hpp"
+#include "codes/fine.hpp"
 #include "codes/transform.hpp"
 
 namespace kith::brute_force {
 
 /// The kernel of a form for the active instruction set.
 TileFunction filter_kernel(codes::CodeChoice choice);
+
+/// That of fine codes.
+FineFunction fine_kernel();
 
 /// Tile t of the codes.
 Tile tile_of(const codes::Codes& codes, std::int64_t t);
@@ -25,6 +29,11 @@ class FilterQueries {
   /// Encodes one query (float64 values) into the next slot unless it is special or NaN; a new slot keeps
   /// everything.
   codes::RowKind add(const double* values);
+
+  /// Of the query added last.
+  codes::FineQuery fine_query(const codes::FineSpace& fine) const {
+    return {codes_->space, fine, scratch_.z.data(), scratch_.error};
+  }
 
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(queries_.size()); }
 

@@ -44,6 +44,11 @@ struct TileQueries {
 using TileFunction = void (*)(const Tile& tile, const TileQueries& queries, std::int64_t first,
                               std::int64_t count, std::uint64_t* masks);
 
+/// values[i] of the i-th row in `mask` of a tile: 2 q.y - norm, of codes of `width` values, a multiple of 16
+/// (codes/fine.hpp).
+using FineFunction = void (*)(const std::int16_t* codes, const std::int32_t* norms, std::int64_t width,
+                              const std::int16_t* query, std::uint64_t mask, std::int32_t* values);
+
 /// One function a filter form.
 struct FilterKernels {
   TileFunction int8_triangle;         ///< score = scale * dot + e * e_weight - h * h_weight
@@ -59,7 +64,12 @@ struct FilterKernels {
   TileFunction fp16_absolute;  ///< sum |q - x| <= threshold
   TileFunction fp32_squared;   ///< sum (q - x)^2 <= threshold
   TileFunction fp32_absolute;  ///< sum |q - x| <= threshold
+  FineFunction fine;
 };
+
+/// In plain C++, for instruction sets that have none of their own.
+void fine_values_portable(const std::int16_t* codes, const std::int32_t* norms, std::int64_t width,
+                          const std::int16_t* query, std::uint64_t mask, std::int32_t* values);
 
 extern const FilterKernels filter_kernels_portable;
 extern const FilterKernels filter_kernels_avx2;

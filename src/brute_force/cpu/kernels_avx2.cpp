@@ -3,6 +3,7 @@
 
 #if defined(__AVX2__)
 #include "brute_force/cpu/kernels_256.inc"
+#include "brute_force/cpu/kernels_fine_256.inc"
 #include "codes/form.hpp"
 
 namespace kith {
@@ -94,7 +95,7 @@ struct NarrowCodes {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_avx2 = make_kernels<NarrowCodes>();
+extern constinit const FilterKernels filter_kernels_avx2 = make_kernels<NarrowCodes>(fine_values);
 
 }  // namespace kith
 #endif

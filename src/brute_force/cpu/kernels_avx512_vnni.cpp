@@ -4,6 +4,8 @@
 #if defined(__AVX512VNNI__)
 #include <immintrin.h>
 
+#include "brute_force/cpu/kernels_fine_256.inc"
+
 namespace kith {
 namespace {
 
@@ -89,7 +91,8 @@ inline I add_byte_differences(I acc, PlainBytes x, PlainQueryBytes y) {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_avx512_vnni = make_kernels<Int8Codes<ByteProduct>>();
+extern constinit const FilterKernels filter_kernels_avx512_vnni =
+    make_kernels<Int8Codes<ByteProduct>>(fine_values);
 
 }  // namespace kith
 #endif

@@ -3,6 +3,7 @@
 
 #if defined(__AVXVNNI__)
 #include "brute_force/cpu/kernels_256.inc"
+#include "brute_force/cpu/kernels_fine_256.inc"
 
 namespace kith {
 namespace {
@@ -29,7 +30,8 @@ inline I dot_bytes(I acc, const Bytes& x, QueryBytes y) {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_avx_vnni = make_kernels<Int8Codes<ByteProduct>>();
+extern constinit const FilterKernels filter_kernels_avx_vnni =
+    make_kernels<Int8Codes<ByteProduct>>(fine_values);
 
 }  // namespace kith
 #endif

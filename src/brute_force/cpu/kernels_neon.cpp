@@ -37,7 +37,8 @@ inline I dot_bytes(const I& sum, const Bytes& x, const QueryBytes& y) {
 
 }  // namespace
 
-extern constinit const FilterKernels filter_kernels_neon = make_kernels<Int8Codes<ByteProduct>>();
+extern constinit const FilterKernels filter_kernels_neon =
+    make_kernels<Int8Codes<ByteProduct>>(fine_values_portable);
 
 }  // namespace kith
 #endif

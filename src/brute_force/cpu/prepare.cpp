@@ -27,16 +27,21 @@ codes::Duplicates equal_rows(const DatasetView& data, std::uint64_t beside, cons
   return room ? codes::Duplicates::find(data, execution) : codes::Duplicates();
 }
 
+// @param expected_queries 0: any number
 // @param known equal rows, where somebody has looked for them
 std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, const DatasetView& data,
-                                              const Execution& execution,
+                                              std::int64_t expected_queries, const Execution& execution,
                                               std::optional<codes::Duplicates> known = std::nullopt) {
   auto prepared = std::make_shared<CpuPrepared>();
-  prepared->codes = codes::encode_rows(data, space, execution);
+  if (const codes::FineSpace fine = choose_fine_codes(data, space, expected_queries, execution)) {
+    prepared->codes = codes::encode_rows_finely(data, space, fine, prepared->fine, execution);
+  } else {
+    prepared->codes = codes::encode_rows(data, space, execution);
+  }
   if (known) {
     prepared->duplicates = *std::move(known);
   } else if (prepared->filter() != Filter::none) {
-    prepared->duplicates = equal_rows(data, prepared->codes.bytes(), execution);
+    prepared->duplicates = equal_rows(data, prepared->codes.bytes() + prepared->fine.bytes(), execution);
   }
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
@@ -128,10 +133,10 @@ std::shared_ptr<const Prepared> prepare_on_cpu(const DatasetView& data,
         auto partition = make_partition(data, space, duplicates, count, execution);
         if (choice.pays(*partition)) return prepare_lists(std::move(partition), space, std::move(duplicates));
       }
-      return prepare_in(chosen, data, execution, std::move(duplicates));
+      return prepare_in(chosen, data, expected_queries, execution, std::move(duplicates));
     }
   }
-  return prepare_in(chosen, data, execution);
+  return prepare_in(chosen, data, expected_queries, execution);
 }
 
 std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const DatasetView& data,
@@ -147,7 +152,7 @@ std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const Da
   const std::scoped_lock lock(prepared.mutex);
   if (prepared.of_all_values != nullptr) return prepared.of_all_values;
   Execution within = without_progress(execution);
-  const std::uint64_t held = prepared.codes.bytes() + prepared.duplicates.bytes();
+  const std::uint64_t held = prepared.codes.bytes() + prepared.fine.bytes() + prepared.duplicates.bytes();
   if (within.memory_limit > 0) {
     if (within.memory_limit <= held) return itself;
     within.memory_limit -= held;
@@ -155,7 +160,7 @@ std::shared_ptr<const CpuPrepared> suiting(const CpuPrepared& prepared, const Da
   try {
     const codes::CodeSpace space = of_all_values(data, metric, prepared.filter());
     if (within.memory_limit > 0 && codes::code_bytes(space, data.rows) > within.memory_limit) return itself;
-    prepared.of_all_values = prepare_in(space, data, within);
+    prepared.of_all_values = prepare_in(space, data, 0, within);
   } catch (const OutOfMemory&) {
     return itself;
   } catch (const std::bad_alloc&) {

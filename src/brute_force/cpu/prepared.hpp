@@ -10,11 +10,13 @@
 #include "brute_force/partition.hpp"
 #include "codes/codes.hpp"
 #include "codes/duplicates.hpp"
+#include "codes/fine.hpp"
 
 namespace kith::brute_force {
 
 struct CpuPrepared final : Prepared {
   codes::Codes codes;
+  codes::FineCodes fine;  ///< of the same rows along the same directions, where they pay
   codes::Duplicates duplicates;
   /// Where rows are searched by lists, their codes stand there, and `codes` has the rows' space alone.
   std::shared_ptr<const Partition> partition;
@@ -22,7 +24,8 @@ struct CpuPrepared final : Prepared {
   Filter filter() const noexcept override { return codes.space.choice.filter; }
   std::uint64_t memory_bytes() const noexcept override {
     const std::scoped_lock lock(mutex);
-    return codes.bytes() + duplicates.bytes() + (partition == nullptr ? 0 : partition->bytes()) +
+    return codes.bytes() + fine.bytes() + duplicates.bytes() +
+           (partition == nullptr ? 0 : partition->bytes()) +
            (of_all_values == nullptr ? 0 : of_all_values->memory_bytes());
   }
   /// Leading directions that the codes hold; 0: all values.
@@ -42,6 +45,11 @@ struct CpuPrepared final : Prepared {
 /// them costs. @throws InvalidArgument, OutOfMemory, Cancelled
 codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameters& parameters,
                               std::int64_t expected_queries, const Execution& execution);
+
+/// Fine codes beside those of `space`, where they are expected to save more than they take.
+/// @param expected_queries 0: any number
+codes::FineSpace choose_fine_codes(const DatasetView& data, const codes::CodeSpace& space,
+                                   std::int64_t expected_queries, const Execution& execution);
 
 /// What suits the queries: `prepared` itself or, where enough of them lie off its directions and there is
 /// memory, codes of all values. @throws Cancelled

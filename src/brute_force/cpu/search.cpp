@@ -33,12 +33,12 @@ std::uint64_t list_memory(const Execution& execution) {
 }
 
 // How to cut queries x rows for this many threads.
-Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::int64_t list_k, int threads,
+// @param a_query bytes of a query's list, and of what waits for it
+Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::uint64_t a_query, int threads,
                std::uint64_t list_bytes) {
   const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; };
   std::int64_t most = tuning::query_cache_bytes / std::max<std::int64_t>(1, codes.space.query_stride_bytes());
-  const auto lists =
-      static_cast<std::int64_t>(list_bytes / static_cast<unsigned>(threads) / TopK<double>::bytes(list_k));
+  const auto lists = static_cast<std::int64_t>(list_bytes / static_cast<unsigned>(threads) / a_query);
   most = std::clamp<std::int64_t>(std::min(most, lists), 1, tuning::largest_chunk);
   if (most > tuning::query_group) most = most / tuning::query_group * tuning::query_group;
   Plan plan{};
@@ -49,8 +49,8 @@ Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::int64_t lis
   plan.splits = 1;
   if (chunks < tuning::tasks_a_thread * threads && threads > 1) {
     // The lists of all parts live until they are merged.
-    const auto affordable = static_cast<std::int64_t>(
-        list_bytes / (TopK<double>::bytes(list_k) * static_cast<unsigned>(queries)));
+    const auto affordable =
+        static_cast<std::int64_t>(list_bytes / (a_query * static_cast<unsigned>(queries)));
     plan.splits =
         std::clamp<std::int64_t>((tuning::splits_a_thread * threads + chunks - 1) / chunks, 1,
                                  std::max<std::int64_t>(1, codes.tiles / tuning::smallest_split_tiles));
@@ -144,7 +144,11 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   const int threads = resolve_threads(execution);
   const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, data.rows));
   const bool filtered = prepared.filter() != Filter::none;
-  const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), list_k, threads,
+  const codes::FineCodes* fine =
+      prepared.fine && list_k <= tuning::most_k_of_fine_codes ? &prepared.fine : nullptr;
+  const std::uint64_t a_query =
+      TopK<double>::bytes(list_k) + (fine == nullptr ? 0 : FineCandidates<double>::bytes(list_k));
+  const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), a_query, threads,
                               list_memory(execution));
   Job job{prepared,
           data,
@@ -153,6 +157,7 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
           list_k,
           canonical_function(data.dtype, metric),
           filtered ? filter_kernel(prepared.codes.space.choice) : nullptr,
+          fine,
           plan.chunk,
           plan.splits,
           std::vector<std::atomic<double>>(

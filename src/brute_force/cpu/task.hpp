@@ -7,10 +7,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "brute_force/cpu/evaluation.hpp"
 #include "brute_force/cpu/filter.hpp"
+#include "brute_force/cpu/fine_candidates.hpp"
 #include "brute_force/cpu/prepared.hpp"
 #include "brute_force/cpu/tuning.hpp"
 #include "core/aligned_buffer.hpp"
@@ -39,6 +41,7 @@ struct Job {
   std::int64_t list_k;  // k, but not more than there are rows
   CanonicalFunction canonical;
   TileFunction kernel;                       // null without codes
+  const codes::FineCodes* fine;              // null where candidates are evaluated as they come
   std::int64_t chunk;                        // queries a task
   std::int64_t splits;                       // parts the rows are cut into
   std::vector<std::atomic<double>> bounds;   // one a query, when splits > 1 or the caller knows some
@@ -58,6 +61,7 @@ class Task {
         codes_(job.prepared.codes),
         first_(first),
         filter_(codes_, count),
+        fine_(job.fine, job.list_k),
         lists_(static_cast<std::size_t>(count), List(job.list_k)),
         padded_(canonical_padded(job.data.dim)),
         values_(static_cast<std::size_t>(count * padded_)),
@@ -91,7 +95,12 @@ class Task {
     for (std::size_t b = 0; b < order.size(); ++b) {
       const std::int64_t from = order[b];
       const std::int64_t to = std::min(end_, from + block);
-      if (static_cast<std::int64_t>(b) == bulk_from) flush_all();
+      if (static_cast<std::int64_t>(b) == bulk_from) {
+        for (std::int64_t s = 0; s < slots_; ++s) {
+          flush(s);
+          if (fine_.speaks_of(s)) look_again(s);
+        }
+      }
       for (std::int64_t t = from; t < to && open_ > 0; ++t) visit(t);
       for (const std::int64_t i : exact_) scan(i, from, to);
       evaluate_special(from, to);
@@ -130,6 +139,7 @@ class Task {
       return;
     }
     query_of_slot_.push_back(i);
+    fine_.add(filter_);
   }
 
   bool is_nan(std::int64_t i) const { return std::find(nan_.begin(), nan_.end(), i) != nan_.end(); }
@@ -160,6 +170,12 @@ class Task {
     for (std::int64_t s = 0; s < slots_; ++s) {
       std::uint64_t mask = masks_[static_cast<std::size_t>(s)] & valid;
       if (mask == 0) continue;
+      if (fine_.speaks_of(s) && !closed_[static_cast<std::size_t>(s)]) {
+        kept_[static_cast<std::size_t>(s)] += std::popcount(mask);
+        mask = fine_.take(s, t, mask);
+        kept_[static_cast<std::size_t>(s)] -= std::popcount(mask);
+        if (fine_.is_full(s)) look_again(s);
+      }
       std::int64_t* buffer = buffers_.data() + s * (wait_ + tile_rows);
       std::int64_t& count = waiting_[static_cast<std::size_t>(s)];
       while (mask != 0) {
@@ -184,6 +200,22 @@ class Task {
 
   void flush_all() {
     for (std::int64_t s = 0; s < slots_; ++s) flush(s);
+    for (std::int64_t s = 0; s < slots_; ++s) evaluate_waiting(s);
+  }
+
+  // What waits tightens the bound, and leaves what the bound rules out.
+  void look_again(std::int64_t s) {
+    fine_.find_bound(s);
+    tighten(s);
+    if (!fine_.drop(s)) evaluate_waiting(s);
+  }
+
+  void evaluate_waiting(std::int64_t s) {
+    if (!fine_.speaks_of(s)) return;
+    const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
+    fine_.evaluate(s, [&](std::span<const std::int64_t> rows) {
+      if (evaluate(i, rows.data(), std::ssize(rows)) && !closed_[static_cast<std::size_t>(s)]) tighten(s);
+    });
   }
 
   // Exact distances of some rows into query i's list. True when its bound became smaller.
@@ -194,7 +226,7 @@ class Task {
 
   void tighten(std::int64_t s) {
     const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
-    R bound = lists_[static_cast<std::size_t>(i)].bound();
+    R bound = std::min(lists_[static_cast<std::size_t>(i)].bound(), fine_.bound(s));
     if (!job_.bounds.empty()) {
       auto& shared = job_.bounds[static_cast<std::size_t>(first_ + i)];
       double seen = shared.load(std::memory_order_relaxed);
@@ -203,7 +235,9 @@ class Task {
       }
       bound = std::min(bound, static_cast<R>(shared.load(std::memory_order_relaxed)));
     }
-    filter_.set_bound(s, real_bound(bound, job_.metric, job_.data.dim));
+    const double real = real_bound(bound, job_.metric, job_.data.dim);
+    filter_.set_bound(s, real);
+    if (std::isfinite(real)) fine_.set_bound(s, real);
   }
 
   void refresh_shared_bounds() {
@@ -249,6 +283,7 @@ class Task {
       const auto at = static_cast<std::size_t>(s);
       if (closed_[at] || kept_[at] * tuning::fallback_share <= rows_seen) continue;
       flush(s);
+      evaluate_waiting(s);
       closed_[at] = true;
       filter_.close(s);
       --open_;
@@ -264,6 +299,7 @@ class Task {
   std::int64_t first_;
   std::int64_t begin_ = 0, end_ = 0;  // tiles
   FilterQueries filter_;
+  FineCandidates<R> fine_;
   std::vector<List> lists_;
   std::int64_t padded_;
   std::vector<double> values_;

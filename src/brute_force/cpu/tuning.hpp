@@ -25,6 +25,11 @@ inline constexpr std::int64_t sample_stride = 64;
 /// Candidates that wait before they are evaluated.
 inline constexpr std::int64_t largest_wait = 128;
 
+/// Of rows that fine codes speak of so many times k wait before what they tell is used; longer lists do
+/// without.
+inline constexpr std::int64_t fine_wait = 4;
+inline constexpr std::int64_t most_k_of_fine_codes = 512;
+
 /// A query leaves the filter when it keeps more than one row in `fallback_share` after this many rows.
 inline constexpr std::int64_t fallback_after_rows = 32768;
 inline constexpr std::int64_t fallback_share = 4;
@@ -84,6 +89,12 @@ inline constexpr double worthwhile_along = 0.9;
 inline constexpr double cost_of_directions = 500;
 inline constexpr double cost_of_a_look = 2e10;
 inline constexpr double cost_of_projection = 15;
+
+/// Fine codes are made where an exact distance takes so many times what looking at one does, in the time of a
+/// scattered row; and where the bound that they give keeps at most so many times the rows that a true one
+/// does.
+inline constexpr double least_saved_by_fine_codes = 16;
+inline constexpr double most_kept_by_fine_codes = 2;
 
 /// Lists are looked for from so many dimensions and rows on, where rows lie in clusters (clusters.cpp), and
 /// taken where searches look at so few that they take `worthwhile_lists` of the time.

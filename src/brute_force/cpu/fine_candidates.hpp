@@ -1,0 +1,143 @@
+// Rows that a filter has kept, as their fine codes (codes/fine.hpp) see them: how near they are at most
+// bounds the search, and in the end few of them need an exact distance.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "brute_force/cpu/filter.hpp"
+#include "brute_force/cpu/kernels.hpp"
+#include "brute_force/cpu/tuning.hpp"
+#include "codes/fine.hpp"
+#include "core/rounding.hpp"
+
+namespace kith::brute_force {
+
+// search.cpp alone includes this: what nobody else calls is inlined freely.
+namespace {
+
+// Those of one task, a slot a query.
+template <class R>
+class FineCandidates {
+ public:
+  struct Candidate {
+    std::int32_t value;
+    R most;  // its canonical distance is at most this
+    std::int64_t row;
+  };
+
+  FineCandidates(const codes::FineCodes* codes, std::int64_t k)
+      : codes_(codes), kernel_(fine_kernel()), k_(static_cast<std::size_t>(k)) {}
+
+  /// Bytes that the candidates of a query may take.
+  static std::uint64_t bytes(std::int64_t k) { return (usual_wait(k) + tile_rows) * sizeof(Candidate); }
+
+  /// Opens the next slot. @param query as it was added to a filter last
+  void add(const FilterQueries& filter) {
+    if (codes_ == nullptr) return;
+    Slot& slot = slots_.emplace_back();
+    slot.query = filter.fine_query(codes_->space);
+    slot.full_at = first_wait();
+  }
+
+  bool speaks_of(std::int64_t s) const { return codes_ != nullptr && at(s).query.usable(); }
+
+  /// Of the rows of tile t in `mask`, those that may be near enough wait. Returns those that have no code.
+  std::uint64_t take(std::int64_t s, std::int64_t t, std::uint64_t mask) {
+    Slot& slot = at(s);
+    const std::int64_t base = t * tile_rows;
+    const std::int64_t width = codes_->space.width();
+    const std::int16_t* codes = codes_->codes.data() + base * width;
+    const std::int32_t* norms = codes_->norms.data() + base;
+    std::int32_t values[tile_rows];
+    kernel_(codes, norms, width, slot.query.code(), mask, values);
+    std::uint64_t without = 0;
+    for (const std::int32_t* value = values; mask != 0; mask &= mask - 1, ++value) {
+      const int row = std::countr_zero(mask);
+      if (norms[row] == codes::no_fine_code) {
+        without |= std::uint64_t{1} << row;
+      } else if (*value >= slot.least) {
+        const double most = slot.query.most_distance(*value, codes[row * width + codes_->space.values - 1]);
+        slot.waiting.push_back({*value, round_up<R>(most), base + row});
+      }
+    }
+    return without;
+  }
+
+  bool is_full(std::int64_t s) const { return at(s).waiting.size() >= at(s).full_at; }
+
+  /// The k-th smallest of what the distances of waiting rows are at most; +inf where there are fewer.
+  R bound(std::int64_t s) const {
+    return codes_ == nullptr ? std::numeric_limits<R>::infinity() : at(s).bound;
+  }
+  void find_bound(std::int64_t s) {
+    Slot& slot = at(s);
+    if (slot.waiting.size() < k_) return;
+    const auto kth = slot.waiting.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
+    std::ranges::nth_element(slot.waiting, kth, {}, &Candidate::most);
+    slot.bound = std::min(slot.bound, kth->most);
+  }
+
+  /// Rows farther than `real` (real_bound.hpp) do not wait from now on.
+  void set_bound(std::int64_t s, double real) {
+    if (speaks_of(s)) at(s).least = at(s).query.least_value(real);
+  }
+  /// Nor do those that already wait. False where hardly any has gone.
+  bool drop(std::int64_t s) {
+    Slot& slot = at(s);
+    std::erase_if(slot.waiting, [&](const Candidate& its) { return its.value < slot.least; });
+    slot.full_at = usual_wait(static_cast<std::int64_t>(k_));
+    return slot.waiting.size() <= slot.full_at / 2;
+  }
+
+  /// Waiting rows in order, the one that looks nearest first, until the next one is too far away: calls
+  /// evaluate(rows), which may set a bound. Then none waits.
+  template <class Evaluate>
+  void evaluate(std::int64_t s, const Evaluate& evaluate) {
+    Slot& slot = at(s);
+    std::ranges::sort(slot.waiting, std::ranges::greater{}, &Candidate::value);
+    std::int64_t rows[together];
+    for (auto next = slot.waiting.begin(); next != slot.waiting.end();) {
+      std::size_t count = 0;
+      for (; next != slot.waiting.end() && count < together && next->value >= slot.least; ++next)
+        rows[count++] = next->row;
+      if (count == 0) break;
+      evaluate(std::span<const std::int64_t>(rows, count));
+    }
+    slot.waiting.clear();
+  }
+
+ private:
+  static constexpr std::size_t together = 16;  // rows that are evaluated on one bound
+
+  struct Slot {
+    codes::FineQuery query;
+    std::int32_t least = std::numeric_limits<std::int32_t>::min();
+    R bound = std::numeric_limits<R>::infinity();
+    std::size_t full_at = 0;
+    std::vector<Candidate> waiting;
+  };
+
+  static std::size_t usual_wait(std::int64_t k) {
+    return static_cast<std::size_t>(k * tuning::fine_wait + tile_rows);
+  }
+  std::size_t first_wait() const { return 2 * k_ + 16; }
+
+  Slot& at(std::int64_t s) { return slots_[static_cast<std::size_t>(s)]; }
+  const Slot& at(std::int64_t s) const { return slots_[static_cast<std::size_t>(s)]; }
+
+  const codes::FineCodes* codes_;
+  FineFunction kernel_;
+  std::size_t k_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+}  // namespace kith::brute_force
