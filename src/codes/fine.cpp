@@ -58,7 +58,11 @@ void FineCodes::put(std::int64_t row, const double* z, double error) {
 }
 
 FineQuery::FineQuery(const CodeSpace& space, const FineSpace& fine, const double* z, double error)
-    : metric_(space.metric), fine_(fine), unit_(space.unit), code_(static_cast<std::size_t>(fine.width())) {
+    : metric_(space.metric),
+      fine_(fine),
+      unit_(space.unit),
+      inverse_unit_(1 / space.unit),
+      code_(static_cast<std::size_t>(fine.width())) {
   const Coded coded = code_of(z, fine.values, fine.step, error, code_.data());
   if (coded.norm_sq > static_cast<double>(fine_norm * fine_norm)) {
     code_.clear();
@@ -96,16 +100,16 @@ double FineQuery::most_distance(std::int32_t value, std::int16_t half) const {
   constexpr double room = 1 + 0x1p-30;
   if (fine_.euclid) {
     const double apart = std::sqrt(norm_sq_ - value) * fine_.step * more + error_ + fine_.error;
-    const double square = (apart * apart * more + 2 * off_directions) / unit_ / unit_ * room;
+    const double square = (apart * apart * more + 2 * off_directions) * inverse_unit_ * inverse_unit_ * room;
     return metric_ == Metric::sqeuclidean ? square : std::sqrt(square) * room;
   }
   const double product = static_cast<double>(value) / 2 * fine_.step * fine_.step;
   const double slack = (error_ * fine_.longest + length_ * fine_.error) * more + off_directions +
                        0x1p-30 * (length_ + error_) * fine_.longest;
   const double least = product - slack - std::fabs(product) * 0x1p-40;
-  return metric_ == Metric::inner_product
-             ? -least / unit_ / unit_ + std::fabs(least / unit_ / unit_) * 0x1p-40
-             : 1 - least + 0x1p-40;
+  if (metric_ == Metric::cosine) return 1 - least + 0x1p-40;
+  const double distance = -least * inverse_unit_ * inverse_unit_;
+  return distance + std::fabs(distance) * 0x1p-40;
 }
 
 FineSpace fine_space_of(const DatasetView& data, const CodeSpace& space) {

@@ -80,7 +80,7 @@ class FineQuery {
  private:
   Metric metric_ = Metric::sqeuclidean;
   FineSpace fine_;
-  double unit_ = 1;
+  double unit_ = 1, inverse_unit_ = 1;  // powers of two
   std::vector<std::int16_t> code_;
   double norm_sq_ = 0;  // of the code
   double length_ = 0;   // of what it stands for

@@ -48,8 +48,9 @@ class FineCandidates {
 
   bool speaks_of(std::int64_t s) const { return codes_ != nullptr && at(s).query.usable(); }
 
-  /// Of the rows of tile t in `mask`, those that may be near enough wait. Returns those that have no code.
-  std::uint64_t take(std::int64_t s, std::int64_t t, std::uint64_t mask) {
+  /// Of the rows of tile t in `mask`, those that may be near enough wait; those that have no code stay in it.
+  /// Returns how many have one.
+  std::int64_t take(std::int64_t s, std::int64_t t, std::uint64_t& mask) {
     Slot& slot = at(s);
     const std::int64_t base = t * tile_rows;
     const std::int64_t width = codes_->space.width();
@@ -58,16 +59,20 @@ class FineCandidates {
     std::int32_t values[tile_rows];
     kernel_(codes, norms, width, slot.query.code(), mask, values);
     std::uint64_t without = 0;
-    for (const std::int32_t* value = values; mask != 0; mask &= mask - 1, ++value) {
-      const int row = std::countr_zero(mask);
+    const std::int32_t* value = values;
+    std::int64_t seen = 0;
+    for (std::uint64_t left = mask; left != 0; left &= left - 1, ++value, ++seen) {
+      const int row = std::countr_zero(left);
       if (norms[row] == codes::no_fine_code) {
         without |= std::uint64_t{1} << row;
+        --seen;
       } else if (*value >= slot.least) {
         const double most = slot.query.most_distance(*value, codes[row * width + codes_->space.values - 1]);
         slot.waiting.push_back({*value, round_up<R>(most), base + row});
       }
     }
-    return without;
+    mask = without;
+    return seen;
   }
 
   bool is_full(std::int64_t s) const { return at(s).waiting.size() >= at(s).full_at; }

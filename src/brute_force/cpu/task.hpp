@@ -171,9 +171,7 @@ class Task {
       std::uint64_t mask = masks_[static_cast<std::size_t>(s)] & valid;
       if (mask == 0) continue;
       if (fine_.speaks_of(s) && !closed_[static_cast<std::size_t>(s)]) {
-        kept_[static_cast<std::size_t>(s)] += std::popcount(mask);
-        mask = fine_.take(s, t, mask);
-        kept_[static_cast<std::size_t>(s)] -= std::popcount(mask);
+        kept_[static_cast<std::size_t>(s)] += fine_.take(s, t, mask);
         if (fine_.is_full(s)) look_again(s);
       }
       std::int64_t* buffer = buffers_.data() + s * (wait_ + tile_rows);
