@@ -372,9 +372,8 @@ Codes encode_rows(const DatasetView& data, const CodeSpace& space, const Executi
   return encode(data, space, execution, ids, nullptr);
 }
 
-Codes encode_rows_finely(const DatasetView& data, const CodeSpace& space, const FineSpace& fine_space,
-                         FineCodes& fine, const Execution& execution) {
-  fine = FineCodes(fine_space, data.rows);
+Codes encode_rows_finely(const DatasetView& data, const CodeSpace& space, FineCodes& fine,
+                         const Execution& execution) {
   return encode(data, space, execution, nullptr, &fine);
 }
 

@@ -9,6 +9,7 @@ namespace kith::codes {
 namespace {
 
 constexpr double more = 1 + 0x1p-40;
+constexpr double underflow = 0x1p-1000;  // more than the terms of a canonical distance may gain by it
 
 struct Coded {
   double norm_sq;  // of the code: an integer
@@ -39,6 +40,13 @@ Coded code_of(const double* z, std::int64_t values, double step, double error, s
 // @param z of rest_values halves
 double half_rest(const double* z, std::int64_t values) {
   return z[values - 1];
+}
+
+// A few rows may go without codes.
+double of_nearly_all(std::vector<double>& list) {
+  const auto nearly_all = list.begin() + (std::ssize(list) - 1) * 998 / 1000;
+  std::nth_element(list.begin(), nearly_all, list.end());
+  return *nearly_all;
 }
 
 }  // namespace
@@ -100,7 +108,8 @@ double FineQuery::most_distance(std::int32_t value, std::int16_t half) const {
   constexpr double room = 1 + 0x1p-30;
   if (fine_.euclid) {
     const double apart = std::sqrt(norm_sq_ - value) * fine_.step * more + error_ + fine_.error;
-    const double square = (apart * apart * more + 2 * off_directions) * inverse_unit_ * inverse_unit_ * room;
+    const double square =
+        (apart * apart * more + 2 * off_directions) * inverse_unit_ * inverse_unit_ * room + underflow;
     return metric_ == Metric::sqeuclidean ? square : std::sqrt(square) * room;
   }
   const double product = static_cast<double>(value) / 2 * fine_.step * fine_.step;
@@ -109,22 +118,22 @@ double FineQuery::most_distance(std::int32_t value, std::int16_t half) const {
   const double least = product - slack - std::fabs(product) * 0x1p-40;
   if (metric_ == Metric::cosine) return 1 - least + 0x1p-40;
   const double distance = -least * inverse_unit_ * inverse_unit_;
-  return distance + std::fabs(distance) * 0x1p-40;
+  return distance + std::fabs(distance) * 0x1p-40 + underflow;
 }
 
 FineSpace fine_space_of(const DatasetView& data, const CodeSpace& space) {
   constexpr std::int64_t most_rows = 1024;
-  // Rows may be about twice as long as those of the sample before they have no code.
+  // Rows may be twice as long as those of the sample before they have no code.
   constexpr double room = 2;
   const ProjectedSample sample = projected_sample(data, space, most_rows);
   FineSpace fine;
   fine.values = space.values();
   fine.euclid = space.metric == Metric::sqeuclidean || space.metric == Metric::euclidean;
-  double longest = 0;
+  std::vector<double> lengths;
   for (std::int64_t i = 0; i < sample.rows; ++i)
-    longest = std::max(longest, row_kernels().sum_of_squares(sample.row(i), fine.values));
-  longest = std::sqrt(longest);
-  fine.longest = room * longest;
+    lengths.push_back(std::sqrt(row_kernels().sum_of_squares(sample.row(i), fine.values)));
+  if (lengths.empty()) return {};
+  fine.longest = room * of_nearly_all(lengths);
   fine.step = static_cast<double>(static_cast<float>(fine.longest / fine_norm));
   if (!(fine.step >= 0x1p-60)) return {};
   std::vector<std::int16_t> code(static_cast<std::size_t>(fine.values));
@@ -139,11 +148,8 @@ FineSpace fine_space_of(const DatasetView& data, const CodeSpace& space) {
   const auto middle = rests.begin() + std::ssize(rests) / 2;
   std::nth_element(rests.begin(), middle, rests.end());
   fine.usual_half_rest = *middle;
-  // A few rows may go without.
-  const auto nearly_all = errors.begin() + (std::ssize(errors) - 1) * 998 / 1000;
-  std::nth_element(errors.begin(), nearly_all, errors.end());
   constexpr double spare = 1.05;
-  fine.error = spare * *nearly_all;
+  fine.error = spare * of_nearly_all(errors);
   return fine;
 }
 

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include "codes/codes.hpp"
@@ -66,14 +65,15 @@ class FineQuery {
   /// @param z its Z, wrong by at most `error`
   FineQuery(const CodeSpace& space, const FineSpace& fine, const double* z, double error);
 
-  /// False where the query is too long for a code.
+  /// False where the code would be too long.
   bool usable() const noexcept { return !code_.empty(); }
   /// [width]
   const std::int16_t* code() const noexcept { return code_.data(); }
 
   /// No row of a smaller value is within `real` (real_bound.hpp).
   std::int32_t least_value(double real) const;
-  /// At least the canonical distance, not yet rounded to the result's type, of a row of this value.
+  /// At least the canonical distance, not yet rounded to the result's type, of a row that has a code of this
+  /// value.
   /// @param half_rest the row's code of half its rest
   double most_distance(std::int32_t value, std::int16_t half_rest) const;
 
@@ -88,12 +88,12 @@ class FineQuery {
   double rest_ = 0;
 };
 
-/// A step and errors that suit the rows of a sample. None where all of them are equal.
+/// A step and errors that suit nearly all rows of a sample. None where these are zero in code space.
 FineSpace fine_space_of(const DatasetView& data, const CodeSpace& space);
 
-/// encode_rows of a space with a projection, which makes fine codes as well.
+/// encode_rows of a space with a projection, which fills in the rows' fine codes as well.
 /// @throws OutOfMemory, Cancelled
-Codes encode_rows_finely(const DatasetView& data, const CodeSpace& space, const FineSpace& fine_space,
-                         FineCodes& fine, const Execution& execution);
+Codes encode_rows_finely(const DatasetView& data, const CodeSpace& space, FineCodes& fine,
+                         const Execution& execution);
 
 }  // namespace kith::codes

@@ -287,18 +287,18 @@ codes::CodeSpace along_directions_or_not(const DatasetView& data, const codes::C
 }  // namespace
 
 codes::FineSpace choose_fine_codes(const DatasetView& data, const codes::CodeSpace& space,
-                                   std::int64_t expected_queries, const Execution& execution) {
-  const codes::CodeChoice choice = space.choice;
-  if (space.projection == nullptr || choice.filter != Filter::int8 || data.rows == 0) return {};
-  if (expected_queries > 0 && expected_queries < tuning::queries_for_other_codes) return {};
+                                   std::int64_t expected_queries, std::uint64_t held,
+                                   const Execution& execution) {
+  if (space.projection == nullptr || space.choice.filter != Filter::int8 || data.rows == 0) return {};
+  const bool forced = forced_directions().has_value();
+  if (!forced && expected_queries > 0 && expected_queries < tuning::queries_for_other_codes) return {};
   const CostModel costs = cost_model(execution);
   const double exact = costs.exact_value * static_cast<double>(data.dim) + costs.exact_row;
-  const bool forced = forced_directions().has_value();
   if (!forced && exact < tuning::least_saved_by_fine_codes * costs.exact_row) return {};
   const codes::FineSpace fine = codes::fine_space_of(data, space);
   if (!fine) return {};
   const std::uint64_t bytes =
-      codes::code_bytes(space, data.rows) +
+      held + codes::code_bytes(space, data.rows) + space.projection->bytes() +
       static_cast<std::uint64_t>(data.rows) * static_cast<std::uint64_t>(fine.row_bytes());
   if (execution.memory_limit > 0 && bytes > execution.memory_limit) return {};
   if (forced) return fine;

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "brute_force/cpu/filter.hpp"
@@ -44,6 +43,7 @@ class FineCandidates {
     Slot& slot = slots_.emplace_back();
     slot.query = filter.fine_query(codes_->space);
     slot.full_at = first_wait();
+    if (slot.query.usable()) slot.waiting.reserve(usual_wait(static_cast<std::int64_t>(k_)) + tile_rows);
   }
 
   bool speaks_of(std::int64_t s) const { return codes_ != nullptr && at(s).query.usable(); }
@@ -77,16 +77,18 @@ class FineCandidates {
 
   bool is_full(std::int64_t s) const { return at(s).waiting.size() >= at(s).full_at; }
 
-  /// The k-th smallest of what the distances of waiting rows are at most; +inf where there are fewer.
+  /// What k rows are known to be within.
   R bound(std::int64_t s) const {
     return codes_ == nullptr ? std::numeric_limits<R>::infinity() : at(s).bound;
   }
-  void find_bound(std::int64_t s) {
+  /// Looks for a smaller one among the rows that wait. False where there are fewer than k.
+  bool find_bound(std::int64_t s) {
     Slot& slot = at(s);
-    if (slot.waiting.size() < k_) return;
+    if (slot.waiting.size() < k_) return false;
     const auto kth = slot.waiting.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
     std::ranges::nth_element(slot.waiting, kth, {}, &Candidate::most);
     slot.bound = std::min(slot.bound, kth->most);
+    return true;
   }
 
   /// Rows farther than `real` (real_bound.hpp) do not wait from now on.

@@ -33,16 +33,20 @@ std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, con
                                               std::int64_t expected_queries, const Execution& execution,
                                               std::optional<codes::Duplicates> known = std::nullopt) {
   auto prepared = std::make_shared<CpuPrepared>();
-  if (const codes::FineSpace fine = choose_fine_codes(data, space, expected_queries, execution)) {
-    prepared->codes = codes::encode_rows_finely(data, space, fine, prepared->fine, execution);
-  } else {
-    prepared->codes = codes::encode_rows(data, space, execution);
-  }
   if (known) {
     prepared->duplicates = *std::move(known);
-  } else if (prepared->filter() != Filter::none) {
-    prepared->duplicates = equal_rows(data, prepared->codes.bytes() + prepared->fine.bytes(), execution);
+  } else if (space.choice.filter != Filter::none) {
+    prepared->duplicates = equal_rows(data, codes::code_bytes(space, data.rows), execution);
   }
+  const std::uint64_t held = prepared->duplicates.bytes();
+  if (const auto fine = choose_fine_codes(data, space, expected_queries, held, execution)) {
+    try {
+      prepared->fine = codes::FineCodes(fine, data.rows);
+    } catch (const std::bad_alloc&) {  // the filter does without
+    }
+  }
+  prepared->codes = prepared->fine ? codes::encode_rows_finely(data, space, prepared->fine, execution)
+                                   : codes::encode_rows(data, space, execution);
   for (const std::int64_t row : prepared->duplicates.collapsed()) {
     prepared->codes.valid[static_cast<std::size_t>(row / tile_rows)] &=
         ~(std::uint64_t{1} << (row % tile_rows));

@@ -48,8 +48,10 @@ codes::CodeSpace choose_codes(const DatasetView& data, const BruteForceParameter
 
 /// Fine codes beside those of `space`, where they are expected to save more than they take.
 /// @param expected_queries 0: any number
+/// @param held bytes that are taken already
 codes::FineSpace choose_fine_codes(const DatasetView& data, const codes::CodeSpace& space,
-                                   std::int64_t expected_queries, const Execution& execution);
+                                   std::int64_t expected_queries, std::uint64_t held,
+                                   const Execution& execution);
 
 /// What suits the queries: `prepared` itself or, where enough of them lie off its directions and there is
 /// memory, codes of all values. @throws Cancelled

@@ -33,12 +33,13 @@ std::uint64_t list_memory(const Execution& execution) {
 }
 
 // How to cut queries x rows for this many threads.
-// @param a_query bytes of a query's list, and of what waits for it
-Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::uint64_t a_query, int threads,
-               std::uint64_t list_bytes) {
+// @param waiting bytes of what waits for a query beside its list, while a task runs
+Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::int64_t list_k, std::uint64_t waiting,
+               int threads, std::uint64_t list_bytes) {
   const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; };
   std::int64_t most = tuning::query_cache_bytes / std::max<std::int64_t>(1, codes.space.query_stride_bytes());
-  const auto lists = static_cast<std::int64_t>(list_bytes / static_cast<unsigned>(threads) / a_query);
+  const auto lists = static_cast<std::int64_t>(list_bytes / static_cast<unsigned>(threads) /
+                                               (TopK<double>::bytes(list_k) + waiting));
   most = std::clamp<std::int64_t>(std::min(most, lists), 1, tuning::largest_chunk);
   if (most > tuning::query_group) most = most / tuning::query_group * tuning::query_group;
   Plan plan{};
@@ -49,8 +50,8 @@ Plan make_plan(const codes::Codes& codes, std::int64_t queries, std::uint64_t a_
   plan.splits = 1;
   if (chunks < tuning::tasks_a_thread * threads && threads > 1) {
     // The lists of all parts live until they are merged.
-    const auto affordable =
-        static_cast<std::int64_t>(list_bytes / (a_query * static_cast<unsigned>(queries)));
+    const auto affordable = static_cast<std::int64_t>(
+        list_bytes / (TopK<double>::bytes(list_k) * static_cast<unsigned>(queries)));
     plan.splits =
         std::clamp<std::int64_t>((tuning::splits_a_thread * threads + chunks - 1) / chunks, 1,
                                  std::max<std::int64_t>(1, codes.tiles / tuning::smallest_split_tiles));
@@ -144,12 +145,22 @@ Neighbors search_as(const CpuPrepared& prepared, const DatasetView& data, Metric
   const int threads = resolve_threads(execution);
   const std::int64_t list_k = std::clamp<std::int64_t>(k, 1, std::max<std::int64_t>(1, data.rows));
   const bool filtered = prepared.filter() != Filter::none;
+  const std::uint64_t list_bytes = list_memory(execution);
+  const std::int64_t some = std::max<std::int64_t>(1, queries.rows);
   const codes::FineCodes* fine =
-      prepared.fine && list_k <= tuning::most_k_of_fine_codes ? &prepared.fine : nullptr;
-  const std::uint64_t a_query =
-      TopK<double>::bytes(list_k) + (fine == nullptr ? 0 : FineCandidates<double>::bytes(list_k));
-  const Plan plan = make_plan(prepared.codes, std::max<std::int64_t>(1, queries.rows), a_query, threads,
-                              list_memory(execution));
+      list_k <= tuning::most_k_of_fine_codes && prepared.fine ? &prepared.fine : nullptr;
+  const auto plan_with = [&](std::uint64_t beside) {
+    return make_plan(prepared.codes, some, list_k, beside, threads, list_bytes);
+  };
+  Plan plan = plan_with(0);
+  if (fine != nullptr) {
+    const Plan with_fine = plan_with(FineCandidates<R>::bytes(list_k));
+    // Codes are not to stream past few queries because others' candidates take the room.
+    if (with_fine.chunk < std::min(plan.chunk, tuning::fewest_queries_of_fine_codes))
+      fine = nullptr;
+    else
+      plan = with_fine;
+  }
   Job job{prepared,
           data,
           queries,

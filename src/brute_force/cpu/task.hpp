@@ -203,7 +203,7 @@ class Task {
 
   // What waits tightens the bound, and leaves what the bound rules out.
   void look_again(std::int64_t s) {
-    fine_.find_bound(s);
+    if (!fine_.find_bound(s)) return;
     tighten(s);
     if (!fine_.drop(s)) evaluate_waiting(s);
   }
@@ -222,7 +222,9 @@ class Task {
                              lists_[static_cast<std::size_t>(i)]);
   }
 
+  // A query that has left the filter stays out of it.
   void tighten(std::int64_t s) {
+    if (closed_[static_cast<std::size_t>(s)]) return;
     const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
     R bound = std::min(lists_[static_cast<std::size_t>(i)].bound(), fine_.bound(s));
     if (!job_.bounds.empty()) {

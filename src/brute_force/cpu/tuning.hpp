@@ -29,6 +29,8 @@ inline constexpr std::int64_t largest_wait = 128;
 /// without.
 inline constexpr std::int64_t fine_wait = 4;
 inline constexpr std::int64_t most_k_of_fine_codes = 512;
+/// Nor are they looked at where what waits leaves a task fewer queries than this.
+inline constexpr std::int64_t fewest_queries_of_fine_codes = 60;
 
 /// A query leaves the filter when it keeps more than one row in `fallback_share` after this many rows.
 inline constexpr std::int64_t fallback_after_rows = 32768;

@@ -13,6 +13,7 @@
 #include "conformance/problem.hpp"
 #include "core/instruction_set.hpp"
 #include "core/rounding.hpp"
+#include "core/sample.hpp"
 #include "distance/canonical.hpp"
 #include "kith/brute_force.hpp"
 #include "support/forced_directions.hpp"
@@ -40,6 +41,7 @@ const Shape shapes[] = {
      }},
     {"tiny", [](Random& r, std::int64_t, std::int64_t) { return r.normal() * 1e-35; }},
     {"huge", [](Random& r, std::int64_t, std::int64_t) { return r.normal() * 1e17; }},
+    {"squares that underflow", [](Random& r, std::int64_t, std::int64_t) { return r.normal() * 1e-162; }},
 };
 
 struct Tally {
@@ -53,8 +55,8 @@ void look(const DatasetView& data, const DatasetView& queries, Metric metric, co
           Tally& tally) {
   const codes::FineSpace fine_space = codes::fine_space_of(data, space);
   if (!fine_space) return;
-  codes::FineCodes fine;
-  const codes::Codes codes = codes::encode_rows_finely(data, space, fine_space, fine, {});
+  codes::FineCodes fine(fine_space, data.rows);
+  const codes::Codes codes = codes::encode_rows_finely(data, space, fine, {});
   const auto canonical = canonical_function(data.dtype, metric);
   std::vector<double> values(static_cast<std::size_t>(canonical_padded(data.dim)));
   FilterQueries filter(codes, queries.rows);
@@ -213,6 +215,7 @@ void expect_same(const Neighbors& found, const Neighbors& expected) {
 TEST(FineCodes, LeaveFewRowsToEvaluate) {
   const std::vector<float> values = falling(12);
   const DatasetView data(values.data(), n, dim), asked(values.data() + n * dim, queries, dim);
+  const test::ForcedDirections forced_directions(64);
   for (const Metric metric :
        {Metric::sqeuclidean, Metric::euclidean, Metric::inner_product, Metric::cosine}) {
     if (test::reduced() && metric != Metric::cosine) continue;
@@ -257,14 +260,20 @@ TEST(FineCodes, HonourTheMemoryLimit) {
   expect_same(limited.search(asked, 10, execution), index.search(asked, 10));
 }
 
-// Rows that are much longer than a sample has no fine code, nor have such queries.
+// Rows much longer than those of the sample have no fine codes, nor may such queries have any.
 TEST(FineCodes, AreNotNeeded) {
   std::vector<float> values = falling(12);
-  for (const std::int64_t row : {std::int64_t{5}, std::int64_t{6000}, n + 1, n + 2}) {
+  const std::vector<std::int64_t> sampled = sample_rows(n, 1024);
+  std::vector<std::int64_t> longer;
+  for (const std::int64_t row : {5, 1234, 6001, 7777}) {
+    if (std::ranges::find(sampled, row) == sampled.end()) longer.push_back(row);
+  }
+  ASSERT_GE(longer.size(), 2U);
+  longer.push_back(n + 1);  // one query of twenty: too few for codes of all values
+  for (const std::int64_t row : longer) {
     for (std::int64_t j = 0; j < dim; ++j) values[static_cast<std::size_t>(row * dim + j)] *= 50;
   }
-  // One of the queries is a row, and there are equal rows.
-  std::copy_n(values.data() + 5 * dim, dim, values.data() + (n + 3) * dim);
+  // Equal rows, and a query like them.
   for (std::int64_t row = 100; row < 400; ++row)
     std::copy_n(values.data() + 99 * dim, dim, values.data() + row * dim);
   std::copy_n(values.data() + 99 * dim, dim, values.data() + (n + 4) * dim);
@@ -273,8 +282,59 @@ TEST(FineCodes, AreNotNeeded) {
   for (const Metric metric : {Metric::sqeuclidean, Metric::inner_product, Metric::cosine}) {
     const BruteForce index = BruteForce::build(data, {.metric = metric, .filter = Filter::int8});
     const BruteForce plain = BruteForce::build(data, {.metric = metric, .filter = Filter::none});
-    for (const std::int64_t k : {1, 20, 250}) expect_same(index.search(asked, k), plain.search(asked, k));
+    for (const std::int64_t k : {1, 20, 250}) {
+      const Neighbors found = index.search(asked, k);
+      expect_same(found, plain.search(asked, k));
+      EXPECT_GT(found.statistics.directions, 0);
+    }
   }
+  // It is of such rows, and such a query, that the search above has no codes.
+  codes::CodeSpace space = codes::make_code_space(
+      data, Metric::sqeuclidean, {Filter::int8, codes::Form::triangle, codes::prefers_narrow()});
+  space.projection = std::make_shared<codes::Projection>(
+      codes::make_projection(codes::directions_of(data, space, 40, {}), 40));
+  codes::FineCodes fine(codes::fine_space_of(data, space), n);
+  const codes::Codes codes = codes::encode_rows_finely(data, space, fine, {});
+  longer.pop_back();
+  for (const std::int64_t row : longer) EXPECT_EQ(fine.norms[row], codes::no_fine_code) << row;
+  EXPECT_LT(std::count(fine.norms.data(), fine.norms.data() + n, codes::no_fine_code), n / 100);
+  FilterQueries filter(codes, 2);
+  for (const std::int64_t query : {1, 2}) {
+    const float* row = values.data() + (n + query) * dim;
+    ASSERT_EQ(filter.add(std::vector<double>(row, row + dim).data()), codes::RowKind::regular);
+    EXPECT_EQ(filter.fine_query(fine.space).usable(), query == 2);
+  }
+}
+
+// A query of which the filter keeps many rows leaves it before the sample is through, and stays out of it:
+// every row is evaluated once.
+TEST(FineCodes, OfAQueryThatLeavesTheFilter) {
+  if (test::reduced()) GTEST_SKIP() << "the plain build runs it";
+  constexpr std::int64_t block = 16384;  // rows, of codes of eight values
+  constexpr std::int64_t rows = 65 * block;
+  constexpr std::int64_t width = 16;
+  constexpr std::int64_t asked_rows = 20;
+  Random random(29);
+  std::vector<float> values(static_cast<std::size_t>((rows + asked_rows) * width));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = random.uniform() + random.uniform() + random.uniform() - 1.5;
+    values[i] = static_cast<float>(i % width < 4 ? 2 * value : 0.4 * value);
+  }
+  float* first = values.data() + rows * width;
+  std::fill_n(first, width, 0.0F);
+  first[0] = 0.1F;
+  first[1] = -0.1F;
+  first[4] = 7.5F;  // off the directions
+  const DatasetView data(values.data(), rows, width), asked(first, asked_rows, width);
+  const test::ForcedDirections forced(4);
+  Execution alone;
+  alone.threads = 1;
+  const BruteForce index = BruteForce::build(data, {.filter = Filter::int8});
+  const Neighbors found = index.search(asked, 10, alone);
+  EXPECT_GT(found.statistics.fallbacks, 0);
+  EXPECT_LT(found.statistics.fallbacks, asked_rows);
+  EXPECT_EQ(found.statistics.directions, 4);
+  expect_same(found, BruteForce::build(data, {.filter = Filter::none}).search(asked, 10));
 }
 
 }  // namespace
