@@ -42,7 +42,8 @@ std::shared_ptr<const CpuPrepared> prepare_in(const codes::CodeSpace& space, con
   if (const auto fine = choose_fine_codes(data, space, expected_queries, held, execution)) {
     try {
       prepared->fine = codes::FineCodes(fine, data.rows);
-    } catch (const std::bad_alloc&) {  // the filter does without
+    } catch (const std::bad_alloc&) {
+      prepared->fine = {};  // the filter does without
     }
   }
   prepared->codes = prepared->fine ? codes::encode_rows_finely(data, space, prepared->fine, execution)
