@@ -53,14 +53,14 @@ class Surplus {
   double of_fine_codes(const codes::CodeSpace& space, const codes::FineSpace& fine) {
     constexpr std::int64_t queries = tuning::sample_queries_along;
     const double with_true_bounds = measure(space, queries);
-    fine_ = &fine;
-    const double with_their_own = measure(space, queries);
-    fine_ = nullptr;
+    const double with_their_own = measure(space, queries, &fine);
     return with_true_bounds > 0 ? with_their_own / with_true_bounds : 1;
   }
 
   /// Of about so many of the queries, evenly chosen: all of them, or fewer where a coarse figure will do.
-  double measure(const codes::CodeSpace& space, std::int64_t queries) {
+  /// @param fine what bounds are made of in place of true distances; null: these
+  double measure(const codes::CodeSpace& space, std::int64_t queries,
+                 const codes::FineSpace* fine = nullptr) {
     const Execution quiet = execution_for(queries);
     const codes::Codes codes = codes::encode_rows(data_, space, quiet, &ids_);
     FilterQueries filter(codes, static_cast<std::int64_t>(queries_.size()));
@@ -69,8 +69,9 @@ class Surplus {
     const std::int64_t step = std::max<std::int64_t>(1, std::ssize(queries_) / queries);
     for (const Query* query : every(step, quiet)) {
       if (filter.add(query->values.data()) == codes::RowKind::regular) {
-        filter.set_bound(filter.size() - 1,
-                         fine_ == nullptr ? query->bound : widened(query->bound, filter.fine_query(*fine_)));
+        filter.set_bound(filter.size() - 1, fine == nullptr
+                                                ? query->bound
+                                                : widened(query->bound, *fine, filter.fine_query(*fine)));
       } else {
         kept += codes.rows;
         compared += codes.rows;
@@ -93,9 +94,9 @@ class Surplus {
 
  private:
   // What fine codes know of a row at most as far away as `real` says.
-  double widened(double real, const codes::FineQuery& query) const {
+  double widened(double real, const codes::FineSpace& fine, const codes::FineQuery& query) const {
     if (!query.usable()) return std::numeric_limits<double>::infinity();
-    const double most = query.most_distance(query.least_value(real), fine_->usual_half_rest);
+    const double most = query.most_distance(query.least_value(real), fine.usual_half_rest);
     return real_bound(most, metric_, data_.dim);
   }
 
@@ -159,7 +160,6 @@ class Surplus {
   std::vector<std::int64_t> ids_;
   std::int64_t rank_ = 1;
   std::vector<Query> queries_;
-  const codes::FineSpace* fine_ = nullptr;
 };
 
 // Codes along leading directions, where they promise to be cheaper.

@@ -98,7 +98,7 @@ class Task {
       if (static_cast<std::int64_t>(b) == bulk_from) {
         for (std::int64_t s = 0; s < slots_; ++s) {
           flush(s);
-          if (fine_.speaks_of(s)) look_again(s);
+          look_again(s);
         }
       }
       for (std::int64_t t = from; t < to && open_ > 0; ++t) visit(t);
@@ -189,10 +189,7 @@ class Task {
     if (count == 0) return;
     const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
     kept_[static_cast<std::size_t>(s)] += count;
-    if (evaluate(i, buffers_.data() + s * (wait_ + tile_rows), count) &&
-        !closed_[static_cast<std::size_t>(s)]) {
-      tighten(s);
-    }
+    if (evaluate(i, buffers_.data() + s * (wait_ + tile_rows), count)) tighten(s);
     count = 0;
   }
 
@@ -203,7 +200,7 @@ class Task {
 
   // What waits tightens the bound, and leaves what the bound rules out.
   void look_again(std::int64_t s) {
-    if (!fine_.find_bound(s)) return;
+    if (!fine_.speaks_of(s) || !fine_.find_bound(s)) return;
     tighten(s);
     if (!fine_.drop(s)) evaluate_waiting(s);
   }
@@ -212,7 +209,7 @@ class Task {
     if (!fine_.speaks_of(s)) return;
     const std::int64_t i = query_of_slot_[static_cast<std::size_t>(s)];
     fine_.evaluate(s, [&](std::span<const std::int64_t> rows) {
-      if (evaluate(i, rows.data(), std::ssize(rows)) && !closed_[static_cast<std::size_t>(s)]) tighten(s);
+      if (evaluate(i, rows.data(), std::ssize(rows))) tighten(s);
     });
   }
 
@@ -237,14 +234,12 @@ class Task {
     }
     const double real = real_bound(bound, job_.metric, job_.data.dim);
     filter_.set_bound(s, real);
-    if (std::isfinite(real)) fine_.set_bound(s, real);
+    fine_.set_bound(s, real);
   }
 
   void refresh_shared_bounds() {
     if (job_.bounds.empty()) return;
-    for (std::int64_t s = 0; s < slots_; ++s) {
-      if (!closed_[static_cast<std::size_t>(s)]) tighten(s);
-    }
+    for (std::int64_t s = 0; s < slots_; ++s) tighten(s);
   }
 
   // Rows of some tiles that no filter speaks for, for all queries.
