@@ -9,12 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "core/aligned_buffer.hpp"
 #include "core/atomic_file.hpp"
-#include "core/large_vector.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
 #include "io/format.hpp"
+#include "io/table_file.hpp"
 #include "point_output.hpp"
 #include "point_tree/memory.hpp"
 #include "run.hpp"
@@ -94,10 +95,9 @@ void check_dim(const Options& options, FileFormat format, std::int64_t dim) {
 std::vector<PointTarget> write(const Common& common, const Options& options, FileFormat format,
                                const Dataset& points, Dataset table,
                                const std::vector<PointTarget>& targets) {
-  if (format == FileFormat::npy) {
+  if (format == FileFormat::npy) {  // a stream: see run()
     const CancellableScope scope;
     AtomicFile out(options.output, must_stop);
-    out.expect(static_cast<std::uint64_t>(table.rows() * table.dim()) * sizeof(double));
     io::write_npy(out, table);
     out.commit();
     outputs_in_place();
@@ -196,7 +196,9 @@ void run(const Common& common, Options& options) {
   if (format != FileFormat::npy) targets = plan_targets(clouds, options.output, format);
   IndexUsed index;
   Dataset points;
+  std::shared_ptr<io::TableFile> file;  // that is written meanwhile
   const auto in_memory = [&](bool& on_gpu) {
+    file.reset();
     const Size size = peek(options.points);
     MemoryPlan plan(common,
                     or_tiles(options.index, !writes_to_stream(), "use fewer rows (kith convert --rows)"));
@@ -224,17 +226,29 @@ void run(const Common& common, Options& options) {
       index = used(tree);
       // [rows, dim + 1]: the normal and the curvature of each point.
       const std::int64_t dim = points.dim();
-      const auto values =
-          std::make_shared<std::vector<double>>(large_vector<double>(points.rows() * (dim + 1), left));
-      NormalsView out{values->data(), values->data() + dim, points.rows(), dim};
+      NormalsView out{nullptr, nullptr, points.rows(), dim};
       out.stride = dim + 1;
+      std::shared_ptr<void> held;
+      if (format == FileFormat::npy && !is_stream(options.output)) {
+        file = std::make_shared<io::TableFile>(options.output, points.rows(), dim + 1, must_stop);
+        out.normals = file->values();
+        out.finished = [&file](std::span<const std::int64_t> rows) { file->finished(rows); };
+        held = file;
+      } else {
+        const auto values = std::make_shared<AlignedBuffer<double>>(points.rows() * (dim + 1));
+        out.normals = values->data();
+        held = values;
+      }
+      out.curvature = out.normals + dim;
       tree.point_tree()->normals_into(out, near, viewpoint, left, points.view());
-      return Dataset::adopt(DatasetView(values->data(), Dtype::f64, points.rows(), dim + 1, dim + 1), values);
+      if (file != nullptr) file->close();
+      return Dataset::adopt(DatasetView(out.normals, Dtype::f64, points.rows(), dim + 1, dim + 1), held);
     });
   };
   std::optional<Dataset> found =
       unless_too_large(in_memory, [&] { return may_take_tiles(options.index) && !writes_to_stream(); });
   if (!found) {
+    file.reset();
     points = Dataset();
     options.clouds = {options.points.path};  // what has been opened, its format found
     options.input_format.clear();
@@ -246,17 +260,23 @@ void run(const Common& common, Options& options) {
   for (std::int64_t row = 0; row < points.rows(); ++row) {
     without += std::isnan(values[row * (points.dim() + 1) + points.dim()]) ? 1 : 0;
   }
-  targets = write(common, options, format, points, *std::move(found), targets);
-  const std::string file = targets.empty() ? options.output : targets.front().path.string();
+  if (file != nullptr) {
+    const CancellableScope scope;
+    file->commit();
+    outputs_in_place();
+  } else {
+    targets = write(common, options, format, points, *std::move(found), targets);
+  }
+  const std::string name = targets.empty() ? options.output : targets.front().path.string();
   if (common.json) {
-    print_json(nlohmann::json{{"file", file},
+    print_json(nlohmann::json{{"file", name},
                               {"rows", points.rows()},
                               {"dim", points.dim()},
                               {"index", to_json(index)},
                               {"without_normal", without}});
     return;
   }
-  note(common, fmt::format("wrote {}: normals and curvature of {}", shown_output(file),
+  note(common, fmt::format("wrote {}: normals and curvature of {}", shown_output(name),
                            plural(points.rows(), "point")));
   if (without > 0) {
     note(common, fmt::format("{} without a normal (NaN), for want of {} neighbours or of coordinates",

@@ -129,6 +129,7 @@ def compare(options, folder):
             output = f"{folder}/{name}.npy"
             if name in PEERS and repeat >= options.peer_repeat:
                 continue
+            Path(output).unlink(missing_ok=True)  # or a rename onto it waits until the system has freed it
             turns[name].append(run(name, command, output, options))
     entries = []
     for name, (_, what) in chosen.items():

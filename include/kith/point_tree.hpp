@@ -8,9 +8,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kith/dataset.hpp"
@@ -62,6 +64,10 @@ struct NormalsView {
   int device = 0;  ///< ordinal when space is cuda
   /// Elements from a row's to the next one's, of both; 0: dim, and 1. Only on the host.
   std::int64_t stride = 0;
+  /// Called with numbers of rows that are as they stay, so that whoever writes them elsewhere need not wait
+  /// for the rest; from the threads that work, several at once. Rows without a normal, and all that a device
+  /// finds, may be left to the end of the call. What it throws ends the call.
+  std::function<void(std::span<const std::int64_t> rows)> finished = {};
 
   std::int64_t normal_stride() const noexcept { return stride == 0 ? dim : stride; }
   std::int64_t curvature_stride() const noexcept { return stride == 0 ? 1 : stride; }

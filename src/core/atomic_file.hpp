@@ -37,6 +37,14 @@ class AtomicFile {
   /// synced anyway.
   void expect(std::uint64_t bytes);
 
+  /// Writes at an offset, for whoever writes a whole file in parts that come in any order, and appends
+  /// nothing; one thread. A large file (see expect()) takes whole pages past the page cache, from memory that
+  /// begins with one. @throws IoError (disk full, ...), Cancelled
+  void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+  static constexpr std::size_t direct_page = 4096;
+  /// What was written at offsets reaches the disk, so that commit() has less to wait for. @throws IoError
+  void sync_written() const;
+
   /// Bytes appended so far.
   std::uint64_t size() const noexcept { return written_; }
 

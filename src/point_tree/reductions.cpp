@@ -146,6 +146,7 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
              kernels->fit(PlaneTask<T>{points, points, part.queries, part.count, part.rows, part.k, nullptr,
                                        viewpoint, out.normals, out.normal_stride(), out.curvature,
                                        out.curvature_stride()});
+             if (out.finished) out.finished({part.queries, static_cast<std::size_t>(part.count)});
            });
     return;
   }

@@ -67,6 +67,21 @@ TEST(AtomicFile, LargeFiles) {
     const std::string expected = some.substr(0, 3) + some + some.substr(0, more) + "hello world";
     EXPECT_TRUE(read_file(folder / "out") == expected) << more;
   }
+  // In parts of any order, from memory that begins with a page.
+  constexpr std::size_t part = 2 * AtomicFile::direct_page;
+  AlignedBuffer<char> pages(static_cast<std::int64_t>(64 * part));
+  const std::string expected = some.substr(0, 40 * part + 77);
+  std::copy(expected.begin(), expected.end(), pages.data());
+  AtomicFile parts(folder / "out");
+  parts.expect(large);
+  for (const std::size_t first : {16, 0, 24, 8, 32}) {
+    parts.write_at(first * part, pages.data() + first * part, 8 * part);
+    parts.sync_written();
+  }
+  parts.write_at(40 * part, pages.data() + 40 * part, 77);
+  parts.write_at(part, pages.data() + part, part);
+  parts.commit();
+  EXPECT_TRUE(read_file(folder / "out") == expected);
   AtomicFile empty(folder / "empty");
   empty.expect(large);
   empty.commit();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -22,6 +23,7 @@
 #include "support/files.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
+#include "support/threads.hpp"
 
 namespace kith {
 namespace {
@@ -361,6 +363,47 @@ TEST(PointTree, NormalsOfAPlane) {
                          "coordinate 1 of the viewpoint is"));
   }
   EXPECT_THROW((void)KdTree::build(rows.view(), {Metric::manhattan}).normals({8}), InvalidArgument);
+}
+
+// What finished() names is as it stays, every row at most once, and with lists of k all but those of NaN.
+TEST(PointTree, NormalsTellWhichRowsAreFinished) {
+  Random random(53);
+  constexpr std::size_t count = 40'000;
+  Matrix data{count, 3, {}};
+  for (std::size_t i = 0; i < 3 * count; ++i) data.values.push_back(random.uniform());
+  data.values[3 * 77] = std::nan("");
+  data.values[3 * 99] = std::numeric_limits<double>::infinity();
+  const Rows rows(data, Dtype::f64);
+  const KdTree tree = KdTree::build(rows.view());
+  for (const Neighborhood how : {Neighborhood{9}, Neighborhood{9, 0.01}, Neighborhood{0, 0.01}}) {
+    std::vector<double> table(4 * count, 7);
+    std::vector<double> then(4 * count, 7);
+    std::vector<std::atomic<int>> told(count);
+    NormalsView out{table.data(), table.data() + 3, count, 3};
+    out.stride = 4;
+    out.finished = [&](std::span<const std::int64_t> finished) {
+      for (const std::int64_t row : finished) {
+        ++told[static_cast<std::size_t>(row)];
+        std::copy_n(table.data() + 4 * row, 4, then.data() + 4 * row);
+      }
+    };
+    tree.normals_into(out, how, {}, test::with_threads(3), rows.view());
+    std::size_t all = 0;
+    for (std::size_t row = 0; row < count; ++row) {
+      ASSERT_LE(told[row], 1);
+      all += static_cast<std::size_t>(told[row]);
+      if (told[row] == 0) continue;
+      ASSERT_EQ(std::memcmp(table.data() + 4 * row, then.data() + 4 * row, 4 * sizeof(double)), 0) << row;
+    }
+    if (active_instruction_set() != InstructionSet::portable && how.k > 0) {
+      EXPECT_GE(all, count - 2);
+      EXPECT_EQ(told[77], 0);
+    }
+    out.finished = [](std::span<const std::int64_t> /*rows*/) { throw IoError("the disk is full"); };
+    if (all > 0) {
+      EXPECT_THROW(tree.normals_into(out, how), IoError);
+    }
+  }
 }
 
 TEST(PointTree, NormalsIntoMemoryOfTheCallers) {
