@@ -1,16 +1,19 @@
 // PointTiles' answers in files.
 #include <chrono>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/memory_budget.hpp"
 #include "io/format.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/answers.hpp"
 #include "point_tiles/checks.hpp"
+#include "point_tiles/devices.hpp"
 #include "point_tiles/file_run.hpp"
 #include "point_tiles/journal.hpp"
 #include "point_tiles/outlier_files.hpp"
@@ -68,6 +71,33 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Whether answers go to files as they are found, so that a run to come finds them: on the CPU, within a limit
+// on memory, and where they are many. Devices find a billion normals in the time that a disk needs to take
+// and to free them: theirs wait in memory at first, in a quarter of what is free at the most, unless the disk
+// may be too full for them later.
+bool are_kept(const WorkFolder& work, std::int64_t bytes, const Execution& execution) {
+  if (execution.memory_limit > 0 || !work.records().empty()) return true;
+  if (bytes < point_tiles::least_in_memory || bytes > available_memory() / 4) return true;
+  if (point_tiles::search_devices(execution).devices.empty()) return true;
+  std::error_code unknown;
+  const fs::space_info space = fs::space(work.path(), unknown);
+  return unknown || space.available < static_cast<std::uintmax_t>(bytes);
+}
+
+Columns open_columns(WorkFolder& work, const std::vector<Column>& columns, const Folder& asked,
+                     const TileAnswerOptions& how, const Execution& execution) {
+  const std::vector<std::int64_t> sizes = tile_sizes_of(asked);
+  const int threads = resolve_threads(execution);
+  if (how.order == AnswerOrder::input &&
+      !are_kept(work, Columns::bytes(columns, asked.manifest().rows, width_of(how)), execution)) {
+    try {
+      return {work, columns, sizes, how.order, width_of(how), threads, false};
+    } catch (const std::bad_alloc&) {  // then in files
+    }
+  }
+  return {work, columns, sizes, how.order, width_of(how), threads};
+}
+
 // Columns, in the order that is asked for, in files of these names; the rows' numbers come last.
 template <class T>
 TileAnswer answer_in_columns(
@@ -95,8 +125,7 @@ TileAnswer answer_in_columns(
     }
     const Folder& asked = run.queries != nullptr ? *run.queries : run.rows;
     {  // files are closed before they are removed: the last to close a large one has all the work of it
-      Columns in_tiles(work, std::move(columns), tile_sizes_of(asked), how.order, width_of(how),
-                       resolve_threads(execution));
+      Columns in_tiles = open_columns(work, columns, asked, how, execution);
       {
         const auto answers = make_answers(in_tiles);
         answer.statistics =

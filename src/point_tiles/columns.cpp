@@ -40,6 +40,10 @@ std::uint64_t sum_of(const void* rows, std::int64_t first, std::int64_t count, s
   return sum;
 }
 
+std::int64_t own_width(std::int64_t rows, AnswerOrder order, std::int64_t width) {
+  return order == AnswerOrder::input && std::cmp_less_equal(rows, no_row) ? sizeof(std::uint32_t) : width;
+}
+
 std::vector<std::int64_t> places_of(std::span<const std::int64_t> tile_rows) {
   std::vector<std::int64_t> places{0};
   for (const std::int64_t rows : tile_rows) places.push_back(places.back() + rows);
@@ -53,13 +57,13 @@ std::string Column::header(std::int64_t rows) const {
 }
 
 Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-                 AnswerOrder order, std::int64_t width, int threads)
+                 AnswerOrder order, std::int64_t width, int threads, bool kept)
     : work_(work),
+      kept_(kept || order == AnswerOrder::tiles),
       columns_(std::move(columns)),
       width_(width),
       places_(places_of(tile_rows)),
-      own_width_(order == AnswerOrder::input && std::cmp_less_equal(rows(), no_row) ? sizeof(std::uint32_t)
-                                                                                    : width),
+      own_width_(own_width(rows(), order, width)),
       rows_(open(rows_file, io::npy_header(number_type(own_width_), fmt::format("({},)", rows())), own_width_,
                  order)),
       threads_(threads) {
@@ -68,8 +72,15 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
   }
 }
 
+std::int64_t Columns::bytes(std::span<const Column> columns, std::int64_t rows, std::int64_t width) {
+  std::int64_t row = own_width(rows, AnswerOrder::input, width);
+  for (const Column& column : columns) row += column.bytes;
+  return rows * row;
+}
+
 Columns::Open Columns::open(const std::string& name, const std::string& header, std::int64_t bytes,
                             AnswerOrder order) const {
+  if (!kept_) return {name, RowFiles(name, rows(), bytes)};
   std::uint64_t sum = 0;
   const nlohmann::json* noted = work_.last("columns");
   if (noted != nullptr) {
@@ -187,6 +198,20 @@ void Columns::put_narrow(Open& to, std::int64_t width, std::int64_t first, std::
   write_narrow<std::uint32_t>(to, first, count, from, again, [](std::int64_t row) {
     return row < 0 ? no_row : static_cast<std::uint32_t>(row);
   });
+}
+
+void Columns::keep(std::int64_t end) {
+  const auto move = [&](Open& array) {
+    RowFiles files(work_, array.name, rows(), array.rows.row_bytes());
+    const std::int64_t block = files.block_rows();
+    parallel_for(threads_, (end + block - 1) / block, [&](std::int64_t b) {
+      files.write(b * block, std::min(block, end - b * block), array.rows.in_memory(b * block));
+    });
+    array.rows = std::move(files);
+  };
+  for (Open& array : open_) move(array);
+  move(rows_);
+  kept_ = true;
 }
 
 nlohmann::json Columns::sync() {

@@ -2,11 +2,16 @@
 // ascending, so that a row has its place before its answer is known; and the pass that brings them into the
 // order of the input.
 //
+// Of a search that is soon over they wait in memory, not in files: a disk would take them, give them back and
+// forget them again, each at its own rate.
+//
 // Answers come to their places in any order, and some of them twice, so what the journal notes of a column is
 // a sum over rows, of the XXH3-64 of a row's bytes seeded by its place: of all rows of tiles that are done,
 // but for those of queries that wait.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -18,9 +23,15 @@
 #include "kith/point_tiles.hpp"
 #include "point_tiles/row_files.hpp"
 #include "point_tiles/running_hash.hpp"
+#include "point_tiles/tuning.hpp"
 #include "point_tiles/work_folder.hpp"
 
 namespace kith::point_tiles {
+
+/// Answers of fewer bytes are kept in files, whatever there is; tests have less wait in memory.
+inline std::atomic<std::int64_t> least_in_memory{tuning::least_direct};
+/// Those of a search that takes longer go to files: so much work at the most is done again.
+inline std::atomic<std::chrono::seconds> longest_in_memory{tuning::longest_in_memory};
 
 /// An array with a row for each query.
 struct Column {
@@ -43,8 +54,17 @@ class Columns {
   /// name; of the input: they are dealt out to files that many threads write at once
   /// @param width bytes of a row number in an answer; those that no answer has take four where that suffices
   /// @param threads that sum rows up and write them
+  /// @param kept in files; false: in memory, in the order of the input alone. @throws std::bad_alloc
   Columns(WorkFolder& work, std::vector<Column> columns, std::span<const std::int64_t> tile_rows,
-          AnswerOrder order, std::int64_t width, int threads);
+          AnswerOrder order, std::int64_t width, int threads, bool kept = true);
+
+  /// Bytes of all columns and of the rows' numbers.
+  static std::int64_t bytes(std::span<const Column> columns, std::int64_t rows, std::int64_t width);
+
+  /// Whether they are in files, so that the journal may note how far they are.
+  bool kept() const noexcept { return kept_; }
+  /// From memory into files; places from `end` on have nothing yet. Nobody else is at work. @throws IoError
+  void keep(std::int64_t end);
 
   std::int64_t rows() const { return places_.back(); }
   std::int64_t tiles() const { return static_cast<std::int64_t>(places_.size()) - 1; }
@@ -124,6 +144,7 @@ class Columns {
   void gather(const Run& run, Bucket& bucket, Scratch& scratch) const;
 
   WorkFolder& work_;
+  bool kept_;
   std::vector<Column> columns_;
   std::int64_t width_;                // of row numbers in columns
   std::vector<std::int64_t> places_;  // of each tile, and the end

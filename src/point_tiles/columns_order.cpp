@@ -146,12 +146,14 @@ void Columns::write_in_order_of_input(std::int64_t memory, const Execution& exec
   const auto write = [&](const Bucket& bucket) {
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       const auto bytes = static_cast<std::size_t>((bucket.last - bucket.first) * columns_[c].bytes);
-      std::future<void> hashing =
-          beside([&hash = hashes[c], from = bucket.columns[c], bytes] { hash.add(from, bytes); });
+      std::future<void> hashing;
+      if (kept_) {
+        hashing = beside([&hash = hashes[c], from = bucket.columns[c], bytes] { hash.add(from, bytes); });
+      }
       out[c].write_next(bucket.first, bucket.last - bucket.first, bucket.columns[c]);
-      hashing.get();
+      if (hashing.valid()) hashing.get();
     }
-    if (!pacer.due()) return;
+    if (!kept_ || !pacer.due()) return;  // what is in order is worth nothing without the rest
     const Pacer::Pause pause(pacer);
     nlohmann::json noted = nlohmann::json::array();
     for (RowFiles& column : out) column.sync(threads_);

@@ -1,5 +1,6 @@
 #include "point_tiles/file_run.hpp"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -55,20 +56,20 @@ class Run {
     run_.queries == nullptr ? join(first) : search(first);
     // Positions in the file of what is postponed mean something once all of it is there.
     bool all_there = first == tiles_;
-    if (!all_there && sweep_.postponed() > 0 && (pacer_.due() || sweep_.spilled())) {
+    if (!all_there && columns_.kept() && sweep_.postponed() > 0 && (due() || sweep_.spilled())) {
       sweep_.spill();
       save(tiles_);
       all_there = true;
     }
     sweep_.finish(swept_to, [&](std::uint64_t byte) {
-      if (!all_there || !pacer_.due()) return;
+      if (!all_there || !due()) return;
       const Pacer::Pause pause(pacer_);
       const nlohmann::json columns = columns_.sync();
       work_.note({{"swept to", byte}, {"lists", sync_lists()}, {"columns", columns}});
     });
     TileStatistics statistics = sweep_.statistics();
     statistics.queries = asked_.manifest().rows;
-    if (pacer_.due()) {
+    if (due()) {
       const nlohmann::json columns = columns_.sync();
       work_.note({{"searched", to_json(statistics)}, {"lists", sync_lists()}, {"columns", columns}});
     } else if (lists_ != nullptr) {
@@ -123,13 +124,21 @@ class Run {
     if (run_.queries == nullptr) {
       progress_.advance(asked_.manifest().tiles[static_cast<std::size_t>(tile)].rows);
     }
-    if (tile + 1 < tiles_ && pacer_.due()) save(tile + 1);
+    if (tile + 1 == tiles_) return;
+    if (!columns_.kept() && Clock::now() >= late_) {
+      settle();
+      columns_.keep(columns_.place(tile + 1));
+    }
+    if (due()) save(tile + 1);
   }
 
   nlohmann::json sync_lists() {
     const SavedLists saved = lists_ == nullptr ? SavedLists{} : lists_->sync();
     return {saved.bytes, saved.hash};
   }
+
+  // Whether work is to be made safe on the disk.
+  bool due() const { return columns_.kept() && pacer_.due(); }
 
   // Everything before `next` becomes safe; answers first, then what speaks of them.
   void save(std::int64_t next) {
@@ -155,6 +164,8 @@ class Run {
   std::filesystem::path waiting_[2];
   ProgressCounter progress_;
   Pacer pacer_;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point late_ = Clock::now() + longest_in_memory.load();  // to have answers in memory alone
   int file_ = 0;
   OneBehind rows_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,6 +45,12 @@ RowFiles::RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows,
   }
 }
 
+RowFiles::RowFiles(std::string name, std::int64_t rows, std::int64_t row_bytes)
+    : name_(std::move(name)),
+      memory_(rows * row_bytes),
+      row_bytes_(row_bytes),
+      block_rows_(rows_of_a_block(row_bytes)) {}
+
 void RowFiles::extend(std::int64_t rows) {
   for (std::size_t file = 0; file < files_.size(); ++file) {
     const std::uint64_t bytes = offset_in(file, rows);
@@ -74,6 +82,10 @@ void RowFiles::visit(std::int64_t first, std::int64_t count, const Use& use) con
 }
 
 void RowFiles::write(std::int64_t first, std::int64_t count, const void* from) {
+  if (files_.empty()) {
+    std::memcpy(memory_.data() + first * row_bytes_, from, static_cast<std::size_t>(count * row_bytes_));
+    return;
+  }
   visit(first, count, [&](std::size_t file, std::uint64_t offset, std::int64_t rows, std::int64_t done) {
     files_[file].write(offset, static_cast<const std::byte*>(from) + done * row_bytes_,
                        static_cast<std::size_t>(rows * row_bytes_));
@@ -91,6 +103,10 @@ void RowFiles::write_next(std::int64_t first, std::int64_t count, const void* fr
 }
 
 void RowFiles::read(std::int64_t first, std::int64_t count, void* to) const {
+  if (files_.empty()) {
+    std::memcpy(to, memory_.data() + first * row_bytes_, static_cast<std::size_t>(count * row_bytes_));
+    return;
+  }
   visit(first, count, [&](std::size_t file, std::uint64_t offset, std::int64_t rows, std::int64_t done) {
     files_[file].read(offset, static_cast<std::byte*>(to) + done * row_bytes_,
                       static_cast<std::size_t>(rows * row_bytes_));

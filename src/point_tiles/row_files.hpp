@@ -1,6 +1,7 @@
 // Rows of one size on disk: one array behind a header; or, where nobody is to have them as they are, blocks
 // of rows dealt out to several files. Of one file a file system lets one thread write at a time; of eight,
-// eight copy at once into memory that the system may have to clear first.
+// eight copy at once into memory that the system may have to clear first. Or they are in memory, until the
+// object goes.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/positioned_file.hpp"
 #include "point_tiles/work_folder.hpp"
 
@@ -23,7 +25,13 @@ class RowFiles {
            std::int64_t row_bytes);
   /// Dealt out to as many files as `rows` are worth, "<name>.0" and on.
   RowFiles(WorkFolder& work, const std::string& name, std::int64_t rows, std::int64_t row_bytes);
+  /// In memory. @throws std::bad_alloc
+  RowFiles(std::string name, std::int64_t rows, std::int64_t row_bytes);
 
+  /// A row and those behind it; null where they are in files.
+  const std::byte* in_memory(std::int64_t row) const noexcept {
+    return files_.empty() ? memory_.data() + row * row_bytes_ : nullptr;
+  }
   /// What messages call it: "<name>", or "<name>.*".
   const std::string& name() const noexcept { return name_; }
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
@@ -57,7 +65,8 @@ class RowFiles {
   void visit(std::int64_t first, std::int64_t count, const Use& use) const;
 
   std::string name_;
-  std::vector<OutputFile> files_;
+  std::vector<OutputFile> files_;  // none: in memory
+  AlignedBuffer<std::byte> memory_;
   std::uint64_t header_bytes_ = 0;
   std::int64_t row_bytes_ = 0;
   std::int64_t block_rows_ = 1;

@@ -44,6 +44,9 @@ constexpr std::int64_t row_block_bytes = 256 << 10;
 constexpr std::int64_t row_files = 8;
 constexpr std::int64_t least_row_file = 1 << 20;
 
+/// So long answers of devices may wait in memory alone.
+constexpr std::chrono::seconds longest_in_memory{60};
+
 /// Answers that are brought into the order of the input together, at the most: while one such bucket is
 /// written, the next is gathered.
 constexpr std::int64_t bucket_bytes = std::int64_t{512} << 20;

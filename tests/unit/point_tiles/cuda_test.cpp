@@ -3,6 +3,7 @@
 // tiles made ready ahead and answers that a device has reduced, runs on the CPU as well, for machines and
 // sanitizers without a GPU.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -11,7 +12,10 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+
 #include "fuzz/seeds.hpp"
+#include "point_tiles/columns.hpp"
 #include "point_tiles/devices.hpp"
 #include "support/errors.hpp"
 #include "support/gpu_test.hpp"
@@ -362,6 +366,116 @@ TEST_F(TilesAheadResumed, LeavesTheSameBytes) {
       disturb(folder / (named + " a"), folder / (named + " b"), 7, call);
     }
   }
+}
+
+// Answers of any number wait in memory where nobody has named a limit on it.
+class AnswersInMemory : public TilesAheadResumed {
+ protected:
+  void SetUp() override {
+    TilesAheadResumed::SetUp();
+    point_tiles::least_in_memory = 0;
+  }
+  void TearDown() override {
+    point_tiles::least_in_memory = point_tiles::tuning::least_direct;
+    TilesAheadResumed::TearDown();
+  }
+
+  // @return whether answers lay in files of the work folder meanwhile
+  bool normals(const PointTiles& tiles, const fs::path& to, Execution execution, TileStatistics& statistics) {
+    bool in_files = false;
+    execution.threads = 2;
+    execution.memory_limit = 0;
+    const auto look = execution.progress;
+    execution.progress = [&](const Progress& progress) {
+      std::error_code gone;
+      for (const auto& entry : fs::directory_iterator(to.string() + ".kith-work", gone)) {
+        in_files |= entry.path().filename() == "normals" || entry.path().filename() == "rows";
+      }
+      if (look) look(progress);
+    };
+    statistics = tiles.normals(to, {10}, {}, {}, {}, execution).statistics;
+    return in_files;
+  }
+};
+
+TEST_F(AnswersInMemory, HaveTheSameBytes) {
+  TilesBesideTheCpu both;
+  Execution execution;
+  execution.threads = 2;
+  for (const Cloud cloud : {Cloud::missing, Cloud::equal}) {
+    both.compare<float>({cloud, 3, false}, execution);
+  }
+}
+
+TEST_F(AnswersInMemory, StayOutOfTheWorkFolder) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  TileStatistics statistics;
+  EXPECT_FALSE(normals(tiles, folder / "a.npy", {}, statistics));
+  point_tiles::least_in_memory = std::int64_t{1} << 40U;
+  EXPECT_TRUE(normals(tiles, folder / "b.npy", {}, statistics));
+  EXPECT_EQ(test::read_file(folder / "a.npy"), test::read_file(folder / "b.npy"));
+}
+
+// The next run begins anew, whenever that was; what a run with files has noted it goes on with.
+TEST_F(AnswersInMemory, OfAProcessThatIsKilled) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  TileStatistics statistics;
+  (void)normals(tiles, folder / "whole.npy", {}, statistics);
+  const auto run = [&](const Execution& how) { (void)normals(tiles, folder / "n.npy", how, statistics); };
+  int killed = 0;
+  for (int report = 1; killed_at(report, run); report += 5, ++killed) {
+    EXPECT_FALSE(fs::exists(folder / "n.npy"));
+    EXPECT_FALSE(normals(tiles, folder / "n.npy", {}, statistics));
+    EXPECT_EQ(statistics.resumed_tiles, 0);
+    EXPECT_TRUE(test::read_file(folder / "n.npy") == test::read_file(folder / "whole.npy")) << report;
+    fs::remove(folder / "n.npy");
+  }
+  EXPECT_GE(killed, 3);
+  const auto with_files = [&](const Execution& how) {
+    point_tiles::least_in_memory = std::int64_t{1} << 40U;
+    run(how);
+  };
+  ASSERT_TRUE(killed_at(10, with_files));
+  EXPECT_TRUE(normals(tiles, folder / "n.npy", {}, statistics));
+  EXPECT_GT(statistics.resumed_tiles, 0);
+  EXPECT_TRUE(test::read_file(folder / "n.npy") == test::read_file(folder / "whole.npy"));
+}
+
+// A search that takes long has them in files from then on.
+TEST_F(AnswersInMemory, GoToFilesWhenItTakesLong) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  TileStatistics statistics;
+  (void)normals(tiles, folder / "whole.npy", {}, statistics);
+  point_tiles::longest_in_memory = std::chrono::seconds(0);
+  const auto run = [&](const Execution& how) { (void)normals(tiles, folder / "n.npy", how, statistics); };
+  for (const int report : {4, 11, 17}) {
+    ASSERT_TRUE(killed_at(report, run));
+    EXPECT_TRUE(normals(tiles, folder / "n.npy", {}, statistics));
+    EXPECT_GT(statistics.resumed_tiles, 0);
+    EXPECT_TRUE(test::read_file(folder / "n.npy") == test::read_file(folder / "whole.npy")) << report;
+    fs::remove(folder / "n.npy");
+  }
+  point_tiles::longest_in_memory = point_tiles::tuning::longest_in_memory;
+}
+
+TEST_F(AnswersInMemory, OnAFullDisk) {
+  const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
+  TileStatistics statistics;
+  (void)normals(tiles, folder / "whole.npy", {}, statistics);
+  struct rlimit old {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit tight { 100'000, old.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const std::string message =
+      message_of<IoError>([&] { (void)normals(tiles, folder / "n.npy", {}, statistics); });
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(contains(message, "too large")) << message;
+  EXPECT_FALSE(fs::exists(folder / "n.npy"));
+  EXPECT_FALSE(fs::exists(folder / "n.npy.kith-work"));
+  EXPECT_FALSE(normals(tiles, folder / "n.npy", {}, statistics));
+  EXPECT_TRUE(test::read_file(folder / "n.npy") == test::read_file(folder / "whole.npy"));
 }
 
 }  // namespace
