@@ -114,7 +114,10 @@ def render_case(name, results):
     if own.is_file():
         parts += render_runs(json.loads(own.read_text()))
     for which, result in held.items():
-        parts += [f"Kith on {which}, the peers held to such instructions ({result['labels']['peers']}):\n"]
+        parts += [
+            f"Kith on {which}, the peers held to such instructions ({result['labels']['peers']}), which the BLAS in faiss's package "
+            "does not find on processors newer than itself:\n"
+        ]
         parts += render_runs(result)
     return "\n".join(parts)
 
