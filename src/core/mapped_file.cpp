@@ -114,6 +114,13 @@ void MappedFile::release(const std::byte* first, const std::byte* last) const no
   if (begin < end) (void)::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+void MappedFile::expect(const std::byte* first, const std::byte* last) const noexcept {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<std::size_t>(first - data_) / page * page;
+  const auto end = static_cast<std::size_t>(last - data_);
+  if (begin < end) (void)::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
+}
+
 MappedFile::~MappedFile() {
   if (mapping_ != nullptr) leave(*static_cast<Mapping*>(mapping_));
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);

@@ -25,6 +25,8 @@ class MappedFile {
 
   /// Gives back the memory of whole pages of [first, last); who reads them again reads the file again.
   void release(const std::byte* first, const std::byte* last) const noexcept;
+  /// These bytes will be read soon: the system may begin with that. Only a hint.
+  void expect(const std::byte* first, const std::byte* last) const noexcept;
 
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}

@@ -129,6 +129,10 @@ void InputFile::expect_jumps(bool jumps) const noexcept {
   (void)::posix_fadvise(fd_, 0, 0, jumps ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL);
 }
 
+void InputFile::expect(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  (void)::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
 OutputFile::OutputFile(fs::path path) : path_(std::move(path)), note_(path_) {
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) {

@@ -34,6 +34,8 @@ class InputFile {
   void read(std::uint64_t offset, void* to, std::size_t bytes) const;
   /// Reads will jump: nothing is to be read ahead of them. Only a hint.
   void expect_jumps(bool jumps) const noexcept;
+  /// These bytes will be read soon: the system may begin with that. Only a hint.
+  void expect(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
   /// Opens it past the page cache as well, where the file system lets it; see direct().
   void open_direct() noexcept;

@@ -52,6 +52,12 @@ class Npy final : public PointStream {
     if (row != next_) file_.expect_jumps(row != 0);
     next_ = row;
   }
+  void expect(std::int64_t row, std::int64_t count) override {
+    if (layout_.columns_first) return;
+    const auto bytes = layout_.dim * static_cast<std::int64_t>(size_of(layout_.dtype));
+    file_.expect(layout_.offset + static_cast<std::uint64_t>(row * bytes),
+                 static_cast<std::uint64_t>(count * bytes));
+  }
   void read(void* out, std::int64_t count) override {
     if (layout_.columns_first) {
       read_columns(static_cast<std::byte*>(out), count);
@@ -196,6 +202,10 @@ class Concatenated final : public PointStream, public IntegerPoints {
   std::int64_t dim() const override { return parts_.front()->dim(); }
   Dtype dtype() const override { return parts_.front()->dtype(); }
   void seek(std::int64_t row) override { next_ = row; }
+  void expect(std::int64_t row, std::int64_t count) override {  // of rows in two of them those of the first
+    const auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
+    parts_[part]->expect(row - (part == 0 ? 0 : ends_[part - 1]), std::min(count, ends_[part] - row));
+  }
   void read(void* out, std::int64_t count) override {
     read_parts(out, count, static_cast<std::size_t>(dim()) * size_of(dtype()),
                [&](std::size_t part, void* to, std::int64_t here) { parts_[part]->read(to, here); });

@@ -29,6 +29,8 @@ class PointStream {
   /// The row that read() goes on with, 0 to rows(); 0 at first. Going back, and then reading on, must give
   /// the same rows. At the end, rows(), what was held for reading may be let go.
   virtual void seek(std::int64_t row) = 0;
+  /// These rows will be read soon, elsewhere than read() goes on. Only a hint.
+  virtual void expect(std::int64_t /*row*/, std::int64_t /*count*/) {}
   /// The next `count` rows, contiguous; the caller asks for no more than there are.
   /// @throws IoError, Cancelled
   virtual void read(void* out, std::int64_t count) = 0;

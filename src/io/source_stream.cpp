@@ -11,6 +11,12 @@ constexpr std::size_t most_places = std::size_t{1} << 15U;
 
 }  // namespace
 
+void RecordStream::expect(std::int64_t row, std::int64_t count) {
+  if (source_.map == nullptr) return;
+  const std::byte* first = data() + offset_ + static_cast<std::uint64_t>(row) * record_bytes_;
+  source_.map->expect(first, first + static_cast<std::uint64_t>(count) * record_bytes_);
+}
+
 void RecordStream::read(void* out, std::int64_t count) {
   read_as(out, count, row_bytes(),
           [&](const std::byte* records, std::int64_t some, std::byte* to) { convert(records, some, to); });

@@ -37,6 +37,7 @@ class SourceStream : public PointStream {
 class RecordStream : public SourceStream {
  public:
   void read(void* out, std::int64_t count) final;
+  void expect(std::int64_t row, std::int64_t count) final;
 
  protected:
   using Convert = std::function<void(const std::byte* records, std::int64_t count, std::byte* to)>;

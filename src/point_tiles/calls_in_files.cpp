@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/memory_budget.hpp"
 #include "io/format.hpp"
 #include "kith/point_tiles.hpp"
 #include "point_tiles/answers.hpp"
@@ -73,11 +72,11 @@ class Clock {
 
 // Whether answers go to files as they are found, so that a run to come finds them: on the CPU, within a limit
 // on memory, and where they are many. Devices find a billion normals in the time that a disk needs to take
-// and to free them: theirs wait in memory at first, in a quarter of what is free at the most, unless the disk
-// may be too full for them later.
+// and to free them: theirs wait in memory at first, in half of what tiles may take at the most, unless the
+// disk may be too full for them later.
 bool are_kept(const WorkFolder& work, std::int64_t bytes, const Execution& execution) {
   if (execution.memory_limit > 0 || !work.records().empty()) return true;
-  if (bytes < point_tiles::least_in_memory || bytes > available_memory() / 4) return true;
+  if (bytes < point_tiles::least_in_memory || bytes > point_tiles::memory_of(execution) / 2) return true;
   if (point_tiles::search_devices(execution).devices.empty()) return true;
   std::error_code unknown;
   const fs::space_info space = fs::space(work.path(), unknown);

@@ -200,11 +200,11 @@ void Columns::put_narrow(Open& to, std::int64_t width, std::int64_t first, std::
   });
 }
 
-void Columns::keep(std::int64_t end) {
+void Columns::keep(std::int64_t end, const Execution& execution) {
   const auto move = [&](Open& array) {
     RowFiles files(work_, array.name, rows(), array.rows.row_bytes());
     const std::int64_t block = files.block_rows();
-    parallel_for(threads_, (end + block - 1) / block, [&](std::int64_t b) {
+    parallel_for(execution, (end + block - 1) / block, [&](std::int64_t b) {
       files.write(b * block, std::min(block, end - b * block), array.rows.in_memory(b * block));
     });
     array.rows = std::move(files);

@@ -63,8 +63,11 @@ class Columns {
 
   /// Whether they are in files, so that the journal may note how far they are.
   bool kept() const noexcept { return kept_; }
-  /// From memory into files; places from `end` on have nothing yet. Nobody else is at work. @throws IoError
-  void keep(std::int64_t end);
+  /// From memory into files; places from `end` on have nothing yet. Nobody else is at work. @throws IoError,
+  /// Cancelled
+  void keep(std::int64_t end, const Execution& execution);
+  /// Bytes of memory that they take.
+  std::int64_t in_memory() const noexcept { return kept_ ? 0 : bytes(columns_, rows(), own_width_); }
 
   std::int64_t rows() const { return places_.back(); }
   std::int64_t tiles() const { return static_cast<std::int64_t>(places_.size()) - 1; }

@@ -90,11 +90,17 @@ Dealer::Plan Dealer::make_plan(Records& records) {
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(run));
     std::vector<double> point(static_cast<std::size_t>(dim_));
     std::int64_t count = 0;
-    for (std::int64_t r = 0; r < runs; ++r) {
-      const std::int64_t first =
-          n <= most ? r * run
-                    : static_cast<std::int64_t>(static_cast<double>(n - run) * static_cast<double>(r) /
-                                                static_cast<double>(runs));
+    const auto begin_of = [&](std::int64_t r) {
+      return n <= most ? r * run
+                       : static_cast<std::int64_t>(static_cast<double>(n - run) * static_cast<double>(r) /
+                                                   static_cast<double>(runs));
+    };
+    for (std::int64_t r = 0, expected = 0; r < runs; ++r) {
+      // One request after the other, a disk would take seconds.
+      for (; expected < std::min(runs, r + tuning::sample_runs_ahead); ++expected) {
+        records.expect(begin_of(expected), std::min(run, n - begin_of(expected)));
+      }
+      const std::int64_t first = begin_of(r);
       const std::int64_t here = std::min(run, n - first);
       records.read(first, here, coordinates.data(), numbers.data());
       for (std::int64_t i = 0; i < here; ++i) {

@@ -29,7 +29,7 @@ class Run {
         execution_(execution),
         asked_(run.queries != nullptr ? *run.queries : run.rows),
         tiles_(static_cast<std::int64_t>(asked_.manifest().tiles.size())),
-        shares_(run.rows.manifest(), run.question, execution, held()),
+        shares_(shares()),
         sweep_(run.rows, run.question, shares_, work.file("postponed"), true, answers, execution),
         waiting_{work.file(waiting_files[0]), work.file(waiting_files[1])},
         progress_(execution, run.stage, asked_.manifest().rows) {}
@@ -54,6 +54,8 @@ class Run {
       progress_.advance(columns_.place(first));
     }
     run_.queries == nullptr ? join(first) : search(first);
+    // What waits takes a sweep of its own, as long as it takes.
+    if (late() || (!columns_.kept() && sweep_.postponed() > 0)) columns_.keep(columns_.rows(), execution_);
     // Positions in the file of what is postponed mean something once all of it is there.
     bool all_there = first == tiles_;
     if (!all_there && columns_.kept() && sweep_.postponed() > 0 && (due() || sweep_.spilled())) {
@@ -67,6 +69,7 @@ class Run {
       const nlohmann::json columns = columns_.sync();
       work_.note({{"swept to", byte}, {"lists", sync_lists()}, {"columns", columns}});
     });
+    if (late()) columns_.keep(columns_.rows(), execution_);
     TileStatistics statistics = sweep_.statistics();
     statistics.queries = asked_.manifest().rows;
     if (due()) {
@@ -125,9 +128,9 @@ class Run {
       progress_.advance(asked_.manifest().tiles[static_cast<std::size_t>(tile)].rows);
     }
     if (tile + 1 == tiles_) return;
-    if (!columns_.kept() && Clock::now() >= late_) {
+    if (late()) {
       settle();
-      columns_.keep(columns_.place(tile + 1));
+      columns_.keep(columns_.place(tile + 1), execution_);
     }
     if (due()) save(tile + 1);
   }
@@ -137,6 +140,20 @@ class Run {
     return {saved.bytes, saved.hash};
   }
 
+  // Answers in memory are part of what the limit is for; where it does not suffice, they are in files.
+  MemoryShares shares() {
+    if (!columns_.kept()) {
+      try {
+        return {run_.rows.manifest(), run_.question, execution_, held() + columns_.in_memory()};
+      } catch (const OutOfMemory&) {
+        columns_.keep(0, execution_);
+      }
+    }
+    return {run_.rows.manifest(), run_.question, execution_, held()};
+  }
+
+  // Whether answers have been in memory alone for too long.
+  bool late() const { return !columns_.kept() && Clock::now() >= late_; }
   // Whether work is to be made safe on the disk.
   bool due() const { return columns_.kept() && pacer_.due(); }
 

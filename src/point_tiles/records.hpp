@@ -50,6 +50,8 @@ class Records {
   Records& operator=(const Records&) = delete;
   virtual ~Records() = default;
   virtual std::int64_t rows() const = 0;
+  /// These will be read soon. Only a hint.
+  virtual void expect(std::int64_t /*first*/, std::int64_t /*count*/) {}
   /// `count` rows from `first` on; from one end to the other, or some of them for a sample.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* coordinates,
                     std::int64_t* numbers) = 0;
@@ -65,6 +67,7 @@ class CloudRecords final : public Records {
     return integers != nullptr && integers->integer_scale() != nullptr ? integers : nullptr;
   }
   std::int64_t rows() const override { return cloud_.rows(); }
+  void expect(std::int64_t first, std::int64_t count) override { cloud_.expect(first, count); }
   void read(std::int64_t first, std::int64_t count, std::byte* coordinates, std::int64_t* numbers) override {
     cloud_.seek(first);
     if (integers_ != nullptr) {

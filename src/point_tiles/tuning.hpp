@@ -35,6 +35,7 @@ constexpr std::int64_t dealt_bytes = 32 << 20;
 /// Points that splitters are chosen from, in runs that lie side by side in the input.
 constexpr std::int64_t sample_points = 1 << 20;
 constexpr std::int64_t sample_run = 64;
+constexpr std::int64_t sample_runs_ahead = 128;  // that the system is told of
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
 constexpr int further_levels = 2;
 

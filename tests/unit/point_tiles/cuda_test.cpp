@@ -455,6 +455,20 @@ TEST_F(AnswersInMemory, GoToFilesWhenItTakesLong) {
     EXPECT_TRUE(test::read_file(folder / "n.npy") == test::read_file(folder / "whole.npy")) << report;
     fs::remove(folder / "n.npy");
   }
+  // Of queries in one tile all is found when the search first looks at the clock.
+  const PointTiles queries = PointTiles::build(folder / "queries", view.slice(0, 3000), {5000});
+  const auto search = [&](const Execution& how) {
+    Execution free = how;
+    free.memory_limit = 0;
+    statistics = tiles.search_tiles(folder / "s", queries, 5, {}, {}, free).statistics;
+  };
+  int resumed = 0;
+  for (int report = 1; killed_at(report, search); ++report) {
+    search({});
+    resumed += statistics.resumed_tiles == 1 ? 1 : 0;
+    fs::remove(folder / "s.indices.npy");
+  }
+  EXPECT_GT(resumed, 0);
   point_tiles::longest_in_memory = point_tiles::tuning::longest_in_memory;
 }
 
