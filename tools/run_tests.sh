@@ -15,9 +15,12 @@ if (($#)); then
   # A process a core, a file of tests in one of them: what a file prepares once is prepared once. PYTEST_FLAGS come
   # last: "-n 0" is one process, for --pdb and -s.
   workers=${JOBS:-2}
+  # What they write they read once; how files fare on a disk the C++ tests have seen.
+  room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || room=0
+  if [[ -z ${TMPDIR:-} ]] && ((room > 12000000)); then export TMPDIR=/dev/shm; fi
   # shellcheck disable=SC2086
   KITH=$BUILD/bin/kith PYTHONPATH=$BUILD/python "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
-    -n $((workers < 8 ? workers : 8)) --dist loadfile \
+    -o tmp_path_retention_policy=failed --durations=25 --durations-min=5 -n $((workers < 8 ? workers : 8)) --dist loadfile \
     --junit-xml="$RESULTS/pytest.xml" ${PYTEST_FLAGS:-} "$@" || status=1
 fi
 
