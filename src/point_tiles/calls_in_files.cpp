@@ -86,15 +86,19 @@ bool are_kept(const WorkFolder& work, std::int64_t bytes, const Execution& execu
 Columns open_columns(WorkFolder& work, const std::vector<Column>& columns, const Folder& asked,
                      const TileAnswerOptions& how, const Execution& execution) {
   const std::vector<std::int64_t> sizes = tile_sizes_of(asked);
-  const int threads = resolve_threads(execution);
-  if (how.order == AnswerOrder::input &&
-      !are_kept(work, Columns::bytes(columns, asked.manifest().rows, width_of(how)), execution)) {
-    try {
-      return {work, columns, sizes, how.order, width_of(how), threads, false};
-    } catch (const std::bad_alloc&) {  // then in files
-    }
+  const std::int64_t width = width_of(how);
+  const auto open = [&](bool kept) {
+    return Columns(work, columns, sizes, how.order, width, resolve_threads(execution), kept);
+  };
+  if (how.order == AnswerOrder::tiles ||
+      are_kept(work, Columns::bytes(columns, asked.manifest().rows, width), execution)) {
+    return open(true);
   }
-  return {work, columns, sizes, how.order, width_of(how), threads};
+  try {
+    return open(false);
+  } catch (const std::bad_alloc&) {
+    return open(true);
+  }
 }
 
 // Columns, in the order that is asked for, in files of these names; the rows' numbers come last.
