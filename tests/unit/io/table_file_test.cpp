@@ -45,7 +45,7 @@ std::string expected(const std::filesystem::path& path, std::int64_t rows, std::
 TEST(TableFile, HasTheBytesOfAnNpy) {
   const test::TemporaryFolder folder;
   for (const std::int64_t columns : {1, 3, 4}) {
-    const std::int64_t rows = 2'700'001 / columns;
+    const std::int64_t rows = 1'500'001 / columns;
     std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
     std::iota(order.begin(), order.end(), 0);
     std::mt19937 random(static_cast<unsigned>(columns));
