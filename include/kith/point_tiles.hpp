@@ -133,9 +133,9 @@ struct TileOutliers {
 /// Whatever goes to files is done in a folder "<answer>.kith-work" beside the answer. A process that is
 /// killed there, or finds the disk full, leaves it, with a journal of what is done: the same call goes on
 /// from it and gives the same bytes. Another call with the same answer refuses it by name. A call that is
-/// cancelled leaves nothing. Without Execution::memory_limit answers that GPUs find may wait in memory for the
-/// first minute of the search, within the same half: a process that is killed then, or finds the disk full,
-/// begins the search anew.
+/// cancelled leaves nothing. Without Execution::memory_limit answers that GPUs find may wait in memory for
+/// the first minute of the search, within the same half: a process that is killed then, or finds the disk
+/// full, begins the search anew.
 class PointTiles {
  public:
   using Parameters = PointTilesParameters;
