@@ -156,26 +156,22 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 
 void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
   const auto* from = static_cast<const char*>(data);
-  const std::uint64_t begin = offset;
-  const std::size_t all = bytes;
-  while (bytes > 0) {
+  for (std::size_t done = 0; done < bytes;) {
     stop_if_cancelled();
-    if (direct_ && (bytes % direct_page != 0 || offset % direct_page != 0)) (void)set_direct(false);
-    const ssize_t count = ::pwrite(fd_, from, bytes, static_cast<off_t>(offset));
+    if (direct_ && ((bytes - done) % direct_page != 0 || (offset + done) % direct_page != 0)) {
+      (void)set_direct(false);
+    }
+    const ssize_t count = ::pwrite(fd_, from + done, bytes - done, static_cast<off_t>(offset + done));
     if (count < 0) {
       if (errno == EINTR) continue;
       if (errno == EINVAL && direct_ && set_direct(false)) continue;
       fail(path_, "write", errno);
     }
-    from += count;
-    offset += static_cast<std::uint64_t>(count);
-    bytes -= static_cast<std::size_t>(count);
+    done += static_cast<std::size_t>(count);
   }
 #ifdef SYNC_FILE_RANGE_WRITE
-  if (direct_ || all == 0) return;
-  (void)::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(all), SYNC_FILE_RANGE_WRITE);
-#else
-  (void)begin;
+  if (direct_ || bytes == 0) return;
+  (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 #endif
 }
 

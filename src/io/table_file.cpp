@@ -18,6 +18,10 @@ constexpr std::uint64_t part_bytes = std::uint64_t{8} << 20U;
 constexpr std::uint64_t synced_together = 4 * part_bytes;
 static_assert(part_bytes % AtomicFile::direct_page == 0);
 
+std::int64_t part_of(std::uint64_t byte) {
+  return static_cast<std::int64_t>(byte / part_bytes);
+}
+
 }  // namespace
 
 TableFile::TableFile(std::filesystem::path path, std::int64_t rows, std::int64_t columns,
@@ -26,33 +30,28 @@ TableFile::TableFile(std::filesystem::path path, std::int64_t rows, std::int64_t
   const std::string header = npy_header(npy_descr(Dtype::f64), fmt::format("({}, {})", rows, columns));
   header_bytes_ = header.size();
   row_bytes_ = static_cast<std::uint64_t>(columns) * sizeof(double);
-  bytes_ = header_bytes_ + static_cast<std::uint64_t>(rows) * row_bytes_;
-  image_ = AlignedBuffer<char>(static_cast<std::int64_t>(bytes_));
+  const std::uint64_t bytes = header_bytes_ + static_cast<std::uint64_t>(rows) * row_bytes_;
+  image_ = AlignedBuffer<char>(static_cast<std::int64_t>(bytes));
   std::memcpy(image_.data(), header.data(), header.size());
-  values_ = reinterpret_cast<double*>(image_.data() + header_bytes_);
-  missing_ = std::vector<std::atomic<std::int64_t>>((bytes_ + part_bytes - 1) / part_bytes);
-  for (std::size_t part = 0; part < missing_.size() && rows > 0; ++part) {
+  missing_ = std::vector<std::atomic<std::int64_t>>((bytes + part_bytes - 1) / part_bytes);
+  for (std::size_t part = 0; part < missing_.size(); ++part) {
     const std::uint64_t begin = std::max(part * part_bytes, header_bytes_) - header_bytes_;
-    const std::uint64_t end = std::min((part + 1) * part_bytes, bytes_) - header_bytes_;
+    const std::uint64_t end = std::min((part + 1) * part_bytes, bytes) - header_bytes_;
     missing_[part] = static_cast<std::int64_t>((end + row_bytes_ - 1) / row_bytes_ - begin / row_bytes_);
   }
   // The end, which is no whole page, goes through the page cache, and so would what comes behind it.
   ++missing_.back();
-  file_.expect(bytes_);
+  file_.expect(bytes);
   writer_ = beside([this] { write_parts(); });
 }
 
 TableFile::~TableFile() {
   {
     const std::scoped_lock lock(mutex_);
-    closed_ = abandoned_ = true;
+    abandoned_ = true;
     changed_.notify_one();
   }
   if (writer_.valid()) writer_.get();
-}
-
-std::int64_t TableFile::part_of(std::uint64_t byte) const {
-  return static_cast<std::int64_t>(byte / part_bytes);
 }
 
 void TableFile::finished(std::span<const std::int64_t> rows) {
@@ -97,30 +96,32 @@ void TableFile::commit() {
   file_.commit();
 }
 
-void TableFile::write_part(std::int64_t part) {
+// @return bytes
+std::uint64_t TableFile::write_part(std::int64_t part) {
   const std::uint64_t begin = static_cast<std::uint64_t>(part) * part_bytes;
-  const std::uint64_t bytes = std::min(part_bytes, bytes_ - begin);
+  const std::uint64_t bytes = std::min(part_bytes, image_.bytes() - begin);
   file_.write_at(begin, image_.data() + begin, bytes);
-  unsynced_ += bytes;
+  return bytes;
 }
 
 void TableFile::write_parts() {
+  std::uint64_t unsynced = 0;
   try {
     for (std::unique_lock lock(mutex_); !abandoned_;) {
       if (!ready_.empty()) {
         const std::int64_t part = ready_.front();
         ready_.pop_front();
         lock.unlock();
-        write_part(part);
+        unsynced += write_part(part);
         lock.lock();
       } else if (closed_) {
         lock.unlock();
         file_.finish();
         return;
-      } else if (unsynced_ >= synced_together) {
+      } else if (unsynced >= synced_together) {
         lock.unlock();
         file_.sync_written();
-        unsynced_ = 0;
+        unsynced = 0;
         lock.lock();
       } else {
         changed_.wait(lock);

@@ -33,7 +33,7 @@ class TableFile {
   ~TableFile();
 
   /// [rows, columns], not initialised.
-  double* values() noexcept { return values_; }
+  double* values() noexcept { return reinterpret_cast<double*>(image_.data() + header_bytes_); }
 
   /// Rows that nobody changes any more, each at most once. Any thread. @throws IoError, Cancelled: what
   /// writing has met
@@ -46,24 +46,20 @@ class TableFile {
   void commit();
 
  private:
-  std::int64_t part_of(std::uint64_t byte) const;
   void leave(std::int64_t part, std::int64_t rows);
   void write_parts();
-  void write_part(std::int64_t part);
+  std::uint64_t write_part(std::int64_t part);
 
   AtomicFile file_;
   AlignedBuffer<char> image_;  ///< of the file: what begins a page of it begins one of memory
-  double* values_ = nullptr;
   std::uint64_t header_bytes_ = 0;
   std::uint64_t row_bytes_ = 0;
-  std::uint64_t bytes_ = 0;
   std::vector<std::atomic<std::int64_t>> missing_;  ///< rows of each part that are not finished
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::int64_t> ready_;  ///< parts to write
   bool closed_ = false;             ///< no further part comes
   bool abandoned_ = false;
-  std::uint64_t unsynced_ = 0;  ///< bytes; the writer's
   std::atomic<bool> failed_ = false;
   std::exception_ptr failure_;
   std::future<void> writer_;  ///< last: it works with all others

@@ -58,7 +58,7 @@ class Run {
     if (late() || (!columns_.kept() && sweep_.postponed() > 0)) columns_.keep(columns_.rows(), execution_);
     // Positions in the file of what is postponed mean something once all of it is there.
     bool all_there = first == tiles_;
-    if (!all_there && columns_.kept() && sweep_.postponed() > 0 && (due() || sweep_.spilled())) {
+    if (!all_there && sweep_.postponed() > 0 && (due() || sweep_.spilled())) {
       sweep_.spill();
       save(tiles_);
       all_there = true;

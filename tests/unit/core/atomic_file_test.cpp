@@ -3,13 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "kith/error.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/full_disk.hpp"
 
 namespace kith {
 namespace {
@@ -264,18 +263,12 @@ TEST(AtomicFile, LongFilesAreWhole) {
 // A full disk, played by a limit on the size of files.
 TEST(AtomicFile, FullDiskLeavesNothing) {
   const test::TemporaryFolder folder;
-  struct rlimit old {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit tight { 1'500'000, old.rlim_max };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   const std::string message = message_of<IoError>([&] {
+    const test::FullDisk full(1'500'000);
     AtomicFile file(folder / "out");
     for (int i = 0; i < 40; ++i) file.write(std::string(100'000, 'x'));
     file.commit();
   });
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(contains(message, "too large"));
   EXPECT_TRUE(contains(message, "out"));
   EXPECT_EQ(folder.entries(), 0);

@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include "kith/io.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/full_disk.hpp"
 
 namespace kith::io {
 namespace {
@@ -138,12 +136,8 @@ TEST(TableFile, StopsWhenAsked) {
 // A full disk, played by a limit on the size of files, is told as soon as it is met.
 TEST(TableFile, FullDiskLeavesNothing) {
   const test::TemporaryFolder folder;
-  struct rlimit old {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit tight { 1'500'000, old.rlim_max };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   const std::string message = message_of<IoError>([&] {
+    const test::FullDisk full(1'500'000);
     constexpr std::int64_t rows = 1'000'000;
     TableFile table(folder / "table.npy", rows, 4);
     std::fill_n(table.values(), rows * 4, 1.0);
@@ -155,8 +149,6 @@ TEST(TableFile, FullDiskLeavesNothing) {
       table.finished({});
     }
   });
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(contains(message, "too large"));
   EXPECT_TRUE(contains(message, "table.npy"));
   EXPECT_EQ(folder.entries(), 0);

@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include "fuzz/seeds.hpp"
 #include "point_tiles/columns.hpp"
 #include "point_tiles/devices.hpp"
 #include "support/errors.hpp"
+#include "support/full_disk.hpp"
 #include "support/gpu_test.hpp"
 #include "support/gpus.hpp"
 #include "support/sanitizers.hpp"
@@ -474,15 +473,10 @@ TEST_F(AnswersInMemory, OnAFullDisk) {
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
   TileStatistics statistics;
   (void)normals(tiles, folder / "whole.npy", {}, statistics);
-  struct rlimit old {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit tight { 100'000, old.rlim_max };
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
-  const std::string message =
-      message_of<IoError>([&] { (void)normals(tiles, folder / "n.npy", {}, statistics); });
-  ::setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, handler);
+  const std::string message = message_of<IoError>([&] {
+    const test::FullDisk full(100'000);
+    (void)normals(tiles, folder / "n.npy", {}, statistics);
+  });
   EXPECT_TRUE(contains(message, "too large")) << message;
   EXPECT_FALSE(fs::exists(folder / "n.npy"));
   EXPECT_FALSE(fs::exists(folder / "n.npy.kith-work"));
