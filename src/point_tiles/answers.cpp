@@ -1,14 +1,11 @@
 #include "point_tiles/answers.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include "core/parallel.hpp"
-#include "core/visit_dtype.hpp"
-#include "point_tree/cpu/planes.hpp"
-#include "point_tree/neighborhoods.hpp"
+#include "point_tiles/planes.hpp"
 
 namespace kith::point_tiles {
 namespace {
@@ -87,65 +84,18 @@ std::vector<Column> NormalsInColumns<T>::columns(std::int64_t dim, ValueWidth wi
   return {{"normals", narrow ? "<f4" : "<f8", dim + 1, (dim + 1) * (narrow ? 4 : 8)}};
 }
 
-// The operations of a tree in memory, on coordinates as doubles: its own are as wide or narrower.
-template <class T>
-template <class Value, int dim>
-void NormalsInColumns<T>::fit(const Block<T>& block, double* values) const {
-  const auto load = [](const std::byte* from, double(&to)[dim]) {
-    for (int j = 0; j < dim; ++j) {
-      Value value;
-      std::memcpy(&value, from + static_cast<std::size_t>(j) * sizeof(Value), sizeof(Value));
-      to[j] = to_double(value);
-    }
-  };
-  constexpr std::size_t row_bytes = dim * sizeof(Value);
-  constexpr std::int64_t part = 1 << 8;
-  const Lists<T>& lists = block.lists;
-  const double* viewpoint = viewpoint_ ? viewpoint_->data() : nullptr;
-  const point_tree::PlaneKernels* kernels = point_tree::plane_kernels();
-  parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
-    if constexpr (dim == 3 && std::is_same_v<Value, T>) {
-      if (kernels != nullptr && !block.in_order) {
-        const std::int64_t first = p * part;
-        const std::int64_t count = std::min(part, lists.queries - first);
-        double* out = values + first * (dim + 1);
-        std::fill_n(out, count * (dim + 1), std::numeric_limits<double>::quiet_NaN());
-        const bool ragged = lists.offsets != nullptr;
-        kernels->fit(point_tree::PlaneTask<T>{
-            reinterpret_cast<const T*>(block.points), reinterpret_cast<const T*>(block.queries) + first * dim,
-            nullptr, count, ragged ? lists.rows : lists.rows + first * lists.k, lists.k,
-            ragged ? lists.offsets + first : nullptr, viewpoint, out, dim + 1, out + dim, dim + 1});
-        return;
-      }
-    }
-    for (std::int64_t i = p * part; i < std::min(lists.queries, (p + 1) * part); ++i) {
-      double* out = values + i * (dim + 1);
-      std::fill_n(out, dim + 1, std::numeric_limits<double>::quiet_NaN());
-      const std::int64_t count = lists.size(i);
-      if (count < dim) continue;
-      double center[dim];
-      load(block.queries + static_cast<std::size_t>(i) * row_bytes, center);
-      point_tree::PlaneFit<dim> plane;
-      const std::int64_t* rows = lists.rows + lists.begin(i);
-      for (std::int64_t j = 0; j < count; ++j) {
-        double point[dim];
-        load(block.points + static_cast<std::size_t>(block.in_order ? j : rows[j]) * row_bytes, point);
-        plane.add(point, center);
-      }
-      double normal[dim];
-      double curvature = 0;
-      if (!plane.solve(normal, curvature)) continue;
-      point_tree::orient<dim>(normal, center, viewpoint);
-      std::copy_n(normal, dim, out);
-      out[dim] = curvature;
-    }
-  });
-}
-
 template <class T>
 void NormalsInColumns<T>::reduce(const Block<T>& block, double* values) const {
-  visit_dtype(manifest_.dtype, [&]<class Value>(Value) {
-    manifest_.dim == 2 ? fit<Value, 2>(block, values) : fit<Value, 3>(block, values);
+  constexpr std::int64_t part = 1 << 8;
+  const Lists<T>& lists = block.lists;
+  const bool ragged = lists.offsets != nullptr;
+  const auto row_bytes = static_cast<std::int64_t>(manifest_.row_bytes());
+  parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
+    const std::int64_t first = p * part;
+    fit_planes<T>({manifest_.dtype, manifest_.dim, block.points, block.queries + first * row_bytes, nullptr,
+                   std::min(part, lists.queries - first), ragged ? lists.rows : lists.rows + first * lists.k,
+                   lists.k, ragged ? lists.offsets + first : nullptr, block.in_order,
+                   viewpoint_ ? viewpoint_->data() : nullptr, values + first * (manifest_.dim + 1)});
   });
 }
 
@@ -157,11 +107,7 @@ std::vector<Column> MeanDistances<T>::columns() {
 template <class T>
 void MeanDistances<T>::reduce(const Block<T>& block, double* values) const {
   for (std::int64_t i = 0; i < block.lists.queries; ++i) {
-    const std::int64_t count = block.lists.size(i);
-    const T* distances = block.lists.distances + block.lists.begin(i);
-    double sum = 0;
-    for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
-    values[i] = count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
+    values[i] = mean_of(block.lists.distances + block.lists.begin(i), block.lists.size(i));
   }
 }
 

@@ -78,9 +78,6 @@ class NormalsInColumns final : public Answers<T> {
   void expect_again(std::span<const std::int64_t> places) override { columns_.expect_again(places); }
 
  private:
-  template <class Value, int dim>
-  void fit(const Block<T>& block, double* values) const;
-
   const Manifest& manifest_;
   std::optional<std::vector<double>> viewpoint_;
   Columns& columns_;

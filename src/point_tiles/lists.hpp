@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace kith::point_tiles {
@@ -42,6 +43,14 @@ struct Block {
   const std::byte* points = nullptr;
   bool in_order = false;
 };
+
+/// Of a list's distances, summed in their order; NaN without any.
+template <class T>
+double mean_of(const T* distances, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < count; ++j) sum += static_cast<double>(distances[j]);
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
+}
 
 /// Takes blocks by the places of their queries. Called by one thread at a time.
 template <class T>

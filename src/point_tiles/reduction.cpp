@@ -6,7 +6,10 @@
 
 #include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
+#include "point_tiles/lists.hpp"
+#include "point_tiles/planes.hpp"
 #include "point_tree/backend.hpp"
+#include "point_tree/cpu/search.hpp"
 
 namespace kith::point_tiles {
 namespace {
@@ -32,19 +35,57 @@ void visit_finite(const DatasetView& rows, const Use& use) {
 }  // namespace
 
 template <class T>
-void Reduced<T>::reserve(std::int64_t rows, std::int64_t values) {
-  if (kth_.size() >= rows) return;
-  values_ = AlignedBuffer<double>(rows * values);
-  parts_ = AlignedBuffer<double>(rows * values);
-  kth_ = AlignedBuffer<T>(rows);
-  counts_ = AlignedBuffer<std::int64_t>(rows);
-}
-
-template <class T>
 void Reduced<T>::find(const Resident& where, const Question& question, const Execution& execution) {
-  reserve(where.index.rows(), question.reduced_values(where.index.dim()));
+  const std::int64_t rows = where.index.rows();
+  const std::int64_t values = question.reduced_values(where.index.dim());
+  const bool on_device = point_tree::backend_of(execution) != nullptr;
+  if (kth_.size() < rows) {
+    values_ = AlignedBuffer<double>(rows * values);
+    kth_ = AlignedBuffer<T>(rows);
+    if (on_device) {
+      parts_ = AlignedBuffer<double>(rows * values);
+      counts_ = AlignedBuffer<std::int64_t>(rows);
+    } else {
+      kth_rows_ = AlignedBuffer<std::int64_t>(rows);
+    }
+  }
+  if (!on_device) return on_cpu(where, question, execution);
   question.reduction == Reduction::planes ? planes(where, question, execution)
                                           : mean(where, question, execution);
+}
+
+// Rows with a NaN are asked for nothing, and have nothing.
+template <class T>
+void Reduced<T>::on_cpu(const Resident& where, const Question& question, const Execution& execution) {
+  const point_tree::Tree& tree = Inside::of(*where.index.point_tree());
+  const bool planes = question.reduction == Reduction::planes;
+  const std::int64_t values = question.reduced_values(tree.dim);
+  parallel_for(execution, (tree.rows + part - 1) / part, [&](std::int64_t p) {
+    const std::int64_t first = p * part, count = std::min(part, tree.rows - first);
+    std::fill_n(values_.data() + first * values, count * values, std::numeric_limits<double>::quiet_NaN());
+    std::fill_n(kth_.data() + first, count, std::numeric_limits<T>::infinity());
+    std::fill_n(kth_rows_.data() + first, count, std::numeric_limits<std::int64_t>::max());
+  });
+  const auto take = [&](const point_tree::Part<T>& found) {
+    if (planes) {
+      const DatasetView points = where.coordinates.view();
+      const auto* coordinates = static_cast<const std::byte*>(points.data);
+      fit_planes<T>({points.dtype, points.dim, coordinates, coordinates, found.queries, found.count,
+                     found.rows, found.k, nullptr, false,
+                     question.viewpoint ? question.viewpoint->data() : nullptr, values_.data()});
+    }
+    for (std::int64_t i = 0; i < found.count; ++i) {
+      const std::int64_t row = found.queries[i];
+      const std::int64_t* rows = found.rows + i * found.k;
+      const T* distances = found.distances + i * found.k;
+      if (!planes) values_[row] = mean_of(distances, std::find(rows, rows + found.k, -1) - rows);
+      if (found.k < question.k || rows[found.k - 1] < 0) continue;
+      kth_[row] = distances[found.k - 1];
+      kth_rows_[row] = rows[found.k - 1];
+    }
+  };
+  (void)point_tree::run<T>(tree, {nullptr, question.include_self}, point_tree::Kind::nearest, question.k,
+                           question.radius, execution, planes ? "normals" : "outliers", take);
 }
 
 // Of lists of k that were found, whose last distances are in parts_.
@@ -61,22 +102,9 @@ void Reduced<T>::set_kth(std::int64_t rows, std::int64_t k, const Execution& exe
 template <class T>
 void Reduced<T>::distances(const PointTree& tree, const Neighborhood& others, const char* stage, double* mean,
                            const Execution& execution) {
-  if (const point_tree::DeviceBackend* device = point_tree::backend_of(execution)) {
-    device->distances(Inside::of(tree), others, stage,
-                      {.mean = mean, .farthest = parts_.data(), .counts = counts_.data()}, execution);
-    return;
-  }
-  const Neighbors found = tree.all_knn(others.k, false, execution, others.radius);
-  for (std::int64_t row = 0; row < found.queries; ++row) {
-    const auto list = found.indices_of(row);
-    const auto count = std::find(list.begin(), list.end(), -1) - list.begin();
-    double sum = 0;
-    for (std::int64_t j = 0; j < count; ++j) sum += found.distance(row, j);
-    counts_[row] = count;
-    parts_[row] = count > 0 ? found.distance(row, count - 1) : 0;
-    if (mean == nullptr) continue;
-    mean[row] = count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
-  }
+  point_tree::backend_of(execution)->distances(
+      Inside::of(tree), others, stage, {.mean = mean, .farthest = parts_.data(), .counts = counts_.data()},
+      execution);
 }
 
 template <class T>

@@ -22,12 +22,13 @@ std::int64_t list_bytes(const Question& question, bool doubles) {
   return (question.most_entries() + one_more) * (8 + (doubles ? 8 : 4)) + a_query + question.result_bytes;
 }
 
-// What of a row is known when its tile is ready: the list, or what was made of it and the k-th distance.
-std::int64_t own_bytes(const Question& question, std::int64_t dim, bool doubles) {
+// What of a row is known when its tile is ready: the list, or what was made of it and the k-th neighbour.
+std::int64_t own_bytes(const Question& question, std::int64_t dim, bool doubles, bool on_device) {
   const std::int64_t distance = doubles ? 8 : 4;
   if (question.kind != Kind::nearest) return 0;
   if (question.reduction == Reduction::none) return (question.k + 1) * (8 + distance);
-  return 2 * question.reduced_values(dim) * 8 + 8 + distance;  // some of it twice, while it is put together
+  const std::int64_t times = on_device ? 2 : 1;  // some of it twice, while it is put together
+  return times * question.reduced_values(dim) * 8 + 8 + distance;
 }
 
 std::int64_t staging_of(const TileMemory& memory, std::int64_t rows) {
@@ -54,13 +55,18 @@ MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, c
   const std::int64_t a_list = list_bytes(question, memory.doubles);
   const std::int64_t building = memory.build(rows) - memory.resident(rows);
   const std::int64_t least_block = std::min(rows, tuning::least_block);
+  const std::int64_t own = rows * own_bytes(question, manifest.dim, memory.doubles, there);
+  // What is made of lists alone, on the CPU: nobody keeps them, and it is written while the next tree is
+  // built.
+  const bool reduced = !there && question.reduction != Reduction::none && memory.tree;
+  const std::int64_t least_lists = reduced ? building + own : std::max(building, least_block * a_list);
   // The tile that is searched, and the one that is read meanwhile.
   const std::int64_t data = 2 * memory.data(rows);
   // A query on a visit: its list so far, that of the tile it visits, and both merged.
   const std::int64_t a_visit =
       3 * a_list +
       (question.points ? 2 * question.most_entries() * static_cast<std::int64_t>(memory.row_bytes) : 0);
-  const std::int64_t least = data + 2 * memory.resident(rows) + std::max(building, least_block * a_list) +
+  const std::int64_t least = data + 2 * memory.resident(rows) + least_lists +
                              tuning::least_visiting * a_visit + tuning::least_waiting + held + staging;
   if (least > limit) {
     throw OutOfMemory(
@@ -73,8 +79,8 @@ MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, c
   }
   const std::int64_t spare = limit - least;
   const std::int64_t wanted = question.kind == Kind::within ? spare : rows * a_list;
-  lists =
-      std::max({building, least_block * a_list, std::min({wanted, spare / 3, tuning::largest_block_bytes})});
+  lists = least_lists;
+  if (!reduced) lists = std::max(lists, std::min({wanted, spare / 3, tuning::largest_block_bytes}));
   const std::int64_t most = std::max(least_block, tuning::largest_block_bytes / a_list);
   block_rows = std::clamp<std::int64_t>(std::min(lists / a_list, most), 1, std::max<std::int64_t>(rows, 1));
   visiting_rows =
@@ -87,7 +93,6 @@ MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, c
   resident = limit - held - reading - lists - visiting_rows * a_visit - waiting - staging;
   if (on_device.ahead == 0) return;
   // One that is ready: as it was read, what is known of its rows, and what that came through.
-  const std::int64_t own = rows * own_bytes(question, manifest.dim, memory.doubles);
   const std::int64_t a_tile = memory.data(rows) + memory.resident(rows) + own + staging;
   ready = std::min(on_device.ahead * static_cast<std::int64_t>(devices.devices.size()), spare / 2 / a_tile);
   // What was made of the tile before is put meanwhile.

@@ -74,7 +74,7 @@ void Sweep<T>::join(ReadyTile<T> ready, std::int64_t place) {
   } else {
     resident_.add(here);
   }
-  if (ready.own != nullptr && reduces(question_, *here)) {
+  if (reduces(question_, *here) && (ready.own != nullptr || here->device.kind == Device::Kind::cpu)) {
     answer_reduced(*here, queries.view(), place, std::move(ready.own));
   } else {
     settle();
@@ -313,25 +313,33 @@ void Sweep<T>::put_finished(std::vector<Waiting>& queries) {
   std::erase_if(queries, [](const Waiting& query) { return query.tiles.empty(); });
 }
 
-// The same of all rows of a tile, of which a device has told what their lists come to: only those that need
-// other tiles have lists here, too. They are put while the next tile is answered: no query of that one, nor
-// any that waits for it, has its place among them.
+// The same of all rows of a tile, of which is known what their lists come to: only those that need other
+// tiles have lists here, too. They are put while the next tile is answered, or its tree is built: no query of
+// that one, nor any that waits for it, has its place among them.
 template <class T>
 void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, std::int64_t place,
                               std::unique_ptr<OwnAnswers<T>> mine) {
-  std::shared_ptr<OwnAnswers<T>> shared = std::move(mine);
-  Reduced<T>& own = shared->reduced;
+  std::shared_ptr<OwnAnswers<T>> ready = std::move(mine);
+  Reduced<T>& own = ready != nullptr ? ready->reduced : own_;
+  if (ready == nullptr) {
+    settle();
+    own.find(here, question_, on(here.device));
+  }
   const auto around = reach_.around(here.tile);
-  std::vector<Crossing> crossing = find_crossing(here, queries, reach_.stands_apart(here.tile), around,
-                                                 [&](std::int64_t i) { return End{.distance = own.kth(i)}; });
+  std::vector<Crossing> crossing =
+      find_crossing(here, queries, reach_.stands_apart(here.tile), around, [&](std::int64_t i) {
+        const std::int64_t last = own.kth_row(i);
+        const auto rows = static_cast<std::int64_t>(here.rows.size());
+        return End{own.kth(i), last < rows ? here.rows[static_cast<std::size_t>(last)] : last};
+      });
   statistics_.queries += queries.rows;
   statistics_.crossed += static_cast<std::int64_t>(crossing.size());
   std::vector<std::int64_t> growing =
       reduce_crossing(here, crossing, place, own.values(),
                       [&](std::span<Crossing> some) { return waiting_of(here, queries, some, place); });
-  values_.begin([this, place, rows = queries.rows, growing = std::move(growing), shared] {
-    put_values(growing, place, rows, shared->reduced.values());
-    ahead_->give_back(std::make_unique<OwnAnswers<T>>(std::move(*shared)));
+  values_.begin([this, place, rows = queries.rows, growing = std::move(growing), ready, &own] {
+    put_values(growing, place, rows, own.values());
+    if (ready != nullptr) ahead_->give_back(std::make_unique<OwnAnswers<T>>(std::move(*ready)));
   });
   stop_.check();
 }

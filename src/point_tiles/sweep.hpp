@@ -155,6 +155,7 @@ class Sweep {
   std::int64_t mail_bytes_ = 0;
   bool last_ = false;
   std::vector<double> reduced_;  // what the lists of some rows come to
+  Reduced<T> own_;               // what those of a tile do, on the CPU
   TileStatistics statistics_;
   DeviceClock clock_;
   std::unique_ptr<TilesAhead<T>> ahead_;  // its threads end before what they work with goes
