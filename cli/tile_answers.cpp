@@ -11,6 +11,7 @@
 #include "index_file.hpp"
 #include "io/format.hpp"
 #include "point_tiles/folder.hpp"
+#include "point_tiles/partition.hpp"
 #include "point_tiles/work_folder.hpp"
 #include "stream.hpp"
 #include "tiles.hpp"
@@ -110,6 +111,7 @@ TilesBeside::~TilesBeside() {
   if (!built_ || keep_) return;
   fs::remove(folder_ / point_tiles::manifest_name, ignored);  // first: what is left is then no tiles
   fs::remove_all(folder_, ignored);
+  fs::remove_all(point_tiles::WorkFolder::place_of(folder_), ignored);  // where they never became safe
 }
 
 PointTiles TilesBeside::build(const Execution& execution, const std::string& why) {
@@ -120,13 +122,18 @@ PointTiles TilesBeside::build(const Execution& execution, const std::string& why
   const bool there = is_usable();
   PointTiles tiles = named_limit([&] {
     return there ? PointTiles::open(folder_)
-                 : PointTiles::build(folder_, paths_, parameters_, tile_making(execution));
+                 : point_tiles::build_behind(folder_, paths_, parameters_, tile_making(execution));
   });
   built_ = true;
   older_ = there;
   notes_.emplace_back(folder_);
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_, ignored)) notes_.emplace_back(entry.path());
+  // They get their name at any moment.
+  for (const fs::path& place : {point_tiles::WorkFolder::place_of(folder_) / "tiles", folder_}) {
+    for (const auto& entry : fs::directory_iterator(place, ignored)) {
+      notes_.emplace_back(folder_ / entry.path().filename());
+    }
+  }
   // Only now: a limit that not even tiles fit into is told by the error alone.
   note(common_,
        fmt::format("{}: through tiles in {}{}", why, folder_.string(), there ? ", which were there" : ""));
@@ -150,7 +157,10 @@ bool TilesBeside::is_usable() const {
 std::string TilesBeside::keep() {
   if (!built_) return "";
   keep_ = true;
-  return fmt::format("; the tiles stay in '{}': run the same again to go on, or remove it", folder_.string());
+  std::error_code ignored;
+  const bool named = fs::exists(folder_, ignored);
+  return fmt::format("; the tiles stay in '{}': run the same again to go on, or remove it",
+                     (named ? folder_ : point_tiles::WorkFolder::place_of(folder_)).string());
 }
 
 void note_tiles(const Common& common, const TileStatistics& statistics) {

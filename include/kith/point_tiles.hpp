@@ -251,7 +251,7 @@ class PointTiles {
   /// Whether point tiles were built at `path`.
   static bool is_at(const std::filesystem::path& path);
 
- private:
+ protected:
   explicit PointTiles(std::shared_ptr<const point_tiles::Folder> folder) : folder_(std::move(folder)) {}
   std::shared_ptr<const point_tiles::Folder> folder_;
 };

@@ -60,6 +60,7 @@ Columns::Columns(WorkFolder& work, std::vector<Column> columns, std::span<const 
                  AnswerOrder order, std::int64_t width, int threads, bool kept)
     : work_(work),
       kept_(kept || order == AnswerOrder::tiles),
+      early_(order == AnswerOrder::tiles),
       columns_(std::move(columns)),
       width_(width),
       places_(places_of(tile_rows)),
@@ -116,8 +117,9 @@ void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again
     rows(place - first, here, use);
   });
   add_to_sum(to, sum);
-  // Of much the disk takes its time: it begins now, so that sync() has little left to wait for.
-  if (count * to.rows.row_bytes() >= tuning::block_bytes) to.rows.start_writing(first, count);
+  const std::int64_t bytes = count * to.rows.row_bytes();
+  to_note_.fetch_add(bytes, std::memory_order_relaxed);
+  if (early_ && bytes >= tuning::block_bytes) to.rows.start_writing(first, count);
 }
 
 void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
@@ -214,15 +216,18 @@ void Columns::keep(std::int64_t end, const Execution& execution) {
   kept_ = true;
 }
 
-nlohmann::json Columns::sync() {
+nlohmann::json Columns::noted() {
   nlohmann::json noted;
-  const auto add = [&](Open& array) {
-    array.rows.sync(threads_);
-    noted[array.name] = {array.rows.sizes(), io::hash_text(array.sum)};
-  };
+  const auto add = [&](Open& array) { noted[array.name] = {array.rows.sizes(), io::hash_text(array.sum)}; };
   for (Open& array : open_) add(array);
   add(rows_);
+  to_note_.store(0, std::memory_order_relaxed);
   return noted;
+}
+
+void Columns::sync() {
+  for (Open& array : open_) array.rows.sync(threads_);
+  rows_.rows.sync(threads_);
 }
 
 void Columns::extend() {

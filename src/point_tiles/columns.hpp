@@ -88,9 +88,15 @@ class Columns {
   /// The same of rows at any places, none of which will be put again.
   void put_doubles_at(std::size_t column, std::span<const std::int64_t> places, const double* from);
 
-  /// All of it is on the disk. @return bytes of the files of each and its sum, which the journal takes as
-  /// "columns"
-  nlohmann::json sync();
+  /// Bytes of the files of each and its sum, which the journal takes as "columns" when sync() has returned.
+  nlohmann::json noted();
+  /// All of it is on the disk. Others may put more meanwhile.
+  void sync();
+  /// What was put since the journal noted it last.
+  std::int64_t bytes_to_note() const noexcept { return to_note_.load(std::memory_order_relaxed); }
+  /// From now on the disk begins to take what is put at once, so that sync() has little left to wait for. In
+  /// the order of tiles it always does: those files are the answer.
+  void write_early() noexcept { early_ = true; }
 
   /// What a run before has left gets its full size: the last rows that it has noted may wait, and nothing of
   /// them was put.
@@ -148,6 +154,8 @@ class Columns {
 
   WorkFolder& work_;
   bool kept_;
+  bool early_;
+  std::atomic<std::int64_t> to_note_{0};
   std::vector<Column> columns_;
   std::int64_t width_;                // of row numbers in columns
   std::vector<std::int64_t> places_;  // of each tile, and the end

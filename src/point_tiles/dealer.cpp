@@ -17,7 +17,7 @@
 
 namespace kith::point_tiles {
 Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerScale>& integers,
-               std::int64_t rows, std::int64_t tile_points, WorkFolder& work, const Execution& execution)
+               std::int64_t rows, std::int64_t tile_points, Undone& undone, const Execution& execution)
     : dim_(dim),
       dtype_(dtype),
       integers_(integers),
@@ -27,7 +27,7 @@ Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerSca
       memory_(memory_of(execution)),
       execution_(execution),
       progress_(execution, "partition", rows),
-      work_(work),
+      undone_(undone),
       extents_(nlohmann::json::array()) {
   // An extent is no larger than a tile, so that one that is cut between extents ends in parts of its size.
   const std::int64_t usual = std::clamp<std::int64_t>(tuning::extent_bytes / record_, 1, tile_points_);
@@ -145,12 +145,12 @@ Dealer::Plan Dealer::plan(Records& records) {
     return plan;
   }
   Plan made = make_plan(records);
-  pending_.push_back({{"deal", deals_},
-                      {"tile_points", tile_points_},
-                      {"splitters", to_json(made.splitters)},
-                      {"tiles", made.splitters.tiles()},
-                      {"capacity", made.capacity},
-                      {"checkpoint", made.checkpoint}});
+  undone_.records.push_back({{"deal", deals_},
+                             {"tile_points", tile_points_},
+                             {"splitters", to_json(made.splitters)},
+                             {"tiles", made.splitters.tiles()},
+                             {"capacity", made.capacity},
+                             {"checkpoint", made.checkpoint}});
   return made;
 }
 
@@ -284,12 +284,12 @@ void Dealer::deal(Records& records, std::int64_t first, const Plan& plan, std::v
     }
     if (first == n || first % plan.checkpoint == 0) {
       take(buffers.flush(segment), tiles);
-      pending_.push_back({{"dealt", deals_},
-                          {"rows", first},
-                          {"nans", nan_rows_},
-                          {"end", segment.end},
-                          {"extents", std::exchange(extents_, nlohmann::json::array())}});
-      if (pacer_.due()) commit(segment);
+      undone_.records.push_back({{"dealt", deals_},
+                                 {"rows", first},
+                                 {"nans", nan_rows_},
+                                 {"end", segment.end},
+                                 {"extents", std::exchange(extents_, nlohmann::json::array())}});
+      if (undone_.saver.due()) undone_.note_behind();
     }
     progress_.check();
     if (first < n) reading.get();
@@ -307,12 +307,20 @@ void Dealer::take(std::vector<NewExtent> made, std::vector<Growing>& tiles) {
   }
 }
 
-void Dealer::commit(OpenSegment& segment) {
-  if (pending_.empty()) return;
-  const Pacer::Pause pause(pacer_);
-  segment.file.sync();
-  work_.note_all(pending_);
-  pending_.clear();
+void Undone::note_behind() {
+  if (records.empty()) return;
+  saver.wait();
+  std::vector<OpenSegment*> open;
+  for (OpenSegment& segment : segments) open.push_back(&segment);
+  saver.begin([this, open, noted = std::exchange(records, {})] {
+    for (OpenSegment* segment : open) segment->file.sync();
+    work.note_all(noted);
+  });
+}
+
+void Undone::note() {
+  note_behind();
+  saver.wait();
 }
 
 }  // namespace kith::point_tiles

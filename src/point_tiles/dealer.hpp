@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -28,18 +29,32 @@
 
 namespace kith::point_tiles {
 
+/// What is not safe on the disk yet. It outlives the one who deals: tiles can be read before they are safe.
+struct Undone {
+  template <class... Arguments>
+  explicit Undone(const Arguments&... arguments) : work(arguments...) {}
+
+  WorkFolder work;
+  std::deque<OpenSegment> segments;
+  std::vector<nlohmann::json> records;  ///< to be noted when what they speak of is safe
+  Saver saver;
+
+  /// The records begin to be noted, behind the back of the one who calls. @throws what came of the time
+  /// before
+  void note_behind();
+  /// All of them are noted. @throws IoError
+  void note();
+};
+
 class Dealer {
  public:
   /// @throws OutOfMemory where the limit is too small for buffers
   Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerScale>& integers, std::int64_t rows,
-         std::int64_t tile_points, WorkFolder& work, const Execution& execution);
+         std::int64_t tile_points, Undone& undone, const Execution& execution);
 
   /// The tiles that the records come to, one more for rows that no box holds. Empty: no plane divides them.
   /// @param whole all rows of the cloud, whose progress is told
   std::vector<Growing> divide(Records& records, OpenSegment& segment, bool whole);
-
-  /// What was dealt into the segment is safe, and noted.
-  void commit(OpenSegment& segment);
 
   /// Of a row's coordinates as they are dealt.
   std::size_t row_bytes() const noexcept { return row_bytes_; }
@@ -79,12 +94,11 @@ class Dealer {
   std::int64_t buffer_rows_ = 0;
   std::int64_t block_rows_ = 0;
   std::int64_t nan_rows_ = 0;
-  WorkFolder& work_;
+  Undone& undone_;
+  WorkFolder& work_ = undone_.work;
   std::size_t replayed_ = 0;  // records of the runs before
   std::int64_t deals_ = 0;
-  std::vector<nlohmann::json> pending_;  // to be noted when what they speak of is safe
-  nlohmann::json extents_;               // since the last of them
-  Pacer pacer_;
+  nlohmann::json extents_;  // since the last record
 };
 
 }  // namespace kith::point_tiles

@@ -1,6 +1,7 @@
 #include "point_tiles/file_run.hpp"
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -64,20 +65,17 @@ class Run {
       all_there = true;
     }
     sweep_.finish(swept_to, [&](std::uint64_t byte) {
-      if (!all_there || !due()) return;
-      const Pacer::Pause pause(pacer_);
-      const nlohmann::json columns = columns_.sync();
-      work_.note({{"swept to", byte}, {"lists", sync_lists()}, {"columns", columns}});
+      if (all_there && due()) note({{"swept to", byte}});
     });
     if (late()) columns_.keep(columns_.rows(), execution_);
     TileStatistics statistics = sweep_.statistics();
     statistics.queries = asked_.manifest().rows;
     if (due()) {
-      const nlohmann::json columns = columns_.sync();
-      work_.note({{"searched", to_json(statistics)}, {"lists", sync_lists()}, {"columns", columns}});
+      note({{"searched", to_json(statistics)}});
     } else if (lists_ != nullptr) {
-      lists_->flush();
+      (void)lists_->flush();
     }
+    saver_.wait();
     statistics.resumed_tiles = first;
     progress_.finish();
     return statistics;
@@ -128,16 +126,12 @@ class Run {
       progress_.advance(asked_.manifest().tiles[static_cast<std::size_t>(tile)].rows);
     }
     if (tile + 1 == tiles_) return;
+    if (Clock::now() >= short_until_) columns_.write_early();
     if (late()) {
       settle();
       columns_.keep(columns_.place(tile + 1), execution_);
     }
     if (due()) save(tile + 1);
-  }
-
-  nlohmann::json sync_lists() {
-    const SavedLists saved = lists_ == nullptr ? SavedLists{} : lists_->sync();
-    return {saved.bytes, saved.hash};
   }
 
   // Answers in memory are part of what the limit is for; where it does not suffice, they are in files.
@@ -155,17 +149,36 @@ class Run {
   // Whether answers have been in memory alone for too long.
   bool late() const { return !columns_.kept() && Clock::now() >= late_; }
   // Whether work is to be made safe on the disk.
-  bool due() const { return columns_.kept() && pacer_.due(); }
+  bool due() const {
+    if (!columns_.kept()) return false;
+    const bool much = Clock::now() < short_until_ && columns_.bytes_to_note() > tuning::most_to_save;
+    return (!much || Pacer::every > 0) && saver_.due();
+  }
 
-  // Everything before `next` becomes safe; answers first, then what speaks of them.
+  // Everything before `next` becomes safe.
   void save(std::int64_t next) {
-    const Pacer::Pause pause(pacer_);
     settle();
-    const nlohmann::json columns = columns_.sync();
-    const nlohmann::json lists = sync_lists();
-    const SavedSweep saved = sweep_.save(waiting_[file_], next);
-    work_.note({{"sweep", to_json(saved, file_)}, {"lists", lists}, {"columns", columns}});
+    saver_.wait();  // else the journal could still name the file that this one overwrites
+    std::function<void()> sync;
+    const SavedSweep saved = sweep_.save(waiting_[file_], next, sync);
+    note({{"sweep", to_json(saved, file_)}}, sync);
     file_ = 1 - file_;
+  }
+
+  // Answers become safe first, and what waits, then what speaks of them. What is put meanwhile belongs to
+  // queries that wait in this record, or to tiles behind it.
+  void note(nlohmann::json record, std::function<void()> sync = nullptr) {
+    const SavedLists lists = lists_ == nullptr ? SavedLists{} : lists_->flush();
+    record["lists"] = {lists.bytes, lists.hash};
+    record["columns"] = columns_.noted();
+    saver_.begin([this, record = std::move(record), sync = std::move(sync)] {
+      columns_.sync();
+      if (lists_ != nullptr) lists_->sync();
+      if (sync) sync();
+      run_.rows.settle();
+      if (run_.queries != nullptr) run_.queries->settle();
+      work_.note(record);
+    });
   }
 
   const FileRun& run_;
@@ -180,11 +193,12 @@ class Run {
   Sweep<T> sweep_;
   std::filesystem::path waiting_[2];
   ProgressCounter progress_;
-  Pacer pacer_;
   using Clock = std::chrono::steady_clock;
   const Clock::time_point late_ = Clock::now() + longest_in_memory.load();  // to have answers in memory alone
+  const Clock::time_point short_until_ = Clock::now() + tuning::short_search;
   int file_ = 0;
   OneBehind rows_;
+  Saver saver_;
 };
 
 }  // namespace

@@ -219,6 +219,11 @@ Folder::Folder(std::filesystem::path path) : path_(std::move(path)) {
   }
 }
 
+void Folder::becomes(std::filesystem::path path, std::future<void> safe) {
+  path_ = std::move(path);
+  safe_ = safe.share();
+}
+
 std::uint64_t extent_hash(const void* coordinates, std::size_t coordinate_bytes, const std::int64_t* rows,
                           std::size_t count) {
   // The second hash goes on from the first.

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -100,6 +101,22 @@ class Folder {
   /// Checks the manifest and the sizes of the segments.
   /// @throws IoError
   explicit Folder(std::filesystem::path path);
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  /// Waits for what becomes().
+  ~Folder() { wait(); }
+
+  /// Somebody makes it safe on the disk and gives it another name, which path() is from now on, while it is
+  /// read.
+  void becomes(std::filesystem::path path, std::future<void> safe);
+  /// It is safe, and has its name. @throws what came of it
+  void settle() const {
+    if (safe_.valid()) safe_.get();
+  }
+  /// The same, whatever came of it.
+  void wait() const noexcept {
+    if (safe_.valid()) safe_.wait();
+  }
 
   const Manifest& manifest() const noexcept { return manifest_; }
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -127,6 +144,7 @@ class Folder {
   Manifest manifest_;
   std::string fingerprint_;
   std::vector<InputFile> segments_;
+  std::shared_future<void> safe_;
 };
 
 /// The checksum of an extent.

@@ -1,11 +1,12 @@
-// When work is to be made safe on the disk: often enough that little is done again, seldom enough that it
-// costs little.
+// When work is to be made safe on the disk, often enough that little is done again, seldom enough that it
+// costs little; and that the one who works does not wait for it.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 
+#include "core/beside.hpp"
 #include "point_tiles/tuning.hpp"
 
 namespace kith::point_tiles {
@@ -18,13 +19,13 @@ class Pacer {
 
   bool due() const {
     const int times = every.load(std::memory_order_relaxed);
-    return times > 0 ? ++asked_ % times == 0 : Clock::now() >= next_;
+    return times > 0 ? ++asked_ % times == 0 : Clock::now() >= next_.load();
   }
 
   /// Takes the time that making it safe has taken.
   class Pause {
    public:
-    explicit Pause(Pacer& pacer) : pacer_(pacer) {}
+    explicit Pause(Pacer& pacer) : pacer_(pacer) { pacer_.next_ = Clock::time_point::max(); }
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
     ~Pause() {
@@ -42,7 +43,29 @@ class Pacer {
  private:
   using Clock = std::chrono::steady_clock;
   mutable int asked_ = 0;
-  Clock::time_point next_ = Clock::now() + tuning::least_pause;
+  std::atomic<Clock::time_point> next_{Clock::now() + tuning::least_pause};
+};
+
+/// Makes one thing safe after the other, behind the back of the one who works. The last member of its owner,
+/// so that what it works with outlives it.
+class Saver {
+ public:
+  /// Never while something is under way, but where tests ask for that.
+  bool due() const { return pacer_.due(); }
+  /// @param save is begun with when what was begun with before is safe @throws what that has thrown
+  template <class Save>
+  void begin(Save save) {
+    behind_.begin([this, save] {
+      const Pacer::Pause pause(pacer_);
+      save();
+    });
+  }
+  /// All of it is safe. @throws what making it so has thrown
+  void wait() { behind_.wait(); }
+
+ private:
+  Pacer pacer_;
+  OneBehind behind_;
 };
 
 }  // namespace kith::point_tiles

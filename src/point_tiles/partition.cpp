@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/beside.hpp"
 #include "core/memory_budget.hpp"
 #include "core/plural.hpp"
 #include "kith/error.hpp"
@@ -33,15 +36,15 @@ std::optional<io::IntegerScale> integers_of(io::PointStream& cloud) {
 
 class Partition {
  public:
-  Partition(io::PointStream& cloud, std::int64_t tile_points, WorkFolder& work, const Execution& execution)
+  Partition(io::PointStream& cloud, std::int64_t tile_points, Undone& undone, const Execution& execution)
       : cloud_(cloud),
-        folder_(work.file("tiles")),
+        undone_(undone),
+        folder_(work_.file("tiles")),
         dim_(cloud.dim()),
         dtype_(cloud.dtype()),
         integers_(integers_of(cloud)),
         tile_points_(tile_points),
-        work_(work),
-        dealer_(dim_, dtype_, integers_, cloud.rows(), tile_points, work, execution) {
+        dealer_(dim_, dtype_, integers_, cloud.rows(), tile_points, undone, execution) {
     std::error_code ignored;
     fs::create_directory(folder_, ignored);  // or it is there from a run before
   }
@@ -56,7 +59,7 @@ class Partition {
     if (cloud_.rows() > 0) {
       std::vector<Growing> tiles;
       {
-        OpenSegment segment = open_segment();
+        OpenSegment& segment = open_segment();
         CloudRecords cloud(cloud_);
         tiles = dealer_.divide(cloud, segment, true);
         close_segment(segment);
@@ -70,19 +73,16 @@ class Partition {
     return manifest;
   }
 
-  const fs::path& folder() const { return folder_; }
-
  private:
   bool is_large(const Growing& tile) const { return tile.rows > 2 * tile_points_; }
 
-  OpenSegment open_segment() {
+  OpenSegment& open_segment() {
     const auto number = static_cast<std::int64_t>(segments_.size());
     const std::string file = fmt::format("segment-{}.bin", number);
     segments_.push_back({file, 0});
-    return {OutputFile::lasting(work_.file("tiles/" + file)), number, 0};
+    return undone_.segments.emplace_back(OutputFile::lasting(work_.file("tiles/" + file)), number, 0);
   }
-  void close_segment(OpenSegment& segment) {
-    dealer_.commit(segment);
+  void close_segment(const OpenSegment& segment) {
     segments_.back().bytes = segment.end;
     readable_.emplace_back(segment.file.path());
   }
@@ -93,7 +93,7 @@ class Partition {
     std::vector<Growing> finished;
     std::vector<Growing> large;
     for (Growing& tile : tiles) (is_large(tile) ? large : finished).push_back(std::move(tile));
-    OpenSegment segment = open_segment();
+    OpenSegment& segment = open_segment();
     for (Growing& tile : large) {
       TileRecords records(readable_, tile, dealer_.row_bytes());
       std::vector<Growing> parts = dealer_.divide(records, segment, false);
@@ -158,7 +158,10 @@ class Partition {
     for (const Tile& tile : manifest.tiles) {
       for (const Extent& extent : tile.extents) number[static_cast<std::size_t>(extent.segment)] = 0;
     }
-    if (std::ranges::count(number, -1) > 0) work_.note({{"divided", true}});
+    if (std::ranges::count(number, -1) > 0) {
+      undone_.records.push_back({{"divided", true}});
+      undone_.note();
+    }
     std::vector<Segment> used;
     for (std::size_t s = 0; s < segments_.size(); ++s) {
       if (number[s] < 0) {
@@ -176,12 +179,13 @@ class Partition {
   }
 
   io::PointStream& cloud_;
+  Undone& undone_;
+  WorkFolder& work_ = undone_.work;
   fs::path folder_;
   std::int64_t dim_;
   Dtype dtype_;
   std::optional<io::IntegerScale> integers_;
   std::int64_t tile_points_;
-  WorkFolder& work_;
   Dealer dealer_;
   std::vector<Segment> segments_;
   std::vector<InputFile> readable_;
@@ -268,19 +272,44 @@ std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes
   return points;
 }
 
-void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const fs::path& folder,
-               std::int64_t tile_points, const Execution& execution) {
+namespace {
+
+// Tiles that are in the work folder, whole, and not safe on the disk yet.
+struct Divided {
+  std::unique_ptr<Undone> undone;
+  WorkFolder::Moves moves;
+  OutputFile manifest;  // none: a run before has put them in place
+
+  fs::path folder() const { return undone->work.path() / moves.front().first; }
+
+  // Makes them safe, and gives them their name.
+  void finish() {
+    resumably(undone->work, [&] {
+      undone->note();
+      manifest.sync();
+      sync_folder(folder());
+      undone->segments.clear();
+      undone->work.finish(moves);
+    });
+  }
+};
+
+// @return nothing where a run before has come to the end
+std::optional<Divided> divide(io::PointStream& cloud, std::vector<SourceCloud> sources,
+                              const fs::path& folder, std::int64_t tile_points, const Execution& execution) {
   check_place(folder);
   check_number(cloud.rows(), tile_points);
   const bool resumable =
       std::ranges::none_of(sources, [](const SourceCloud& source) { return source.modified == 0; });
-  WorkFolder work(folder, task_of(cloud, sources, tile_points), resumable);
+  Divided made;
+  made.undone = std::make_unique<Undone>(folder, task_of(cloud, sources, tile_points), resumable);
+  WorkFolder& work = made.undone->work;
   fs::path place = folder;
   if (!place.has_filename()) place = place.parent_path();
-  const WorkFolder::Moves moves = {{"tiles", place}};
-  resumably(work, [&] {
+  made.moves = {{"tiles", place}};
+  const bool unfinished = resumably(work, [&] {
     nlohmann::json nothing;
-    if (work.was_finished(moves, nothing)) return;
+    if (work.was_finished(made.moves, nothing)) return false;
     // The default depends on the limit, which may be another in the run that goes on.
     std::int64_t points = tile_points;
     if (const nlohmann::json* before = work.last("tile_points")) {
@@ -289,17 +318,37 @@ void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const f
       const std::uint64_t row_bytes = static_cast<std::uint64_t>(cloud.dim()) * size_of(cloud.dtype());
       points = default_tile_points(memory_of(execution), row_bytes + sizeof(std::int64_t));
     }
-    Partition partition(cloud, points, work, execution);
-    Manifest manifest = partition.run();
+    Manifest manifest = Partition(cloud, points, *made.undone, execution).run();
     manifest.sources = std::move(sources);
-    OutputFile file = OutputFile::lasting(work.file(fmt::format("tiles/{}", manifest_name)));
+    made.manifest = OutputFile::lasting(work.file(fmt::format("tiles/{}", manifest_name)));
     const std::string text = to_text(manifest);
-    file.truncate(0);
-    file.write(0, text.data(), text.size());
-    file.sync();
-    sync_folder(partition.folder());
-    work.finish(moves);
+    made.manifest.truncate(0);
+    made.manifest.write(0, text.data(), text.size());
+    return true;
   });
+  return unfinished ? std::optional(std::move(made)) : std::nullopt;
+}
+
+}  // namespace
+
+void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const fs::path& folder,
+               std::int64_t tile_points, const Execution& execution) {
+  std::optional<Divided> made = divide(cloud, std::move(sources), folder, tile_points, execution);
+  if (made) made->finish();
+}
+
+std::shared_ptr<const Folder> partition_behind(io::PointStream& cloud, std::vector<SourceCloud> sources,
+                                               const fs::path& folder, std::int64_t tile_points,
+                                               const Execution& execution) {
+  std::optional<Divided> divided = divide(cloud, std::move(sources), folder, tile_points, execution);
+  if (!divided) return std::make_shared<const Folder>(folder);
+  const auto made = std::make_shared<Divided>(*std::move(divided));
+  auto opened = std::make_shared<Folder>(made->folder());
+  opened->becomes(made->moves.front().second, beside([made] {
+                    made->finish();
+                    made->undone.reset();  // whoever comes next may have a folder of that name
+                  }));
+  return opened;
 }
 
 }  // namespace kith::point_tiles

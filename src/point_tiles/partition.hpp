@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "io/point_stream.hpp"
 #include "kith/execution.hpp"
+#include "kith/point_tiles.hpp"
 #include "point_tiles/folder.hpp"
 
 namespace kith::point_tiles {
@@ -25,5 +28,15 @@ std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes
 /// @throws IoError, OutOfMemory, Cancelled
 void partition(io::PointStream& cloud, std::vector<SourceCloud> sources, const std::filesystem::path& folder,
                std::int64_t tile_points, const Execution& execution);
+
+/// The same for tiles that are searched at once: they can be read when it returns, and reach the disk and
+/// their name meanwhile. Folder::settle() waits for that.
+std::shared_ptr<const Folder> partition_behind(io::PointStream& cloud, std::vector<SourceCloud> sources,
+                                               const std::filesystem::path& folder, std::int64_t tile_points,
+                                               const Execution& execution);
+
+/// PointTiles::build() likewise.
+PointTiles build_behind(const std::filesystem::path& folder, std::span<const std::filesystem::path> clouds,
+                        const PointTilesParameters& parameters, const Execution& execution);
 
 }  // namespace kith::point_tiles

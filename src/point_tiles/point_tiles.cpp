@@ -52,10 +52,10 @@ point_tiles::SourceCloud source_of(const fs::path& cloud, std::int64_t rows,
   return source;
 }
 
-}  // namespace
-
-PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> clouds,
-                             const PointTilesParameters& parameters, const Execution& given) {
+// A cloud in files: build(stream, sources, execution).
+template <class Build>
+auto of_files(std::span<const fs::path> clouds, const PointTilesParameters& parameters,
+              const Execution& given, const Build& build) {
   const Execution execution = point_tiles::checked_on_cpu(given, "point tiles are made");
   if (clouds.empty()) throw InvalidArgument("no file to build point tiles from; name one or more");
   const auto memory = static_cast<std::uint64_t>(point_tiles::memory_of(execution));
@@ -73,8 +73,32 @@ PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> c
         : sources.push_back(source_of(parameters.sources[i], parts.back()->rows(), {}));
   }
   const auto cloud = io::concatenate(std::move(parts), clouds);
-  point_tiles::partition(*cloud, std::move(sources), folder, checked(parameters), execution);
+  return build(*cloud, std::move(sources), execution);
+}
+
+// PointTiles of a folder that is open.
+struct Opened : PointTiles {
+  explicit Opened(std::shared_ptr<const Folder> folder) : PointTiles(std::move(folder)) {}
+};
+
+}  // namespace
+
+PointTiles PointTiles::build(const fs::path& folder, std::span<const fs::path> clouds,
+                             const PointTilesParameters& parameters, const Execution& given) {
+  of_files(clouds, parameters, given,
+           [&](io::PointStream& cloud, std::vector<point_tiles::SourceCloud> sources, const Execution& how) {
+             point_tiles::partition(cloud, std::move(sources), folder, checked(parameters), how);
+           });
   return open(folder);
+}
+
+PointTiles point_tiles::build_behind(const fs::path& folder, std::span<const fs::path> clouds,
+                                     const PointTilesParameters& parameters, const Execution& given) {
+  return of_files(
+      clouds, parameters, given,
+      [&](io::PointStream& cloud, std::vector<point_tiles::SourceCloud> sources, const Execution& how) {
+        return Opened(partition_behind(cloud, std::move(sources), folder, kith::checked(parameters), how));
+      });
 }
 
 PointTiles PointTiles::build(const fs::path& folder, const DatasetView& rows,
@@ -155,6 +179,7 @@ std::uint64_t PointTiles::bytes() const noexcept {
   return folder_->bytes();
 }
 const fs::path& PointTiles::folder() const noexcept {
+  folder_->wait();
   return folder_->path();
 }
 

@@ -57,22 +57,16 @@ void RadiusLists<T>::put(std::int64_t first, const Block<T>& block) {
     };
     append(block.lists.rows + block.lists.begin(i), static_cast<std::size_t>(count) * sizeof(std::int64_t));
     append(block.lists.distances + block.lists.begin(i), static_cast<std::size_t>(count) * sizeof(T));
-    if (static_cast<std::int64_t>(buffer_.size()) > tuning::block_bytes) flush();
+    if (static_cast<std::int64_t>(buffer_.size()) > tuning::block_bytes) (void)flush();
   }
   columns_.put(0, first, block.lists.queries, places_.data());
 }
 
 template <class T>
-void RadiusLists<T>::flush() {
+SavedLists RadiusLists<T>::flush() {
   log_.write(end_ - buffer_.size(), buffer_.data(), buffer_.size());
   hash_.add(buffer_.data(), buffer_.size());
   buffer_.clear();
-}
-
-template <class T>
-SavedLists RadiusLists<T>::sync() {
-  flush();
-  log_.sync();
   return {end_, hash_.value()};
 }
 

@@ -34,10 +34,10 @@ class RadiusLists final : public Answers<T> {
 
   bool finished_only() const override { return true; }
   void put(std::int64_t first, const Block<T>& block) override;
-  /// Everything is in the file.
-  void flush();
-  /// And on the disk.
-  SavedLists sync();
+  /// Everything is in the file. @return what that is
+  SavedLists flush();
+  /// And on the disk. Others may put more meanwhile.
+  void sync() { log_.sync(); }
 
   /// Writes offsets, rows and distances in the order of the input to the files of these names.
   static constexpr const char* files[] = {"offsets.input", "indices.input", "distances.input"};

@@ -61,8 +61,9 @@ class Sweep {
   /// thrown
   void settle() { values_.wait(); }
 
-  /// Puts what waits into files, synced: those in memory into `file`. @param next tile that comes next
-  SavedSweep save(const std::filesystem::path& file, std::int64_t next);
+  /// Puts what waits into files: those in memory into `file`. @param next tile that comes next @param[out]
+  /// sync has them on the disk, while others wait in addition, or no longer
+  SavedSweep save(const std::filesystem::path& file, std::int64_t next, std::function<void()>& sync);
   /// Before anything else: goes on from what save() has left. @param joined tiles that join() has had
   /// @param from where finish() is to begin @param places there are of queries that have come so far
   /// @param waits(place) is called for each query that waits

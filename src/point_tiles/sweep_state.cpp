@@ -1,4 +1,5 @@
 // What a sweep leaves on disk, and how another process takes it up.
+#include <memory>
 #include <optional>
 
 #include "point_tiles/sweep.hpp"
@@ -7,15 +8,15 @@
 namespace kith::point_tiles {
 
 template <class T>
-SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) {
+SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next, std::function<void()>& sync) {
   SavedSweep saved;
   saved.next = next;
-  OutputFile out = OutputFile::lasting(file);
-  out.truncate(0);
+  const auto out = std::make_shared<OutputFile>(OutputFile::lasting(file));
+  out->truncate(0);
   RunningHash hash;
   std::vector<std::byte> bytes;
   const auto flush = [&] {
-    out.write(saved.waiting_bytes, bytes.data(), bytes.size());
+    out->write(saved.waiting_bytes, bytes.data(), bytes.size());
     hash.add(bytes.data(), bytes.size());
     saved.waiting_bytes += bytes.size();
     bytes.clear();
@@ -29,8 +30,10 @@ SavedSweep Sweep<T>::save(const std::filesystem::path& file, std::int64_t next) 
   for (const auto& queries : mail_) add(queries);
   add(postponed_.in_memory());
   flush();
-  out.sync();
-  postponed_.sync();
+  sync = [out, spilled = postponed_.spilled()] {
+    out->sync();
+    if (spilled != nullptr) spilled->sync();
+  };
   saved.waiting_hash = hash.value();
   saved.postponed_bytes = postponed_.file_bytes();
   saved.postponed_hash = postponed_.file_hash();

@@ -81,6 +81,10 @@ constexpr std::int64_t compared_tiles = 1 << 13;
 /// Work is made safe on the disk no more often than this, and at most a share of the time goes into it.
 constexpr std::chrono::milliseconds least_pause{200};
 constexpr int pauses_apart = 20;
+/// Of a search that has not taken so long no more than this is made safe at a time: it may be over before the
+/// disk would have had all of it, which then need not be written at all.
+constexpr std::chrono::seconds short_search{10};
+constexpr std::int64_t most_to_save = 64 << 20;
 /// Bytes of queries that wait, at the least.
 constexpr std::int64_t least_waiting = 1 << 20;
 

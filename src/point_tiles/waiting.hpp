@@ -184,9 +184,8 @@ class Postponed {
   std::uint64_t file_bytes() const noexcept { return end_; }
   std::int64_t file_count() const noexcept { return count_ - static_cast<std::int64_t>(queries_.size()); }
   std::uint64_t file_hash() const { return hash_.value(); }
-  void sync() {
-    if (open_) spilled_.sync();
-  }
+  /// That file; null where there is none yet.
+  OutputFile* spilled() noexcept { return open_ ? &spilled_ : nullptr; }
 
   /// Puts all into the file.
   void spill() {

@@ -1,11 +1,17 @@
 // A process that is killed anywhere, and the same call again: the bytes of a run that nobody disturbed.
+#include <algorithm>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <map>
+#include <memory>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "kith/point_tiles.hpp"
+#include "point_tiles/folder.hpp"
+#include "point_tiles/partition.hpp"
 #include "point_tiles/work_folder.hpp"
 #include "support/errors.hpp"
 #include "unit/point_tiles/killed.hpp"
@@ -34,6 +40,52 @@ TEST_F(ResumeTest, Partition) {
             });
   }
   PointTiles::open(folder / "b40" / "tiles").verify();
+}
+
+// Tiles that are searched while they reach the disk.
+TEST_F(ResumeTest, TilesThatAreNotSafeYet) {
+  write_dataset(folder / "cloud.npy", view);
+  const std::vector<fs::path> clouds = {folder / "cloud.npy"};
+  disturb(folder / "a", folder / "b", 7, [&](const fs::path& where, const Execution& how) {
+    const PointTiles tiles = point_tiles::build_behind(where / "tiles", clouds, {500}, how);
+    (void)tiles.normals(where / "n", {10}, {}, {}, {}, how);
+  });
+  PointTiles::open(folder / "b" / "tiles").verify();
+  const PointTiles tiles = point_tiles::build_behind(folder / "c", clouds, {500}, {});
+  EXPECT_EQ(tiles.folder(), folder / "c");  // waits for them
+  EXPECT_FALSE(fs::exists(folder / "c.kith-work"));
+  EXPECT_EQ(contents(folder / "c"), contents(folder / "a" / "tiles"));
+}
+
+// Of a folder that is open.
+struct OpenTiles : PointTiles {
+  explicit OpenTiles(std::shared_ptr<const point_tiles::Folder> folder) : PointTiles(std::move(folder)) {}
+};
+
+TEST_F(ResumeTest, NothingIsNotedOfTilesThatAreNotSafe) {
+  (void)PointTiles::build(folder / "tiles", view, {500});
+  const auto search = [&](const std::string& to, std::future<void> safe) {
+    auto opened = std::make_shared<point_tiles::Folder>(folder / "tiles");
+    opened->becomes(folder / "tiles", std::move(safe));
+    return std::async(std::launch::async, [to = folder / to, tiles = OpenTiles(std::move(opened))] {
+      (void)tiles.all_knn(to, 12);
+    });
+  };
+  std::promise<void> safe, lost;
+  std::future<void> found = search("r", safe.get_future());
+  const fs::path journal = folder / "r.indices.npy.kith-work" / "journal";
+  // Notes come with every tile here, and take a millisecond.
+  EXPECT_EQ(found.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  EXPECT_EQ(std::ranges::count(test::read_file(journal), '\n'), 1);
+  safe.set_value();
+  found.get();
+  (void)PointTiles::open(folder / "tiles").all_knn(folder / "expected", 12);
+  EXPECT_EQ(test::read_file(folder / "r.indices.npy"), test::read_file(folder / "expected.indices.npy"));
+
+  found = search("s", lost.get_future());
+  lost.set_exception(std::make_exception_ptr(IoError("the disk is gone")));
+  EXPECT_TRUE(contains(message_of<IoError>([&] { found.get(); }), "the disk is gone"));
+  EXPECT_FALSE(fs::exists(folder / "s.indices.npy"));
 }
 
 TEST_F(ResumeTest, EverythingThatGoesToFiles) {
