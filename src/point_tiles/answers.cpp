@@ -91,11 +91,13 @@ void NormalsInColumns<T>::reduce(const Block<T>& block, double* values) const {
   const bool ragged = lists.offsets != nullptr;
   const auto row_bytes = static_cast<std::int64_t>(manifest_.row_bytes());
   parallel_for(execution_, (lists.queries + part - 1) / part, [&](std::int64_t p) {
-    const std::int64_t first = p * part;
+    const std::int64_t first = p * part, count = std::min(part, lists.queries - first);
+    double* planes = values + first * (manifest_.dim + 1);
+    std::fill_n(planes, count * (manifest_.dim + 1), std::numeric_limits<double>::quiet_NaN());
     fit_planes<T>({manifest_.dtype, manifest_.dim, block.points, block.queries + first * row_bytes, nullptr,
-                   std::min(part, lists.queries - first), ragged ? lists.rows : lists.rows + first * lists.k,
-                   lists.k, ragged ? lists.offsets + first : nullptr, block.in_order,
-                   viewpoint_ ? viewpoint_->data() : nullptr, values + first * (manifest_.dim + 1)});
+                   count, ragged ? lists.rows : lists.rows + first * lists.k, lists.k,
+                   ragged ? lists.offsets + first : nullptr, block.in_order,
+                   viewpoint_ ? viewpoint_->data() : nullptr, planes});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -45,33 +46,44 @@ Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerSca
   }
 }
 
-// A row as doubles. @return whether all are finite; `nan` whether one is none
-bool Dealer::load(const std::byte* from, double* to, bool& nan) const {
-  bool finite = true;
-  nan = false;
-  if (integers_) {
-    for (std::size_t j = 0; j < 3; ++j) {
-      std::int32_t integer = 0;
-      std::memcpy(&integer, from + j * sizeof integer, sizeof integer);
-      to[j] = integers_->value(integer, j);
-      finite = finite && std::isfinite(to[j]);
-      nan = nan || std::isnan(to[j]);
+// use(i, point, whether all of its values are finite, whether one is a NaN) for rows as doubles.
+template <class Use>
+void Dealer::for_rows(const std::byte* rows, std::int64_t count, const Use& use) const {
+  const auto all = [&](auto dim, std::size_t bytes, const auto& value) {
+    std::vector<double> wide(static_cast<std::size_t>(dim > 3 ? std::int64_t{dim} : 0));
+    double narrow[3];
+    double* point = dim > 3 ? wide.data() : narrow;
+    for (std::int64_t i = 0; i < count; ++i, rows += row_bytes_) {
+      bool finite = true, nan = false;
+      for (std::int64_t j = 0; j < dim; ++j) {
+        point[j] = value(rows + static_cast<std::size_t>(j) * bytes, j);
+        finite = finite && std::isfinite(point[j]);
+        nan = nan || std::isnan(point[j]);
+      }
+      use(i, point, finite, nan);
     }
-    return finite;
+  };
+  const auto of_dim = [&](std::size_t bytes, const auto& value) {
+    if (dim_ == 3) return all(std::integral_constant<std::int64_t, 3>(), bytes, value);
+    all(dim_, bytes, value);
+  };
+  if (integers_) {
+    return of_dim(sizeof(std::int32_t), [&](const std::byte* from, std::int64_t axis) {
+      std::int32_t integer = 0;
+      std::memcpy(&integer, from, sizeof integer);
+      return integers_->value(integer, static_cast<std::size_t>(axis));
+    });
   }
   visit_dtype(dtype_, [&]<class T>(T) {
-    for (std::int64_t j = 0; j < dim_; ++j) {
+    of_dim(sizeof(T), [](const std::byte* from, std::int64_t /*axis*/) {
       T value;
-      std::memcpy(&value, from + static_cast<std::size_t>(j) * sizeof(T), sizeof(T));
-      to[j] = to_double(value);
-      finite = finite && std::isfinite(to[j]);
-      nan = nan || std::isnan(to[j]);
-    }
+      std::memcpy(&value, from, sizeof value);
+      return to_double(value);
+    });
   });
-  return finite;
 }
 
-// Planes from about a million points, in short runs from one end to the other.
+// Planes from a sample: short runs from one end to the other.
 Dealer::Plan Dealer::make_plan(Records& records) {
   Plan plan;
   const std::int64_t n = records.rows();
@@ -80,15 +92,17 @@ Dealer::Plan Dealer::make_plan(Records& records) {
   const std::int64_t rounds = (wanted + most_buffers_ - 1) / most_buffers_;
   const std::int64_t tiles = rounds <= 1 ? wanted : (wanted + rounds - 1) / rounds;
   if (tiles >= 2) {
-    const std::int64_t most =
-        std::clamp<std::int64_t>(memory_ / 4 / ((dim_ + 2) * 8), 1024, tuning::sample_points);
-    constexpr std::int64_t run = tuning::sample_run;
+    const std::int64_t wished = std::clamp<std::int64_t>(tiles * tuning::sample_of_a_tile,
+                                                         tuning::least_sample, tuning::sample_points);
+    const std::int64_t most = std::clamp<std::int64_t>(memory_ / 4 / ((dim_ + 2) * 8), 1024, wished);
+    // As many places for a small sample as for a large one: points of a run lie beside each other in space,
+    // too.
+    const std::int64_t run = std::max<std::int64_t>(1, tuning::sample_run * wished / tuning::sample_points);
     const std::int64_t runs = n <= most ? (n + run - 1) / run : most / run;
     std::vector<double> sample;
     sample.reserve(static_cast<std::size_t>(std::min(n, most) * dim_));
     std::vector<std::byte> coordinates(static_cast<std::size_t>(run) * row_bytes_);
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(run));
-    std::vector<double> point(static_cast<std::size_t>(dim_));
     std::int64_t count = 0;
     const auto begin_of = [&](std::int64_t r) {
       return n <= most ? r * run
@@ -103,12 +117,12 @@ Dealer::Plan Dealer::make_plan(Records& records) {
       const std::int64_t first = begin_of(r);
       const std::int64_t here = std::min(run, n - first);
       records.read(first, here, coordinates.data(), numbers.data());
-      for (std::int64_t i = 0; i < here; ++i) {
-        bool nan = false;
-        if (!load(coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan)) continue;
-        sample.insert(sample.end(), point.begin(), point.end());
-        ++count;
-      }
+      for_rows(coordinates.data(), here,
+               [&](std::int64_t /*i*/, const double* point, bool finite, bool /*nan*/) {
+                 if (!finite) return;
+                 sample.insert(sample.end(), point, point + dim_);
+                 ++count;
+               });
       if (r % 64 == 0) progress_.check();
     }
     plan.splitters = Splitters(std::move(sample), count, dim_, tiles);
@@ -224,16 +238,16 @@ std::int64_t Dealer::tell_apart(RowBlock& block, const Plan& plan) const {
   constexpr std::int64_t part = 1 << 13;
   std::atomic<std::int64_t> nans{0};
   parallel_for(execution_, (block.count + part - 1) / part, [&](std::int64_t p) {
-    std::vector<double> point(static_cast<std::size_t>(dim_));
+    const std::int64_t first = p * part;
+    std::int32_t* tiles = block.tiles.data() + first;
     std::int64_t its_nans = 0;
-    for (std::int64_t i = p * part; i < std::min(block.count, (p + 1) * part); ++i) {
-      bool nan = false;
-      const bool finite =
-          load(block.coordinates.data() + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan);
-      block.tiles[static_cast<std::size_t>(i)] =
-          static_cast<std::int32_t>(finite ? plan.splitters.tile_of(point.data()) : plan.splitters.tiles());
-      its_nans += nan ? 1 : 0;
-    }
+    for_rows(block.coordinates.data() + static_cast<std::size_t>(first) * row_bytes_,
+             std::min(part, block.count - first),
+             [&](std::int64_t i, const double* point, bool finite, bool nan) {
+               tiles[i] =
+                   static_cast<std::int32_t>(finite ? plan.splitters.tile_of(point) : plan.splitters.tiles());
+               its_nans += nan ? 1 : 0;
+             });
     nans.fetch_add(its_nans, std::memory_order_relaxed);
   });
   return nans;
@@ -241,12 +255,9 @@ std::int64_t Dealer::tell_apart(RowBlock& block, const Plan& plan) const {
 
 Bounds Dealer::box_of(const std::byte* rows, std::int64_t count) const {
   Bounds bounds;
-  std::vector<double> point(static_cast<std::size_t>(dim_));
-  for (std::int64_t i = 0; i < count; ++i) {
-    bool nan = false;
-    (void)load(rows + static_cast<std::size_t>(i) * row_bytes_, point.data(), nan);
-    bounds.include(point.data(), point.size());
-  }
+  for_rows(rows, count, [&](std::int64_t /*i*/, const double* point, bool /*finite*/, bool /*nan*/) {
+    bounds.include(point, static_cast<std::size_t>(dim_));
+  });
   return bounds;
 }
 

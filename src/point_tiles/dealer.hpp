@@ -79,7 +79,8 @@ class Dealer {
   std::int64_t tell_apart(RowBlock& block, const Plan& plan) const;
   void take(std::vector<NewExtent> made, std::vector<Growing>& tiles);
   Bounds box_of(const std::byte* rows, std::int64_t count) const;
-  bool load(const std::byte* from, double* to, bool& nan) const;
+  template <class Use>
+  void for_rows(const std::byte* rows, std::int64_t count, const Use& use) const;
 
   std::int64_t dim_;
   Dtype dtype_;

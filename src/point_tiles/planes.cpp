@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "core/visit_dtype.hpp"
@@ -68,10 +67,6 @@ bool fit_together(const PlanesOf& task) {
 
 template <class T>
 void fit_planes(const PlanesOf& task) {
-  for (std::int64_t i = 0; i < task.count; ++i) {
-    std::fill_n(task.values + number_of(task, i) * (task.dim + 1), task.dim + 1,
-                std::numeric_limits<double>::quiet_NaN());
-  }
   if (fit_together<T>(task)) return;
   visit_dtype(task.dtype, [&]<class Value>(Value) {
     for (std::int64_t i = 0; i < task.count; ++i) {

@@ -23,7 +23,7 @@ struct PlanesOf {
   const std::int64_t* offsets;
   bool in_order;            ///< a neighbour's place is its number in `rows`, not what stands there
   const double* viewpoint;  ///< [dim], or null
-  double* values;           ///< [.., dim + 1]: the normal, then the curvature; NaN where there is no plane
+  double* values;  ///< [.., dim + 1]: the normal, then the curvature; not written where there is no plane
 };
 
 /// @tparam T the type of distances

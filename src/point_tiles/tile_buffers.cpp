@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/parallel.hpp"
@@ -101,12 +102,22 @@ TileBuffers::Buffer TileBuffers::make_buffer(std::int64_t rows) const {
 }
 
 void TileBuffers::append(Buffer& to, std::int64_t begin, std::int64_t end, const RowBlock& block) {
-  std::byte* at = to.coordinates.get() + static_cast<std::size_t>(to.rows) * row_bytes_;
-  for (std::int64_t i = begin; i < end; ++i, at += row_bytes_) {
-    const auto row = static_cast<std::size_t>(order_[static_cast<std::size_t>(i)]);
-    std::memcpy(at, block.coordinates.data() + row * row_bytes_, row_bytes_);
-    to.numbers[static_cast<std::size_t>(to.rows++)] = block.numbers[row];
+  const auto append_rows = [&](auto bytes) {
+    std::byte* at = to.coordinates.get() + static_cast<std::size_t>(to.rows) * bytes;
+    std::int64_t* number = to.numbers.get() + to.rows;
+    for (std::int64_t i = begin; i < end; ++i, at += bytes) {
+      const auto row = static_cast<std::size_t>(order_[static_cast<std::size_t>(i)]);
+      std::memcpy(at, block.coordinates.data() + row * bytes, bytes);
+      *number++ = block.numbers[row];
+    }
+  };
+  // The usual sizes are copied by a move or two.
+  switch (row_bytes_) {
+    case 24: append_rows(std::integral_constant<std::size_t, 24>()); break;
+    case 12: append_rows(std::integral_constant<std::size_t, 12>()); break;
+    default: append_rows(row_bytes_);
   }
+  to.rows += end - begin;
 }
 
 void TileBuffers::write(const Buffer& from, NewExtent& made, OpenSegment& segment) const {

@@ -32,8 +32,11 @@ constexpr std::int64_t buffers_a_checkpoint = 2;
 constexpr std::int64_t block_bytes = 4 << 20;
 /// Rows are dealt out by blocks, each by all threads: large enough that their meetings cost nothing.
 constexpr std::int64_t dealt_bytes = 32 << 20;
-/// Points that splitters are chosen from, in runs that lie side by side in the input.
+/// Points that splitters are chosen from, at the most and for few tiles, in runs that lie side by side in the
+/// input: of the largest sample so long.
 constexpr std::int64_t sample_points = 1 << 20;
+constexpr std::int64_t least_sample = 1 << 18;
+constexpr std::int64_t sample_of_a_tile = 1 << 12;
 constexpr std::int64_t sample_run = 64;
 constexpr std::int64_t sample_runs_ahead = 128;  // that the system is told of
 /// Tiles that are too large are divided again, twice at most: what is left then are equal points.
