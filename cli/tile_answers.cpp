@@ -111,7 +111,6 @@ TilesBeside::~TilesBeside() {
   if (!built_ || keep_) return;
   fs::remove(folder_ / point_tiles::manifest_name, ignored);  // first: what is left is then no tiles
   fs::remove_all(folder_, ignored);
-  fs::remove_all(point_tiles::WorkFolder::place_of(folder_), ignored);  // where they never became safe
 }
 
 PointTiles TilesBeside::build(const Execution& execution, const std::string& why) {
@@ -158,9 +157,8 @@ std::string TilesBeside::keep() {
   if (!built_) return "";
   keep_ = true;
   std::error_code ignored;
-  const bool named = fs::exists(folder_, ignored);
-  return fmt::format("; the tiles stay in '{}': run the same again to go on, or remove it",
-                     (named ? folder_ : point_tiles::WorkFolder::place_of(folder_)).string());
+  if (!fs::exists(folder_, ignored)) return "";  // they never became safe, and the error says what is left
+  return fmt::format("; the tiles stay in '{}': run the same again to go on, or remove it", folder_.string());
 }
 
 void note_tiles(const Common& common, const TileStatistics& statistics) {

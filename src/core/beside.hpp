@@ -32,6 +32,10 @@ class OneBehind {
   void wait() {
     if (last_.valid()) last_.get();
   }
+  /// Nothing is under way any more; wait() still throws what came of it.
+  void rest() const noexcept {
+    if (last_.valid()) last_.wait();
+  }
 
  private:
   std::future<void> last_;

@@ -119,7 +119,8 @@ void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again
   add_to_sum(to, sum);
   const std::int64_t bytes = count * to.rows.row_bytes();
   to_note_.fetch_add(bytes, std::memory_order_relaxed);
-  if (early_ && bytes >= tuning::block_bytes) to.rows.start_writing(first, count);
+  if (early_.load(std::memory_order_relaxed) && bytes >= tuning::block_bytes)
+    to.rows.start_writing(first, count);
 }
 
 void Columns::write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again) {
@@ -189,6 +190,7 @@ void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> p
       }
       sum.fetch_add(sum_of(rows, place, end - i, to.rows.row_bytes()), std::memory_order_relaxed);
       to.rows.write(place, end - i, rows);
+      to_note_.fetch_add((end - i) * to.rows.row_bytes(), std::memory_order_relaxed);
     }
   });
   add_to_sum(to, sum);

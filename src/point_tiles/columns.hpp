@@ -96,7 +96,7 @@ class Columns {
   std::int64_t bytes_to_note() const noexcept { return to_note_.load(std::memory_order_relaxed); }
   /// From now on the disk begins to take what is put at once, so that sync() has little left to wait for. In
   /// the order of tiles it always does: those files are the answer.
-  void write_early() noexcept { early_ = true; }
+  void write_early() noexcept { early_.store(true, std::memory_order_relaxed); }
 
   /// What a run before has left gets its full size: the last rows that it has noted may wait, and nothing of
   /// them was put.
@@ -154,7 +154,7 @@ class Columns {
 
   WorkFolder& work_;
   bool kept_;
-  bool early_;
+  std::atomic<bool> early_;
   std::atomic<std::int64_t> to_note_{0};
   std::vector<Column> columns_;
   std::int64_t width_;                // of row numbers in columns

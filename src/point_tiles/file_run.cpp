@@ -42,6 +42,7 @@ class Run {
       int file = 0;
       const SavedSweep saved = sweep_from(*before, tiles_, columns_.rows(), file);
       file_ = 1 - file;
+      noted_lists_ = saved_lists(work_);
       first = saved.next;
       const std::int64_t joined = run_.queries == nullptr ? first : 0;
       if (const nlohmann::json* byte = work_.last("swept to")) {
@@ -76,6 +77,7 @@ class Run {
       (void)lists_->flush();
     }
     saver_.wait();
+    settle_folders();  // what comes now is noted, too
     statistics.resumed_tiles = first;
     progress_.finish();
     return statistics;
@@ -151,7 +153,8 @@ class Run {
   // Whether work is to be made safe on the disk.
   bool due() const {
     if (!columns_.kept()) return false;
-    const bool much = Clock::now() < short_until_ && columns_.bytes_to_note() > tuning::most_to_save;
+    const std::int64_t lists = lists_ == nullptr ? 0 : lists_->bytes_since(noted_lists_);
+    const bool much = Clock::now() < short_until_ && columns_.bytes_to_note() + lists > tuning::most_to_save;
     return (!much || Pacer::every > 0) && saver_.due();
   }
 
@@ -165,18 +168,23 @@ class Run {
     file_ = 1 - file_;
   }
 
+  // Tiles that are not safe yet might come out as others.
+  void settle_folders() const {
+    run_.rows.settle();
+    if (run_.queries != nullptr) run_.queries->settle();
+  }
+
   // Answers become safe first, and what waits, then what speaks of them. What is put meanwhile belongs to
   // queries that wait in this record, or to tiles behind it.
   void note(nlohmann::json record, std::function<void()> sync = nullptr) {
-    const SavedLists lists = lists_ == nullptr ? SavedLists{} : lists_->flush();
-    record["lists"] = {lists.bytes, lists.hash};
+    if (lists_ != nullptr) noted_lists_ = lists_->flush();
+    record["lists"] = {noted_lists_.bytes, noted_lists_.hash};
     record["columns"] = columns_.noted();
     saver_.begin([this, record = std::move(record), sync = std::move(sync)] {
       columns_.sync();
       if (lists_ != nullptr) lists_->sync();
       if (sync) sync();
-      run_.rows.settle();
-      if (run_.queries != nullptr) run_.queries->settle();
+      settle_folders();
       work_.note(record);
     });
   }
@@ -197,6 +205,7 @@ class Run {
   const Clock::time_point late_ = Clock::now() + longest_in_memory.load();  // to have answers in memory alone
   const Clock::time_point short_until_ = Clock::now() + tuning::short_search;
   int file_ = 0;
+  SavedLists noted_lists_;
   OneBehind rows_;
   Saver saver_;
 };

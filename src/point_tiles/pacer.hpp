@@ -62,6 +62,8 @@ class Saver {
   }
   /// All of it is safe. @throws what making it so has thrown
   void wait() { behind_.wait(); }
+  /// Nothing is under way any more, whatever came of it.
+  void rest() const noexcept { behind_.rest(); }
 
  private:
   Pacer pacer_;

@@ -4,6 +4,7 @@
 #include "point_tiles/partition.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -274,6 +275,21 @@ std::int64_t default_tile_points(std::int64_t memory, std::uint64_t record_bytes
 
 namespace {
 
+// What fails asks whether something was noted: when nobody is about to.
+class AtRest {
+ public:
+  explicit AtRest(Undone& undone) : undone_(undone) {}
+  AtRest(const AtRest&) = delete;
+  AtRest& operator=(const AtRest&) = delete;
+  ~AtRest() {
+    if (std::uncaught_exceptions() > before_) undone_.saver.rest();
+  }
+
+ private:
+  Undone& undone_;
+  int before_ = std::uncaught_exceptions();
+};
+
 // Tiles that are in the work folder, whole, and not safe on the disk yet.
 struct Divided {
   std::unique_ptr<Undone> undone;
@@ -285,6 +301,7 @@ struct Divided {
   // Makes them safe, and gives them their name.
   void finish() {
     resumably(undone->work, [&] {
+      const AtRest at_rest(*undone);
       undone->note();
       manifest.sync();
       sync_folder(folder());
@@ -308,6 +325,7 @@ std::optional<Divided> divide(io::PointStream& cloud, std::vector<SourceCloud> s
   if (!place.has_filename()) place = place.parent_path();
   made.moves = {{"tiles", place}};
   const bool unfinished = resumably(work, [&] {
+    const AtRest at_rest(*made.undone);
     nlohmann::json nothing;
     if (work.was_finished(made.moves, nothing)) return false;
     // The default depends on the limit, which may be another in the run that goes on.
@@ -343,7 +361,10 @@ std::shared_ptr<const Folder> partition_behind(io::PointStream& cloud, std::vect
   std::optional<Divided> divided = divide(cloud, std::move(sources), folder, tile_points, execution);
   if (!divided) return std::make_shared<const Folder>(folder);
   const auto made = std::make_shared<Divided>(*std::move(divided));
-  auto opened = std::make_shared<Folder>(made->folder());
+  auto opened = resumably(made->undone->work, [&] {
+    const AtRest at_rest(*made->undone);
+    return std::make_shared<Folder>(made->folder());
+  });
   opened->becomes(made->moves.front().second, beside([made] {
                     made->finish();
                     made->undone.reset();  // whoever comes next may have a folder of that name

@@ -36,6 +36,10 @@ class RadiusLists final : public Answers<T> {
   void put(std::int64_t first, const Block<T>& block) override;
   /// Everything is in the file. @return what that is
   SavedLists flush();
+  /// What has come since flush() was called last for a note.
+  std::int64_t bytes_since(const SavedLists& noted) const {
+    return static_cast<std::int64_t>(end_ - noted.bytes);
+  }
   /// And on the disk. Others may put more meanwhile.
   void sync() { log_.sync(); }
 

@@ -58,7 +58,8 @@ MemoryShares::MemoryShares(const Manifest& manifest, const Question& question, c
   const std::int64_t own = rows * own_bytes(question, manifest.dim, memory.doubles, there);
   // What is made of lists alone, on the CPU: nobody keeps them, and it is written while the next tree is
   // built.
-  const bool reduced = !there && question.reduction != Reduction::none && memory.tree;
+  const bool reduced =
+      !there && question.kind == Kind::nearest && question.reduction != Reduction::none && memory.tree;
   const std::int64_t least_lists = reduced ? building + own : std::max(building, least_block * a_list);
   // The tile that is searched, and the one that is read meanwhile.
   const std::int64_t data = 2 * memory.data(rows);
