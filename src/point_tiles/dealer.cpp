@@ -50,9 +50,8 @@ Dealer::Dealer(std::int64_t dim, Dtype dtype, const std::optional<io::IntegerSca
 template <class Use>
 void Dealer::for_rows(const std::byte* rows, std::int64_t count, const Use& use) const {
   const auto all = [&](auto dim, std::size_t bytes, const auto& value) {
-    std::vector<double> wide(static_cast<std::size_t>(dim > 3 ? std::int64_t{dim} : 0));
-    double narrow[3];
-    double* point = dim > 3 ? wide.data() : narrow;
+    std::vector<double> held(static_cast<std::size_t>(dim_));
+    double* point = held.data();
     for (std::int64_t i = 0; i < count; ++i, rows += row_bytes_) {
       bool finite = true, nan = false;
       for (std::int64_t j = 0; j < dim; ++j) {

@@ -54,7 +54,7 @@ class Saver {
   bool due() const { return pacer_.due(); }
   /// @param save is begun with when what was begun with before is safe @throws what that has thrown
   template <class Save>
-  void begin(Save save) {
+  void begin(const Save& save) {
     behind_.begin([this, save] {
       const Pacer::Pause pause(pacer_);
       save();
