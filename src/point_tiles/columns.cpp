@@ -95,8 +95,9 @@ Columns::Open Columns::open(const std::string& name, const std::string& header, 
 }
 
 // A tile's rows may be put while rows of others are.
-void Columns::add_to_sum(Open& to, std::uint64_t sum) {
+void Columns::count(Open& to, std::uint64_t sum, std::int64_t bytes) {
   std::atomic_ref<std::uint64_t>(to.sum).fetch_add(sum, std::memory_order_relaxed);
+  to_note_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 // rows(at, count) gives `count` rows from the at-th on, so many that what is summed up is still in the cache
@@ -116,9 +117,8 @@ void Columns::write(Open& to, std::int64_t first, std::int64_t count, bool again
     };
     rows(place - first, here, use);
   });
-  add_to_sum(to, sum);
   const std::int64_t bytes = count * to.rows.row_bytes();
-  to_note_.fetch_add(bytes, std::memory_order_relaxed);
+  this->count(to, sum, bytes);
   if (early_.load(std::memory_order_relaxed) && bytes >= tuning::block_bytes)
     to.rows.start_writing(first, count);
 }
@@ -190,10 +190,9 @@ void Columns::put_doubles_at(std::size_t column, std::span<const std::int64_t> p
       }
       sum.fetch_add(sum_of(rows, place, end - i, to.rows.row_bytes()), std::memory_order_relaxed);
       to.rows.write(place, end - i, rows);
-      to_note_.fetch_add((end - i) * to.rows.row_bytes(), std::memory_order_relaxed);
     }
   });
-  add_to_sum(to, sum);
+  this->count(to, sum, count * to.rows.row_bytes());
 }
 
 void Columns::put_narrow(Open& to, std::int64_t width, std::int64_t first, std::int64_t count,

@@ -137,7 +137,7 @@ class Columns {
     std::uint64_t left_out = 0;
   };
   Open open(const std::string& name, const std::string& header, std::int64_t bytes, AnswerOrder order) const;
-  static void add_to_sum(Open& to, std::uint64_t sum);
+  void count(Open& to, std::uint64_t sum, std::int64_t bytes);
   template <class Rows>
   void write(Open& to, std::int64_t first, std::int64_t count, bool again, const Rows& rows);
   void write(Open& to, std::int64_t first, std::int64_t count, const void* from, bool again);
