@@ -50,6 +50,9 @@ class Pacer {
 /// so that what it works with outlives it.
 class Saver {
  public:
+  /// Tests that need to know what is safe when they interrupt have every begin() wait for it.
+  inline static std::atomic<bool> waits{false};
+
   /// Never while something is under way, but where tests ask for that.
   bool due() const { return pacer_.due(); }
   /// @param save is begun with when what was begun with before is safe @throws what that has thrown
@@ -59,6 +62,7 @@ class Saver {
       const Pacer::Pause pause(pacer_);
       save();
     });
+    if (waits.load(std::memory_order_relaxed)) wait();
   }
   /// All of it is safe. @throws what making it so has thrown
   void wait() { behind_.wait(); }

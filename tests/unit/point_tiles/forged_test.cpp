@@ -65,6 +65,7 @@ class ForgedTest : public ResumeTest {
   // Puts some of these values, in turns, in the place of every value of the last records that the journal of
   // a killed run has, and drops it; the run that goes on must refuse it by name, or answer.
   void forge(const Call& call, int report) {
+    point_tiles::Saver::waits = true;  // the journal has a record when it is forged
     fs::create_directories(folder / "b");
     ASSERT_TRUE(killed_at(report, [&](const Execution& how) { call(folder / "b", how); }));
     const fs::path work = *fs::directory_iterator(folder / "b");
@@ -75,6 +76,7 @@ class ForgedTest : public ResumeTest {
     const std::size_t first = std::max<std::size_t>(1, sound.size() - 2);  // the last of each kind counts
     constexpr std::size_t at_a_time = 2;
     point_tiles::Pacer::every = 0;
+    point_tiles::Saver::waits = false;
     std::size_t turn = 0;
     const std::vector<json> substitutes = {-1,
                                            0,

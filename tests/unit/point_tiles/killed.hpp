@@ -41,7 +41,10 @@ class ResumeTest : public testing::Test {
   TemporaryFolder folder;
 
   void SetUp() override { point_tiles::Pacer::every = 1; }
-  void TearDown() override { point_tiles::Pacer::every = 0; }
+  void TearDown() override {
+    point_tiles::Pacer::every = 0;
+    point_tiles::Saver::waits = false;
+  }
 
   enum class Kill { report, poll };
   // Has a child do the work, which is killed at its n-th report of progress, or when it is asked for the n-th
