@@ -65,7 +65,6 @@ class ForgedTest : public ResumeTest {
   // Puts some of these values, in turns, in the place of every value of the last records that the journal of
   // a killed run has, and drops it; the run that goes on must refuse it by name, or answer.
   void forge(const Call& call, int report) {
-    point_tiles::Saver::waits = true;  // the journal has a record when it is forged
     fs::create_directories(folder / "b");
     ASSERT_TRUE(killed_at(report, [&](const Execution& how) { call(folder / "b", how); }));
     const fs::path work = *fs::directory_iterator(folder / "b");

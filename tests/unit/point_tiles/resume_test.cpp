@@ -121,7 +121,6 @@ TEST_F(ResumeTest, EverythingThatGoesToFiles) {
 
 // The last rows of what was noted may be those that wait, of which nothing has been put yet.
 TEST_F(ResumeTest, ListsThatWaitAtTheEndOfWhatWasNoted) {
-  point_tiles::Saver::waits = true;  // or a slow disk has nothing noted yet
   const PointTiles tiles = PointTiles::build(folder / "tiles", view, {500});
   const auto search = [&](const fs::path& to, const Execution& how) {
     return tiles.radius_search(to / "r", tiles, 0.05, {}, {}, {}, how).statistics.resumed_tiles;
