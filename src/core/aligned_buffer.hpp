@@ -16,6 +16,9 @@ namespace kith {
 template <class T>
 class AlignedBuffer {
  public:
+  /// Of so many bytes or more, memory comes from the system as huge pages, and is zeros.
+  static constexpr std::size_t huge_page = std::size_t{2} << 20U;
+
   AlignedBuffer() = default;
 
   /// @throws std::bad_alloc: whoever knows what the memory is for says so
@@ -35,6 +38,8 @@ class AlignedBuffer {
 
   T* data() noexcept { return data_.get(); }
   const T* data() const noexcept { return data_.get(); }
+  const T* begin() const noexcept { return data(); }
+  const T* end() const noexcept { return data() + count_; }
   T& operator[](std::int64_t i) noexcept { return data_.get()[i]; }
   const T& operator[](std::int64_t i) const noexcept { return data_.get()[i]; }
   std::int64_t size() const noexcept { return count_; }
@@ -44,7 +49,6 @@ class AlignedBuffer {
  private:
   static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
   static constexpr std::size_t page = std::size_t{64} << 10U;  // the largest of any Linux
-  static constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
   struct Free {
     std::size_t mapped = 0;  ///< bytes; 0: from the heap

@@ -4,9 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "core/aligned_buffer.hpp"
 #include "core/int128.hpp"
 #include "core/mapped_file.hpp"
 #include "core/plural.hpp"
@@ -55,21 +59,20 @@ Dataset Dataset::allocate(Dtype dtype, std::int64_t rows, std::int64_t dim) {
         fmt::format("cannot allocate {} rows of dimension {}; both must be positive", rows, dim));
   }
   const std::uint64_t bytes = extent_bytes(dtype, rows, dim, dim, "dataset");
-  constexpr std::uint64_t alignment = 64;
-  // Zeros that the system gives: memory is taken when it is written.
-  void* memory = std::calloc(bytes + alignment, 1);
-  if (memory == nullptr) {
+  Dataset result;
+  try {
+    // Zeros that the system gives: memory is taken when it is written.
+    auto memory = std::make_shared<AlignedBuffer<std::byte>>(static_cast<std::int64_t>(bytes));
+    if (bytes < AlignedBuffer<std::byte>::huge_page) std::memset(memory->data(), 0, bytes);
+    view.data = memory->data();
+    result.keep_alive_ = std::move(memory);
+  } catch (const std::bad_alloc&) {
     throw OutOfMemory(
         fmt::format("no memory for {} of dimension {} ({} bytes); read fewer rows or "
                     "memory-map the file",
                     plural(rows, "row"), dim, bytes));
   }
-  const std::uint64_t beyond = reinterpret_cast<std::uintptr_t>(memory) % alignment;
-  view.data = static_cast<char*>(memory) + (beyond == 0 ? 0 : alignment - beyond);
-  Dataset result;
   result.view_ = view;
-  result.keep_alive_ =
-      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   result.writable_ = true;
   return result;
 }

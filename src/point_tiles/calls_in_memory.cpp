@@ -134,7 +134,7 @@ std::pair<Neighbors, std::vector<std::int64_t>> PointTiles::all_knn_of_tiles(std
     for (std::int64_t t = first; t < last; ++t) {
       // Not by the sweep's reader, which would go on to tiles that may not be needed.
       point_tiles::TileData data = point_tiles::read_tile(*folder_, t);
-      const auto count = static_cast<std::int64_t>(data.rows.size());
+      const std::int64_t count = data.rows.size();
       const auto place = static_cast<std::int64_t>(numbers.size());
       numbers.insert(numbers.end(), data.rows.begin(), data.rows.end());
       sweep.join({std::move(data), nullptr, nullptr}, place);

@@ -9,6 +9,7 @@
 #include "core/aligned_buffer.hpp"
 #include "core/beside.hpp"
 #include "core/by_thread.hpp"
+#include "core/fixed_size.hpp"
 #include "core/parallel.hpp"
 #include "io/manifest_text.hpp"
 #include "point_tiles/columns.hpp"
@@ -106,12 +107,13 @@ void Columns::gather(const Run& run, Bucket& bucket, Scratch& scratch) const {
     const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
     scratch.rows.resize(std::max(scratch.rows.size(), static_cast<std::size_t>(count) * bytes));
     read(c, run.begin, count, scratch.rows.data());
-    std::byte* const to = bucket.columns[c];
-    const std::byte* from = scratch.rows.data();
-    for (std::int64_t i = 0; i < count; ++i, from += bytes) {
-      const auto row = static_cast<std::size_t>(scratch.numbers[static_cast<std::size_t>(i)] - bucket.first);
-      std::memcpy(to + row * bytes, from, bytes);
-    }
+    with_fixed_size(bytes, [&, to = bucket.columns[c], from = scratch.rows.data()](auto size) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto row =
+            static_cast<std::size_t>(scratch.numbers[static_cast<std::size_t>(i)] - bucket.first);
+        std::memcpy(to + row * size, from + static_cast<std::size_t>(i) * size, size);
+      }
+    });
   }
 }
 

@@ -160,7 +160,7 @@ void ResidentTiles::expect(std::int64_t tile) {
 }
 
 std::shared_ptr<const Resident> ResidentTiles::add(TileData data, const Execution& execution) {
-  const auto rows = static_cast<std::int64_t>(data.rows.size());
+  const std::int64_t rows = data.rows.size();
   const Device& device = execution.devices.front();
   const DeviceTileMemory there(folder_.manifest(), question_);
   make_room(memory_.resident(rows), device, there.resident(rows));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "kith/any_index.hpp"
 #include "kith/dataset.hpp"
 #include "point_tiles/folder.hpp"
@@ -23,7 +24,7 @@ namespace kith::point_tiles {
 struct Resident {
   std::int64_t tile = -1;
   AnyIndex index;
-  std::vector<std::int64_t> rows;
+  AlignedBuffer<std::int64_t> rows;
   Dataset coordinates;      ///< as on disk, where neighbours' are asked for
   Device device;            ///< that the index lies on, and is searched on
   std::int64_t beside = 0;  ///< bytes of coordinates that it keeps alive, and the index does not count
@@ -31,7 +32,7 @@ struct Resident {
   /// In the machine's memory.
   std::int64_t bytes() const {
     const std::uint64_t here = device.kind == Device::Kind::cpu ? index.memory_bytes() : 0;
-    return static_cast<std::int64_t>(here + rows.capacity() * sizeof(std::int64_t)) + beside;
+    return static_cast<std::int64_t>(here + rows.bytes()) + beside;
   }
   std::int64_t device_bytes() const {
     return device.kind == Device::Kind::cpu ? 0 : static_cast<std::int64_t>(index.memory_bytes());

@@ -329,8 +329,7 @@ void Sweep<T>::answer_reduced(const Resident& here, const DatasetView& queries, 
   std::vector<Crossing> crossing =
       find_crossing(here, queries, reach_.stands_apart(here.tile), around, [&](std::int64_t i) {
         const std::int64_t last = own.kth_row(i);
-        const auto rows = static_cast<std::int64_t>(here.rows.size());
-        return End{own.kth(i), last < rows ? here.rows[static_cast<std::size_t>(last)] : last};
+        return End{own.kth(i), last < here.rows.size() ? here.rows[last] : last};
       });
   statistics_.queries += queries.rows;
   statistics_.crossed += static_cast<std::int64_t>(crossing.size());

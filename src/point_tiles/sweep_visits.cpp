@@ -108,12 +108,12 @@ void Sweep<T>::merge(Waiting& query, const Resident& where, const Lists<T>& list
     // One list gives at most j rows before the j-th, so where both are over no row is left to take.
     bool take_b = a == query.found;
     if (!take_b && b < more) {
-      const std::int64_t row = where.rows[static_cast<std::size_t>(rows[b])];
+      const std::int64_t row = where.rows[rows[b]];
       const T old = layout_.distances(query)[a];
       take_b = distances[b] < old || (distances[b] == old && row < layout_.rows(query)[a]);
     }
     // allocate() has made room for as many. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
-    layout_.rows(merged)[j] = take_b ? where.rows[static_cast<std::size_t>(rows[b])] : layout_.rows(query)[a];
+    layout_.rows(merged)[j] = take_b ? where.rows[rows[b]] : layout_.rows(query)[a];
     layout_.distances(merged)[j] = take_b ? distances[b] : layout_.distances(query)[a];
     if (question_.points) {
       const void* from = take_b ? where.coordinates.view().row(rows[b])

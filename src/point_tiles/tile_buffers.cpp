@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
+#include "core/fixed_size.hpp"
 #include "core/parallel.hpp"
 
 namespace kith::point_tiles {
@@ -16,7 +16,11 @@ TileBuffers::TileBuffers(std::size_t tiles, std::int64_t capacity, std::size_t r
       boxless_(boxless),
       box_(std::move(box)),
       execution_(execution),
-      buffers_(tiles) {}
+      memory_(make_memory(static_cast<std::int64_t>(tiles))) {
+  for (std::size_t t = 0; t < tiles; ++t) {
+    buffers_.push_back(buffer_in(memory_, static_cast<std::int64_t>(t)));
+  }
+}
 
 // Rows of the block by tile, ascending within one.
 void TileBuffers::sort(const RowBlock& block) {
@@ -26,7 +30,7 @@ void TileBuffers::sort(const RowBlock& block) {
   const auto tiles = static_cast<std::int64_t>(buffers_.size());
   const auto first_of = [&](std::int64_t part) { return block.count * part / parts; };
   const auto place_of = [&](std::int64_t part, std::int64_t row) -> std::uint32_t& {
-    const std::int64_t tile = block.tiles[static_cast<std::size_t>(row)];
+    const std::int64_t tile = block.tiles[row];
     return counts_[static_cast<std::size_t>(part * tiles + tile)];
   };
   counts_.assign(static_cast<std::size_t>(parts * tiles), 0);
@@ -95,28 +99,27 @@ void TileBuffers::plan(const OpenSegment& segment, std::vector<NewExtent>& made)
   }
 }
 
-TileBuffers::Buffer TileBuffers::make_buffer(std::int64_t rows) const {
-  const auto count = static_cast<std::size_t>(rows);
-  return {std::make_unique_for_overwrite<std::byte[]>(count * row_bytes_),
-          std::make_unique_for_overwrite<std::int64_t[]>(count)};
+TileBuffers::Memory TileBuffers::make_memory(std::int64_t buffers) const {
+  const std::int64_t rows = buffers * capacity_;
+  return {AlignedBuffer<std::byte>(rows * static_cast<std::int64_t>(row_bytes_)),
+          AlignedBuffer<std::int64_t>(rows)};
+}
+
+TileBuffers::Buffer TileBuffers::buffer_in(Memory& memory, std::int64_t i) const {
+  return {memory.coordinates.data() + static_cast<std::size_t>(i * capacity_) * row_bytes_,
+          memory.numbers.data() + i * capacity_};
 }
 
 void TileBuffers::append(Buffer& to, std::int64_t begin, std::int64_t end, const RowBlock& block) {
-  const auto append_rows = [&](auto bytes) {
-    std::byte* at = to.coordinates.get() + static_cast<std::size_t>(to.rows) * bytes;
-    std::int64_t* number = to.numbers.get() + to.rows;
+  with_fixed_size(row_bytes_, [&](auto bytes) {
+    std::byte* at = to.coordinates + static_cast<std::size_t>(to.rows) * bytes;
+    std::int64_t* number = to.numbers + to.rows;
     for (std::int64_t i = begin; i < end; ++i, at += bytes) {
-      const auto row = static_cast<std::size_t>(order_[static_cast<std::size_t>(i)]);
+      const std::uint32_t row = order_[static_cast<std::size_t>(i)];
       std::memcpy(at, block.coordinates.data() + row * bytes, bytes);
       *number++ = block.numbers[row];
     }
-  };
-  // The usual sizes are copied by a move or two.
-  switch (row_bytes_) {
-    case 24: append_rows(std::integral_constant<std::size_t, 24>()); break;
-    case 12: append_rows(std::integral_constant<std::size_t, 12>()); break;
-    default: append_rows(row_bytes_);
-  }
+  });
   to.rows += end - begin;
 }
 
@@ -125,10 +128,10 @@ void TileBuffers::write(const Buffer& from, NewExtent& made, OpenSegment& segmen
   const std::size_t coordinates = count * row_bytes_;
   Extent& extent = made.extent;
   extent.rows = from.rows;
-  extent.hash = extent_hash(from.coordinates.get(), coordinates, from.numbers.get(), count);
-  if (made.tile != boxless_) made.bounds = box_(from.coordinates.get(), from.rows);
-  segment.file.write(extent.offset, from.coordinates.get(), coordinates);
-  segment.file.write(extent.offset + coordinates, from.numbers.get(), count * sizeof(std::int64_t));
+  extent.hash = extent_hash(from.coordinates, coordinates, from.numbers, count);
+  if (made.tile != boxless_) made.bounds = box_(from.coordinates, from.rows);
+  segment.file.write(extent.offset, from.coordinates, coordinates);
+  segment.file.write(extent.offset + coordinates, from.numbers, count * sizeof(std::int64_t));
   segment.file.start_writing(extent.offset, bytes(from.rows));
 }
 
@@ -136,13 +139,13 @@ void TileBuffers::run(const Task& task, const RowBlock& block, OpenSegment& segm
                       std::vector<NewExtent>& made) {
   const auto extent = [&]() -> NewExtent& { return made[static_cast<std::size_t>(task.extent)]; };
   if (!task.buffered) {
-    Buffer whole = make_buffer(capacity_);
+    Memory memory = make_memory(1);
+    Buffer whole = buffer_in(memory, 0);
     append(whole, task.begin, task.end, block);
     write(whole, extent(), segment);
     return;
   }
   Buffer& buffer = buffers_[task.tile];
-  if (!buffer.numbers) buffer = make_buffer(capacity_);
   if (task.extent >= 0) {
     append(buffer, task.begin, task.begin + capacity_ - buffer.rows, block);
     write(buffer, extent(), segment);

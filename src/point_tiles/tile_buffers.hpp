@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/positioned_file.hpp"
 #include "kith/execution.hpp"
 #include "point_tiles/records.hpp"
@@ -28,15 +28,13 @@ struct OpenSegment {
 
 /// Rows that were read and told apart.
 struct RowBlock {
-  std::vector<std::byte> coordinates;
-  std::vector<std::int64_t> numbers;
-  std::vector<std::int32_t> tiles;  ///< of each row
+  AlignedBuffer<std::byte> coordinates;
+  AlignedBuffer<std::int64_t> numbers;
+  AlignedBuffer<std::int32_t> tiles;  ///< of each row
   std::int64_t first = 0, count = 0;
 
   RowBlock(std::int64_t rows, std::size_t row_bytes)
-      : coordinates(static_cast<std::size_t>(rows) * row_bytes),
-        numbers(static_cast<std::size_t>(rows)),
-        tiles(static_cast<std::size_t>(rows)) {}
+      : coordinates(rows * static_cast<std::int64_t>(row_bytes)), numbers(rows), tiles(rows) {}
 };
 
 /// An extent that has just been written.
@@ -64,9 +62,13 @@ class TileBuffers {
 
  private:
   struct Buffer {
-    std::unique_ptr<std::byte[]> coordinates;
-    std::unique_ptr<std::int64_t[]> numbers;
+    std::byte* coordinates;
+    std::int64_t* numbers;
     std::int64_t rows = 0;
+  };
+  struct Memory {
+    AlignedBuffer<std::byte> coordinates;
+    AlignedBuffer<std::int64_t> numbers;
   };
   // Rows of a tile that one thread deals: entries [begin, end) of the sorted block.
   struct Task {
@@ -81,7 +83,8 @@ class TileBuffers {
   void plan(const OpenSegment& segment, std::vector<NewExtent>& made);
   void run(const Task& task, const RowBlock& block, OpenSegment& segment, std::vector<NewExtent>& made);
   void append(Buffer& to, std::int64_t begin, std::int64_t end, const RowBlock& block);
-  Buffer make_buffer(std::int64_t rows) const;
+  Memory make_memory(std::int64_t buffers) const;
+  Buffer buffer_in(Memory& memory, std::int64_t i) const;
   void write(const Buffer& from, NewExtent& made, OpenSegment& segment) const;
   std::uint64_t bytes(std::int64_t rows) const {
     return static_cast<std::uint64_t>(rows) * (row_bytes_ + sizeof(std::int64_t));
@@ -92,6 +95,7 @@ class TileBuffers {
   std::size_t boxless_;
   Box box_;
   const Execution& execution_;
+  Memory memory_;  // of all buffers, side by side
   std::vector<Buffer> buffers_;
   std::vector<std::uint32_t> order_;   // rows of the block by tile
   std::vector<std::uint32_t> counts_;  // of each part and tile, then where they go

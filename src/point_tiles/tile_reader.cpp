@@ -19,7 +19,7 @@ TileData make_room(const Folder& folder, std::int64_t tile) {
   TileData data;
   data.tile = tile;
   data.coordinates = Dataset::allocate(manifest.dtype, rows, manifest.dim);
-  data.rows.resize(static_cast<std::size_t>(rows));
+  data.rows = AlignedBuffer<std::int64_t>(rows);
   return data;
 }
 

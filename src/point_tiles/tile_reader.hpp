@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/aligned_buffer.hpp"
 #include "core/piece_reader.hpp"
 #include "kith/dataset.hpp"
 #include "point_tiles/folder.hpp"
@@ -17,7 +18,7 @@ namespace kith::point_tiles {
 struct TileData {
   std::int64_t tile = -1;
   Dataset coordinates;
-  std::vector<std::int64_t> rows;  ///< ascending
+  AlignedBuffer<std::int64_t> rows;  ///< ascending
 };
 TileData read_tile(const Folder& folder, std::int64_t tile);
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct ReadyTile {
   TileData data;                         ///< without rows where there is a resident, which has them
   std::shared_ptr<const Resident> made;  ///< null: it was read, and that is all
   std::unique_ptr<OwnAnswers<T>> own;    ///< null: nobody has searched it yet
-  const std::vector<std::int64_t>& rows() const { return made ? made->rows : data.rows; }
+  std::span<const std::int64_t> rows() const { return made ? made->rows : data.rows; }
 };
 
 template <class T>

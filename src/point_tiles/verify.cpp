@@ -27,7 +27,7 @@ void PointTiles::verify(const Execution& given) const {
   for (std::size_t t = 0; t < manifest.tiles.size(); ++t) {
     const point_tiles::Tile& tile = manifest.tiles[t];
     const point_tiles::TileData data = point_tiles::read_tile(*folder_, static_cast<std::int64_t>(t));
-    for (std::size_t i = 0; i < data.rows.size(); ++i) {
+    for (std::int64_t i = 0; i < data.rows.size(); ++i) {
       const std::int64_t row = data.rows[i];
       if (row < 0 || row >= manifest.rows || (i > 0 && row <= data.rows[i - 1]) ||
           seen[static_cast<std::size_t>(row)]) {
@@ -44,8 +44,7 @@ void PointTiles::verify(const Execution& given) const {
           finite = finite && std::isfinite(value);
           if (tile.has_box() && !(value >= tile.lower[static_cast<std::size_t>(j)] &&
                                   value <= tile.upper[static_cast<std::size_t>(j)])) {
-            throw fail(
-                t, fmt::format("has the row {} outside of its box", data.rows[static_cast<std::size_t>(i)]));
+            throw fail(t, fmt::format("has the row {} outside of its box", data.rows[i]));
           }
         }
         if (finite != tile.has_box()) throw fail(t, "has no box though its rows are finite");
