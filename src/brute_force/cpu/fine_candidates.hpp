@@ -35,7 +35,9 @@ class FineCandidates {
       : codes_(codes), kernel_(fine_kernel()), k_(static_cast<std::size_t>(k)) {}
 
   /// Bytes that the candidates of a query may take.
-  static std::uint64_t bytes(std::int64_t k) { return (usual_wait(k) + tile_rows) * sizeof(Candidate); }
+  static std::uint64_t bytes(std::int64_t k) {
+    return (usual_wait(k) + tile_rows) * sizeof(Candidate) + sizeof(Slot);
+  }
 
   /// Opens the next slot. @param query as it was added to a filter last
   void add(const FilterQueries& filter) {
@@ -48,28 +50,23 @@ class FineCandidates {
 
   bool speaks_of(std::int64_t s) const { return codes_ != nullptr && at(s).query.usable(); }
 
-  /// Of the rows of tile t in `mask`, those that may be near enough wait; those that have no code stay in it.
-  /// Returns how many have one.
+  /// The rows of tile t in `mask` are looked at, those that may be near enough wait; those that have no code
+  /// stay in it. Returns how many have one.
   std::int64_t take(std::int64_t s, std::int64_t t, std::uint64_t& mask) {
     Slot& slot = at(s);
     const std::int64_t base = t * tile_rows;
-    const std::int64_t width = codes_->space.width();
-    const std::int16_t* codes = codes_->codes.data() + base * width;
     const std::int32_t* norms = codes_->norms.data() + base;
-    std::int32_t values[tile_rows];
-    kernel_(codes, norms, width, slot.query.code(), mask, values);
     std::uint64_t without = 0;
-    const std::int32_t* value = values;
     std::int64_t seen = 0;
-    for (std::uint64_t left = mask; left != 0; left &= left - 1, ++value, ++seen) {
+    for (std::uint64_t left = mask; left != 0; left &= left - 1) {
       const int row = std::countr_zero(left);
       if (norms[row] == codes::no_fine_code) {
         without |= std::uint64_t{1} << row;
-        --seen;
-      } else if (*value >= slot.least) {
-        const double most = slot.query.most_distance(*value, codes[row * width + codes_->space.values - 1]);
-        slot.waiting.push_back({*value, round_up<R>(most), base + row});
+        continue;
       }
+      slot.kept[slot.count++] = base + row;
+      ++seen;
+      if (slot.count == looked_at_together) look(slot);
     }
     mask = without;
     return seen;
@@ -84,6 +81,7 @@ class FineCandidates {
   /// Looks for a smaller one among the rows that wait. False where there are fewer than k.
   bool find_bound(std::int64_t s) {
     Slot& slot = at(s);
+    look(slot);
     if (slot.waiting.size() < k_) return false;
     const auto kth = slot.waiting.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
     std::ranges::nth_element(slot.waiting, kth, {}, &Candidate::most);
@@ -108,6 +106,7 @@ class FineCandidates {
   template <class Evaluate>
   void evaluate(std::int64_t s, const Evaluate& evaluate) {
     Slot& slot = at(s);
+    look(slot);
     std::ranges::sort(slot.waiting, std::ranges::greater{}, &Candidate::value);
     std::int64_t rows[together];
     for (auto next = slot.waiting.begin(); next != slot.waiting.end();) {
@@ -122,6 +121,8 @@ class FineCandidates {
 
  private:
   static constexpr std::size_t together = 16;  // rows that are evaluated on one bound
+  // Kept a row or two a tile, they come from memory one after the other while the one before is looked at.
+  static constexpr std::int64_t looked_at_together = 32;
 
   struct Slot {
     codes::FineQuery query;
@@ -129,7 +130,24 @@ class FineCandidates {
     R bound = std::numeric_limits<R>::infinity();
     std::size_t full_at = 0;
     std::vector<Candidate> waiting;
+    std::int64_t kept[looked_at_together];  // rows that nobody has looked at
+    std::int64_t count = 0;
   };
+
+  // What has been kept waits where it may be near enough.
+  void look(Slot& slot) {
+    const std::int64_t width = codes_->space.width();
+    const std::int16_t* codes = codes_->codes.data();
+    std::int32_t values[looked_at_together];
+    kernel_(codes, codes_->norms.data(), width, slot.query.code(), slot.kept, slot.count, values);
+    for (std::int64_t i = 0; i < slot.count; ++i) {
+      if (values[i] < slot.least) continue;
+      const std::int64_t row = slot.kept[i];
+      const double most = slot.query.most_distance(values[i], codes[row * width + codes_->space.values - 1]);
+      slot.waiting.push_back({values[i], round_up<R>(most), row});
+    }
+    slot.count = 0;
+  }
 
   static std::size_t usual_wait(std::int64_t k) {
     return static_cast<std::size_t>(k * tuning::fine_wait + tile_rows);

@@ -44,10 +44,10 @@ struct TileQueries {
 using TileFunction = void (*)(const Tile& tile, const TileQueries& queries, std::int64_t first,
                               std::int64_t count, std::uint64_t* masks);
 
-/// values[i] of the i-th row in `mask` of a tile: 2 q.y - norm, of codes of `width` values, a multiple of 16
-/// (codes/fine.hpp).
+/// values[i] of row rows[i]: 2 q.y - norm, of codes of `width` values, a multiple of 16 (codes/fine.hpp).
 using FineFunction = void (*)(const std::int16_t* codes, const std::int32_t* norms, std::int64_t width,
-                              const std::int16_t* query, std::uint64_t mask, std::int32_t* values);
+                              const std::int16_t* query, const std::int64_t* rows, std::int64_t count,
+                              std::int32_t* values);
 
 /// One function a filter form.
 struct FilterKernels {
@@ -69,7 +69,8 @@ struct FilterKernels {
 
 /// In plain C++, for instruction sets that have none of their own.
 void fine_values_portable(const std::int16_t* codes, const std::int32_t* norms, std::int64_t width,
-                          const std::int16_t* query, std::uint64_t mask, std::int32_t* values);
+                          const std::int16_t* query, const std::int64_t* rows, std::int64_t count,
+                          std::int32_t* values);
 
 extern const FilterKernels filter_kernels_portable;
 extern const FilterKernels filter_kernels_avx2;

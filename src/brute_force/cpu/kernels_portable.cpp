@@ -116,13 +116,13 @@ inline I add_byte_differences(I acc, const PlainBytes& x, const PlainQueryBytes&
 }  // namespace
 
 void fine_values_portable(const std::int16_t* codes, const std::int32_t* norms, std::int64_t width,
-                          const std::int16_t* query, std::uint64_t mask, std::int32_t* values) {
-  for (; mask != 0; mask &= mask - 1) {
-    const int row = __builtin_ctzll(mask);
-    const std::int16_t* its = codes + row * width;
+                          const std::int16_t* query, const std::int64_t* rows, std::int64_t count,
+                          std::int32_t* values) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int16_t* its = codes + rows[i] * width;
     std::int32_t sum = 0;
     for (std::int64_t j = 0; j < width; ++j) sum += its[j] * query[j];
-    *values++ = 2 * sum - norms[row];
+    values[i] = 2 * sum - norms[rows[i]];
   }
 }
 

@@ -1,6 +1,7 @@
 // Fine codes: what they promise of a row, pair by pair; the integers that kernels make of them; and that
 // searches evaluate few rows through them, in any way of asking.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,12 @@ const Shape shapes[] = {
     {"squares that underflow", [](Random& r, std::int64_t, std::int64_t) { return r.normal() * 1e-162; }},
 };
 
+std::vector<std::int64_t> rows_in(std::uint64_t mask, std::int64_t first) {
+  std::vector<std::int64_t> rows;
+  for (; mask != 0; mask &= mask - 1) rows.push_back(first + std::countr_zero(mask));
+  return rows;
+}
+
 struct Tally {
   std::int64_t pairs = 0, without = 0;
   std::int64_t far = 0, far_dropped = 0;  // rows half as near again as the bound
@@ -69,8 +76,9 @@ void look(const DatasetView& data, const DatasetView& queries, Metric metric, co
       const std::uint64_t valid = codes.valid[static_cast<std::size_t>(t)];
       std::int32_t found[tile_rows];
       const std::int64_t width = fine_space.width();
-      fine_kernel()(fine.codes.data() + t * tile_rows * width, fine.norms.data() + t * tile_rows, width,
-                    its.code(), valid, found);
+      const std::vector<std::int64_t> rows = rows_in(valid, t * tile_rows);
+      fine_kernel()(fine.codes.data(), fine.norms.data(), width, its.code(), rows.data(), std::ssize(rows),
+                    found);
       const std::int32_t* value = found;
       for (std::int64_t row = t * tile_rows; row < std::min(data.rows, (t + 1) * tile_rows); ++row) {
         if ((valid >> (row % tile_rows) & 1U) == 0) continue;
@@ -180,7 +188,9 @@ TEST_P(FineCodesTest, ValuesAreExact) {
         }
         expected.push_back(static_cast<std::int32_t>(2 * sum - norms[static_cast<std::size_t>(r)]));
       }
-      fine_kernel()(rows.data(), norms.data(), width, query.data(), mask, found.data());
+      const std::vector<std::int64_t> numbers = rows_in(mask, 0);
+      fine_kernel()(rows.data(), norms.data(), width, query.data(), numbers.data(), std::ssize(numbers),
+                    found.data());
       EXPECT_EQ(found[expected.size()], 77);
       found.resize(expected.size());
       EXPECT_EQ(found, expected) << width;
