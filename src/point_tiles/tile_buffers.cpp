@@ -1,6 +1,7 @@
 #include "point_tiles/tile_buffers.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -111,6 +112,7 @@ TileBuffers::Buffer TileBuffers::buffer_in(Memory& memory, std::int64_t i) const
 }
 
 void TileBuffers::append(Buffer& to, std::int64_t begin, std::int64_t end, const RowBlock& block) {
+  assert(to.rows + end - begin <= capacity_);  // what lies behind is the next tile's
   with_fixed_size(row_bytes_, [&](auto bytes) {
     std::byte* at = to.coordinates + static_cast<std::size_t>(to.rows) * bytes;
     std::int64_t* number = to.numbers + to.rows;

@@ -35,9 +35,7 @@ class FineCandidates {
       : codes_(codes), kernel_(fine_kernel()), k_(static_cast<std::size_t>(k)) {}
 
   /// Bytes that the candidates of a query may take.
-  static std::uint64_t bytes(std::int64_t k) {
-    return (usual_wait(k) + tile_rows) * sizeof(Candidate) + sizeof(Slot);
-  }
+  static std::uint64_t bytes(std::int64_t k) { return most_waiting(k) * sizeof(Candidate) + sizeof(Slot); }
 
   /// Opens the next slot. @param query as it was added to a filter last
   void add(const FilterQueries& filter) {
@@ -45,13 +43,13 @@ class FineCandidates {
     Slot& slot = slots_.emplace_back();
     slot.query = filter.fine_query(codes_->space);
     slot.full_at = first_wait();
-    if (slot.query.usable()) slot.waiting.reserve(usual_wait(static_cast<std::int64_t>(k_)) + tile_rows);
+    if (slot.query.usable()) slot.waiting.reserve(most_waiting(static_cast<std::int64_t>(k_)));
   }
 
   bool speaks_of(std::int64_t s) const { return codes_ != nullptr && at(s).query.usable(); }
 
-  /// The rows of tile t in `mask` are looked at, those that may be near enough wait; those that have no code
-  /// stay in it. Returns how many have one.
+  /// Queues the rows of tile t in `mask` that have a code to be looked at; the others stay in it. Returns how
+  /// many it queued.
   std::int64_t take(std::int64_t s, std::int64_t t, std::uint64_t& mask) {
     Slot& slot = at(s);
     const std::int64_t base = t * tile_rows;
@@ -72,6 +70,7 @@ class FineCandidates {
     return seen;
   }
 
+  /// Whether as many wait as are worth a new bound; what is queued does not count.
   bool is_full(std::int64_t s) const { return at(s).waiting.size() >= at(s).full_at; }
 
   /// What k rows are known to be within.
@@ -121,7 +120,8 @@ class FineCandidates {
 
  private:
   static constexpr std::size_t together = 16;  // rows that are evaluated on one bound
-  // Kept a row or two a tile, they come from memory one after the other while the one before is looked at.
+  // A filter keeps a row or two a tile: looked at together, their codes are fetched while others are
+  // evaluated.
   static constexpr std::int64_t looked_at_together = 32;
 
   struct Slot {
@@ -130,7 +130,7 @@ class FineCandidates {
     R bound = std::numeric_limits<R>::infinity();
     std::size_t full_at = 0;
     std::vector<Candidate> waiting;
-    std::int64_t kept[looked_at_together];  // rows that nobody has looked at
+    std::int64_t kept[looked_at_together];  // rows that nobody has looked at yet
     std::int64_t count = 0;
   };
 
@@ -151,6 +151,10 @@ class FineCandidates {
 
   static std::size_t usual_wait(std::int64_t k) {
     return static_cast<std::size_t>(k * tuning::fine_wait + tile_rows);
+  }
+  // The rows of one more tile, and what was queued before it, come on top.
+  static std::size_t most_waiting(std::int64_t k) {
+    return usual_wait(k) + static_cast<std::size_t>(tile_rows + looked_at_together);
   }
   std::size_t first_wait() const { return 2 * k_ + 16; }
 

@@ -1,6 +1,7 @@
 // Views and datasets: what is refused, what is kept alive, what is mapped.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include "core/aligned_buffer.hpp"
 #include "core/mapped_file.hpp"
 #include "kith/dataset.hpp"
 #include "kith/error.hpp"
@@ -71,7 +73,12 @@ TEST(View, RowsAndSlicesFollowTheStride) {
 }
 
 TEST(Dataset, AllocateIsZeroedAlignedAndWritable) {
-  for (const std::int64_t rows : {0, 1, 7}) {
+  // 2 MiB come from the heap less one row, and from the system as huge pages.
+  for (const std::int64_t rows : {0, 1, 7, 209'715, 209'716, 500'000}) {
+    {
+      AlignedBuffer<unsigned char> used(rows * 10);  // so that the heap is not zeros by itself
+      std::fill_n(used.data(), used.size(), std::uint8_t{0xFF});
+    }
     Dataset data = Dataset::allocate(Dtype::f16, rows, 5);
     EXPECT_EQ(data.rows(), rows);
     EXPECT_EQ(data.dim(), 5);

@@ -142,6 +142,19 @@ TEST_F(ResumeTest, ListsThatWaitAtTheEndOfWhatWasNoted) {
   }
   EXPECT_GT(kills, 3);
   EXPECT_GT(resumed, 2);
+  // In the middle of a save, too; how many tiles need not be searched again is then up to the disk.
+  point_tiles::Saver::waits = false;
+  const fs::path to = folder / "beside";
+  for (const int poll : {57, 75, 93}) {
+    fs::create_directories(to);
+    if (!killed_at(
+            poll, [&](const Execution& how) { (void)search(to, how); }, Kill::poll)) {
+      break;
+    }
+    (void)search(to, {});
+    EXPECT_EQ(contents(folder / "expected"), contents(to)) << poll;
+    fs::remove_all(to);
+  }
 }
 
 TEST_F(ResumeTest, LittleMemoryLetsQueriesWaitInFiles) {
