@@ -1,7 +1,6 @@
 // Dataset: owned, adopted or memory-mapped rows.
 #include "kith/dataset.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>

@@ -73,7 +73,7 @@ TEST(View, RowsAndSlicesFollowTheStride) {
 }
 
 TEST(Dataset, AllocateIsZeroedAlignedAndWritable) {
-  // 2 MiB come from the heap less one row, and from the system as huge pages.
+  // Less than 2 MiB comes from the heap, more from the system, as huge pages.
   for (const std::int64_t rows : {0, 1, 7, 209'715, 209'716, 500'000}) {
     {
       AlignedBuffer<unsigned char> used(rows * 10);  // so that the heap is not zeros by itself

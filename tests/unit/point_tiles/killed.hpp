@@ -87,8 +87,8 @@ class ResumeTest : public testing::Test {
   }
 
   // Kills it after some reports, more from time to time so that it comes to its end, and compares with what
-  // an undisturbed child leaves. Saves run beside the work
-  // here, so that a kill may come in the middle of one.
+  // an undisturbed child leaves. Saves run beside the work here, so that a kill may come in the middle of
+  // one.
   static void disturb(const fs::path& expected, const fs::path& found, int reports,
                       const std::function<void(const fs::path&, const Execution&)>& work) {
     point_tiles::Saver::waits = false;

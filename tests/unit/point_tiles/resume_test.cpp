@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -127,34 +128,30 @@ TEST_F(ResumeTest, ListsThatWaitAtTheEndOfWhatWasNoted) {
   };
   fs::create_directories(folder / "expected");
   (void)search(folder / "expected", {});
-  int kills = 0, resumed = 0;
-  for (int poll = 57; kills < 5; poll += 9) {
+  // Killed when it asks for the n-th time whether to stop, and run again. @return tiles that were not
+  // searched again; nothing where it came to its end
+  const auto resumed_after = [&](int poll) -> std::optional<std::int64_t> {
     const fs::path to = folder / std::to_string(poll);
     fs::create_directories(to);
-    if (!killed_at(
-            poll, [&](const Execution& how) { (void)search(to, how); }, Kill::poll)) {
-      break;
-    }
-    ++kills;
-    resumed += search(to, {}) > 0 ? 1 : 0;
+    const auto work = [&](const Execution& how) { (void)search(to, how); };
+    if (!killed_at(poll, work, Kill::poll)) return std::nullopt;
+    const std::int64_t tiles_of_before = search(to, {});
     EXPECT_EQ(contents(folder / "expected"), contents(to)) << poll;
     fs::remove_all(to);
+    return tiles_of_before;
+  };
+  int kills = 0, resumed = 0;
+  for (int poll = 57; kills < 5; poll += 9) {
+    const auto tiles_of_before = resumed_after(poll);
+    if (!tiles_of_before) break;
+    ++kills;
+    resumed += *tiles_of_before > 0 ? 1 : 0;
   }
   EXPECT_GT(kills, 3);
   EXPECT_GT(resumed, 2);
   // In the middle of a save, too; how many tiles need not be searched again is then up to the disk.
   point_tiles::Saver::waits = false;
-  const fs::path to = folder / "beside";
-  for (const int poll : {57, 75, 93}) {
-    fs::create_directories(to);
-    if (!killed_at(
-            poll, [&](const Execution& how) { (void)search(to, how); }, Kill::poll)) {
-      break;
-    }
-    (void)search(to, {});
-    EXPECT_EQ(contents(folder / "expected"), contents(to)) << poll;
-    fs::remove_all(to);
-  }
+  for (const int poll : {57, 75, 93}) (void)resumed_after(poll);
 }
 
 TEST_F(ResumeTest, LittleMemoryLetsQueriesWaitInFiles) {
