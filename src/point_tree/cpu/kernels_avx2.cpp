@@ -52,20 +52,39 @@ template <int K>
 class SmallestKeys {
  public:
   void start(std::int64_t k, std::uint64_t empty) {
-    alignas(32) std::uint64_t keys[K];
-    for (std::int64_t i = 0; i < K; ++i) keys[i] = i < K - k ? 0 : empty;
-    for (int r = 0; r < registers; ++r)
-      keys_[r] = _mm256_load_pd(reinterpret_cast<const double*>(keys) + 4 * r);
+    const __m256i all = _mm256_set1_epi64x(static_cast<long long>(empty));
+    const __m256i unused = _mm256_set1_epi64x(K - k);
+    for (int r = 0; r < registers; ++r) {
+      const __m256i lane = _mm256_add_epi64(_mm256_set_epi64x(3, 2, 1, 0), _mm256_set1_epi64x(4 * r));
+      keys_[r] = _mm256_castsi256_pd(_mm256_andnot_si256(_mm256_cmpgt_epi64(unused, lane), all));
+    }
   }
 
   // Every lane becomes the middle one of itself, the lane before it and the new key.
   void insert(std::uint64_t key) {
-    const __m256d more = _mm256_castsi256_pd(_mm256_set1_epi64x(static_cast<long long>(key)));
+    const __m256d more = spread_key(key);
     __m256d before = _mm256_setzero_pd();
     for (int r = 0; r < registers; ++r) {
-      const __m256d turned = _mm256_permute4x64_pd(keys_[r], 0x93);
+      const __m256d turned = turn(keys_[r]);
       keys_[r] = _mm256_max_pd(_mm256_blend_pd(turned, before, 1), _mm256_min_pd(keys_[r], more));
       before = turned;
+    }
+  }
+
+  // The same for two of them, each lane with two before it: one waits for the other no longer.
+  void insert_two(std::uint64_t key, std::uint64_t other) {
+    const __m256d less = _mm256_min_pd(spread_key(key), spread_key(other));
+    const __m256d more = _mm256_max_pd(spread_key(key), spread_key(other));
+    __m256d before = _mm256_setzero_pd();
+    __m256d turned_before = _mm256_setzero_pd();
+    for (int r = 0; r < registers; ++r) {
+      const __m256d turned = turn(keys_[r]);
+      const __m256d by_one = _mm256_blend_pd(turned, turned_before, 1);
+      const __m256d by_two = _mm256_permute2f128_pd(before, keys_[r], 0x21);
+      before = keys_[r];
+      turned_before = turned;
+      keys_[r] =
+          _mm256_max_pd(by_two, _mm256_max_pd(_mm256_min_pd(by_one, more), _mm256_min_pd(keys_[r], less)));
     }
   }
 
@@ -79,9 +98,19 @@ class SmallestKeys {
   }
 
  private:
+  static __m256d spread_key(std::uint64_t key) {
+    return _mm256_castsi256_pd(_mm256_set1_epi64x(static_cast<long long>(key)));
+  }
+  static __m256d turn(__m256d lanes) { return _mm256_permute4x64_pd(lanes, 0x93); }
+
   static constexpr int registers = K / 4;
   __m256d keys_[registers];
 };
+
+using Counts = __m256i;
+inline void count_less(Counts& counts, Doubles than, Doubles values) {
+  counts = _mm256_sub_epi64(counts, _mm256_castpd_si256(_mm256_cmp_pd(than, values, _CMP_LT_OQ)));
+}
 
 inline __m256i keys_of(Doubles distances, __m256i rows) {
   const __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(_mm256_cvtpd_ps(distances)));

@@ -97,14 +97,27 @@ class SmallestKeys {
 
   // Every lane becomes the middle one of itself, the lane before it and the new key.
   void insert(std::uint64_t key) {
-    double value;
-    __builtin_memcpy(&value, &key, sizeof value);
-    const __m512d more = _mm512_set1_pd(value);
+    const __m512d more = spread_key(key);
     __m512i before = _mm512_setzero_si512();
     for (int r = 0; r < registers; ++r) {
       const __m512i old = _mm512_castpd_si512(keys_[r]);
       const __m512d shifted = _mm512_castsi512_pd(_mm512_alignr_epi64(old, before, 7));
       keys_[r] = _mm512_max_pd(shifted, _mm512_min_pd(keys_[r], more));
+      before = old;
+    }
+  }
+
+  // The same for two of them, each lane with two before it: one waits for the other no longer.
+  void insert_two(std::uint64_t key, std::uint64_t other) {
+    const __m512d less = _mm512_min_pd(spread_key(key), spread_key(other));
+    const __m512d more = _mm512_max_pd(spread_key(key), spread_key(other));
+    __m512i before = _mm512_setzero_si512();
+    for (int r = 0; r < registers; ++r) {
+      const __m512i old = _mm512_castpd_si512(keys_[r]);
+      const __m512d by_one = _mm512_castsi512_pd(_mm512_alignr_epi64(old, before, 7));
+      const __m512d by_two = _mm512_castsi512_pd(_mm512_alignr_epi64(old, before, 6));
+      keys_[r] =
+          _mm512_max_pd(by_two, _mm512_max_pd(_mm512_min_pd(by_one, more), _mm512_min_pd(keys_[r], less)));
       before = old;
     }
   }
@@ -119,9 +132,24 @@ class SmallestKeys {
   }
 
  private:
+  static __m512d spread_key(std::uint64_t key) {
+    double value;
+    __builtin_memcpy(&value, &key, sizeof value);
+    return _mm512_set1_pd(value);
+  }
+
   static constexpr int registers = K / 8;
   __m512d keys_[registers];
 };
+
+using Counts = __m512i;
+inline void store(std::uint64_t* p, Counts counts) {
+  _mm512_storeu_si512(p, counts);
+}
+inline void count_less(Counts& counts, Doubles than, Doubles values) {
+  const __mmask8 less = _mm512_cmp_pd_mask(than, values, _CMP_LT_OQ);
+  counts = _mm512_mask_add_epi64(counts, less, counts, _mm512_set1_epi64(1));
+}
 
 // Keys whose exponent is a step up (packed_lists.inc).
 inline __m512i raised_keys(Doubles distances, __m512i rows) {
@@ -183,13 +211,6 @@ inline __m512i load_places(const double* points, const std::uint32_t* places, Do
   at[1] = _mm512_shuffle_f64x2(yr, yr_2, _MM_SHUFFLE(2, 0, 2, 0));
   at[2] = _mm512_shuffle_f64x2(xz, xz_2, _MM_SHUFFLE(3, 1, 3, 1));
   return _mm512_castpd_si512(_mm512_shuffle_f64x2(yr, yr_2, _MM_SHUFFLE(3, 1, 3, 1)));
-}
-inline int pack_points(__m512d x, __m512d y, __m512d z, const std::uint32_t* rows, unsigned mask,
-                       double* to) {
-  const int low = pack_points(_mm512_castpd512_pd256(x), _mm512_castpd512_pd256(y), _mm512_castpd512_pd256(z),
-                              rows, mask, to);
-  return low + pack_points(_mm512_extractf64x4_pd(x, 1), _mm512_extractf64x4_pd(y, 1),
-                           _mm512_extractf64x4_pd(z, 1), rows + 4, mask >> 4U, to + 4 * low);
 }
 
 inline void distance_keys(Doubles distances, __m512i rows, std::int64_t exclude, std::uint64_t* to) {

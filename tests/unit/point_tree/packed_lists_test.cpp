@@ -160,10 +160,10 @@ template <class T, int D>
 void expect_groups_to_agree(Metric metric) {
   const std::vector<T> data = crowds<T, D>();
   const DatasetView rows(data.data(), static_cast<std::int64_t>(data.size()) / D, D);
-  constexpr std::int64_t most = 33;
+  constexpr std::int64_t most = 64;
   const Neighbors all = BruteForce::build(rows, {metric}).search(rows, most);
   for (const std::int64_t k : {std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, std::int64_t{8},
-                               std::int64_t{9}, std::int64_t{24}, most}) {
+                               std::int64_t{9}, std::int64_t{16}, std::int64_t{24}, std::int64_t{33}, most}) {
     const auto indices = first_of(all.indices, most, k);
     const auto distances = first_of(std::get<std::vector<T>>(all.distances), most, k);
     force_instruction_set(InstructionSet::portable);
