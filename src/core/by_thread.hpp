@@ -17,6 +17,12 @@ class ByThread {
     return values_[std::this_thread::get_id()];
   }
 
+  /// Destroys all values, which no thread uses any more.
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    values_.clear();
+  }
+
  private:
   std::mutex mutex_;
   std::map<std::thread::id, Value> values_;

@@ -1,8 +1,12 @@
 // Reading rows for a tree, and laying out what a builder made.
 #include "point_tree/builder.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "core/parallel.hpp"
 #include "core/visit_dtype.hpp"
@@ -92,29 +96,77 @@ void scan(const Points<T>& points, std::int64_t begin, std::int64_t end, Block<T
 }
 
 template <class T>
-std::int64_t flatten(const Branch<T>& branch, std::int64_t dim, std::byte* nodes, std::int64_t stride,
-                     std::int64_t& used, std::int64_t& levels, std::int64_t level) {
-  const std::int64_t number = used++;
-  levels = std::max(levels, level);
-  std::byte* at = nodes + number * stride;
-  std::memcpy(at, branch.boxes.data(), branch.boxes.size() * sizeof(T));
-  NodeLinks links = branch.links;
-  for (std::int64_t c = 0; c < links.count; ++c) {
-    const auto& below = branch.below[static_cast<std::size_t>(c)];
-    if (below != nullptr) {
-      links.child[c] = flatten(*below, dim, nodes, stride, used, levels, level + 1);
-    }
-  }
-  std::memcpy(at + branch.boxes.size() * sizeof(T), &links, sizeof links);
-  return number;
-}
-
-template <class T>
 std::int64_t count_nodes(const Branch<T>& branch) {
   std::int64_t count = 1;
   for (const auto& below : branch.below) count += below == nullptr ? 0 : count_nodes(*below);
   return count;
 }
+
+// Nodes side by side, numbered in depth-first order, as a tree has them.
+template <class T>
+class Flat {
+ public:
+  // `root` null: no nodes.
+  Flat(const Branch<T>* root, std::int64_t dim, int threads) : stride_(node_bytes<T>(dim)) {
+    if (root == nullptr) {
+      nodes_ = AlignedBuffer<std::byte>(1);
+      return;
+    }
+    std::array<std::int64_t, node_width> count{};
+    parallel_for(threads, node_width, [&](std::int64_t c) {
+      const Branch<T>* below = root->below[static_cast<std::size_t>(c)].get();
+      if (below != nullptr) count[static_cast<std::size_t>(c)] = count_nodes(*below);
+    });
+    count_ = std::accumulate(count.begin(), count.end(), std::int64_t{1});
+    nodes_ = AlignedBuffer<std::byte>(count_ * stride_);
+    NodeLinks links = root->links;
+    std::array<std::int64_t, node_width> first{};
+    std::exclusive_scan(count.begin(), count.end(), first.begin(), std::int64_t{1});
+    std::array<std::int64_t, node_width> levels{};
+    parallel_for(threads, node_width, [&](std::int64_t child) {
+      const auto c = static_cast<std::size_t>(child);
+      if (root->below[c] == nullptr) return;
+      std::int64_t used = first[c];
+      links.child[c] = put_all(*root->below[c], used, levels[c], 2);
+    });
+    put(0, *root, links);
+    levels_ = std::max<std::int64_t>(1, *std::max_element(levels.begin(), levels.end()));
+  }
+
+  std::int64_t count() const { return count_; }
+  std::int64_t levels() const { return levels_; }
+  std::int64_t bytes() const { return count_ * stride_; }
+  AlignedBuffer<std::byte> take() { return std::move(nodes_); }
+
+ private:
+  // A node and what is below it, as numbers from `used` on. Returns its own.
+  std::int64_t put_all(const Branch<T>& branch, std::int64_t& used, std::int64_t& levels,
+                       std::int64_t level) {
+    const std::int64_t number = used++;
+    levels = std::max(levels, level);
+    NodeLinks links = branch.links;
+    for (std::int64_t c = 0; c < links.count; ++c) {
+      const auto& below = branch.below[static_cast<std::size_t>(c)];
+      if (below != nullptr) links.child[c] = put_all(*below, used, levels, level + 1);
+    }
+    put(number, branch, links);
+    return number;
+  }
+
+  void put(std::int64_t number, const Branch<T>& branch, const NodeLinks& links) {
+    std::byte* at = nodes_.data() + number * stride_;
+    const std::size_t boxes = branch.boxes.size() * sizeof(T);
+    std::memcpy(at, branch.boxes.data(), boxes);
+    std::memcpy(at + boxes, &links, sizeof links);
+    const std::size_t used = boxes + sizeof links;
+    std::memset(at + used, 0, static_cast<std::size_t>(stride_) - used);
+  }
+
+  std::int64_t stride_;
+  std::int64_t count_ = 0;
+  std::int64_t levels_ = 0;
+  AlignedBuffer<std::byte> nodes_;
+};
 
 }  // namespace
 
@@ -172,7 +224,8 @@ Points<T> read_points(const DatasetView& rows, const Execution& execution) {
 }
 
 template <class T, class Id>
-Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows) {
+Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows,
+                           int threads) {
   struct Held {
     AlignedBuffer<std::byte> nodes;
     AlignedBuffer<T> coordinates;
@@ -187,13 +240,10 @@ Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const
   tree.dim = rows.dim;
   tree.points = points.count;
   tree.wide_rows = sizeof(Id) == 8;
-  const std::int64_t stride = node_bytes<T>(dim_);
-  tree.nodes = root == nullptr ? 0 : count_nodes(*root);
-  held->nodes = AlignedBuffer<std::byte>(std::max<std::int64_t>(1, tree.nodes * stride));
-  std::memset(held->nodes.data(), 0, static_cast<std::size_t>(held->nodes.size()));
+  Flat<T> flat(root, dim_, threads);
+  tree.nodes = flat.count();
+  tree.levels = flat.levels();
   if (root != nullptr) {
-    std::int64_t used = 0;
-    flatten(*root, dim_, held->nodes.data(), stride, used, tree.levels, 1);
     tree.lower = points.lower;
     tree.upper = points.upper;
   }
@@ -208,7 +258,8 @@ Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const
   }
   held->coordinates = std::move(coordinates_);
   held->rows = std::move(rows_);
-  tree.node_data = {held->nodes.data(), static_cast<std::size_t>(tree.nodes * stride)};
+  held->nodes = flat.take();
+  tree.node_data = {held->nodes.data(), static_cast<std::size_t>(flat.bytes())};
   tree.coordinates =
       std::as_bytes(std::span(held->coordinates.data(), static_cast<std::size_t>(held->coordinates.size())));
   tree.row_numbers = std::as_bytes(std::span(held->rows.data(), static_cast<std::size_t>(held->rows.size())));

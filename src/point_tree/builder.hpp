@@ -224,7 +224,7 @@ class Arrays {
   Id* row_numbers() { return rows_.data(); }
 
   /// Numbers the nodes in depth-first order and fills a Tree. `root` null: no points.
-  Tree finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows);
+  Tree finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows, int threads);
 
  private:
   std::int64_t dim_;

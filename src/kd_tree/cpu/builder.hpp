@@ -38,6 +38,7 @@ class Builder : Store<T, Id, D> {
   using Base::arrays_;
   using Base::bounds_of;
   using Base::dim_;
+  using Base::give_records_back;
   using Base::has_kernels;
   using Base::hold;
   using Base::kernels_;
@@ -65,7 +66,7 @@ class Builder : Store<T, Id, D> {
         parts_(points.count) {}
 
   point_tree::Tree run(const DatasetView& rows) {
-    if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
+    if (points_.count == 0) return arrays_.finish(nullptr, points_, rows, 1);
     Range all{0, points_.count};
     if (!points_.left_out.empty()) {
       StopRequest stop(execution_);
@@ -83,7 +84,10 @@ class Builder : Store<T, Id, D> {
         Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
             .grow(all);
     progress.finish();
-    return arrays_.finish(root.get(), points_, rows);
+    // Nodes take the memory that this gives back.
+    parts_ = {};
+    give_records_back();
+    return arrays_.finish(root.get(), points_, rows, threads_);
   }
 
  private:

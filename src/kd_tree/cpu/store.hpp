@@ -145,6 +145,12 @@ class Store {
     range.other = two.data();
   }
 
+  // All points are in leaves.
+  void give_records_back() {
+    records_ = {};
+    own_.clear();
+  }
+
   void write_leaf(Branch<T>& branch, std::int64_t child, const Range& given) {
     const Range range = hold(given, false);
     const R* records = range.records;

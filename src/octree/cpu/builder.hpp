@@ -57,7 +57,7 @@ class Builder {
         items_(points.count) {}
 
   point_tree::Tree run(const DatasetView& rows) {
-    if (points_.count == 0) return arrays_.finish(nullptr, points_, rows);
+    if (points_.count == 0) return arrays_.finish(nullptr, points_, rows, 1);
     ProgressCounter progress(execution_, "build", 2 * points_.count);
     code(rows.rows);
     progress.advance(points_.count / 2);
@@ -77,7 +77,8 @@ class Builder {
         Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
             .grow({0, points_.count});
     progress.finish();
-    return arrays_.finish(root.get(), points_, rows);
+    items_ = {};  // nodes take its memory
+    return arrays_.finish(root.get(), points_, rows, threads_);
   }
 
  private:
