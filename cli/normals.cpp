@@ -1,9 +1,11 @@
 // kith normals: the direction of the surface at every point, and how curved it is there.
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "commands.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/atomic_file.hpp"
+#include "core/parallel.hpp"
 #include "core/stream.hpp"
 #include "input.hpp"
 #include "interrupt.hpp"
@@ -170,6 +173,34 @@ void run_on_tiles(const Common& common, Options& options, const CloudFiles& clou
   note_tiles(common, answer.statistics);
 }
 
+// How many rows have a normal. Any thread counts.
+class Determined {
+ public:
+  void begin() { counted_ = with_normal_ = 0; }
+  void count(const NormalsView& out, std::span<const std::int64_t> rows) {
+    with_normal_ += std::count_if(rows.begin(), rows.end(), [&](std::int64_t row) { return has(out, row); });
+    counted_ += static_cast<std::int64_t>(rows.size());
+  }
+  void count_all(const NormalsView& out, const Execution& execution) {
+    constexpr std::int64_t block = 1 << 16;
+    parallel_for(execution, (out.rows + block - 1) / block, [&](std::int64_t b) {
+      const std::int64_t last = std::min(out.rows, (b + 1) * block);
+      std::int64_t here = 0;
+      for (std::int64_t row = b * block; row < last; ++row) here += has(out, row) ? 1 : 0;
+      with_normal_ += here;
+    });
+    counted_ = out.rows;
+  }
+  std::int64_t counted() const { return counted_; }
+  std::int64_t with_normal() const { return with_normal_; }
+
+ private:
+  static bool has(const NormalsView& out, std::int64_t row) {
+    return !std::isnan(out.curvature[row * out.curvature_stride()]);
+  }
+  std::atomic<std::int64_t> counted_{0}, with_normal_{0};
+};
+
 void run(const Common& common, Options& options) {
   check_index_options(options.index);
   const Neighborhood near = neighborhood(options.index, options.k);
@@ -197,8 +228,10 @@ void run(const Common& common, Options& options) {
   IndexUsed index;
   Dataset points;
   std::shared_ptr<io::TableFile> file;  // that is written meanwhile
+  Determined determined;
   const auto in_memory = [&](bool& on_gpu) {
     file.reset();
+    determined.begin();
     const Size size = peek(options.points);
     MemoryPlan plan(common,
                     or_tiles(options.index, !writes_to_stream(), "use fewer rows (kith convert --rows)"));
@@ -232,7 +265,10 @@ void run(const Common& common, Options& options) {
       if (format == FileFormat::npy && !is_stream(options.output)) {
         file = std::make_shared<io::TableFile>(options.output, points.rows(), dim + 1, must_stop);
         out.normals = file->values();
-        out.finished = [&file](std::span<const std::int64_t> rows) { file->finished(rows); };
+        out.finished = [&](std::span<const std::int64_t> rows) {
+          determined.count(out, rows);
+          file->finished(rows);
+        };
         held = file;
       } else {
         const auto values = std::make_shared<AlignedBuffer<double>>(points.rows() * (dim + 1));
@@ -241,7 +277,11 @@ void run(const Common& common, Options& options) {
       }
       out.curvature = out.normals + dim;
       tree.point_tree()->normals_into(out, near, viewpoint, left, points.view());
-      if (file != nullptr) file->close();
+      if (determined.counted() == 0) determined.count_all(out, left);
+      if (file != nullptr) {
+        file->close();
+        return Dataset();
+      }
       return Dataset::adopt(DatasetView(out.normals, Dtype::f64, points.rows(), dim + 1, dim + 1), held);
     });
   };
@@ -255,11 +295,7 @@ void run(const Common& common, Options& options) {
     return run_on_tiles(common, options, clouds, format, near, viewpoint,
                         "the cloud, its tree and the normals do not fit in memory");
   }
-  std::int64_t without = 0;
-  const auto* values = static_cast<const double*>(found->view().data);
-  for (std::int64_t row = 0; row < points.rows(); ++row) {
-    without += std::isnan(values[row * (points.dim() + 1) + points.dim()]) ? 1 : 0;
-  }
+  const std::int64_t without = points.rows() - determined.with_normal();
   if (file != nullptr) {
     const CancellableScope scope;
     file->commit();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include "core/beside.hpp"
 #include "io/format.hpp"
@@ -17,6 +18,7 @@ constexpr std::uint64_t part_bytes = std::uint64_t{8} << 20U;
 // So much goes to the disk together while there is nothing to write.
 constexpr std::uint64_t synced_together = 4 * part_bytes;
 static_assert(part_bytes % AtomicFile::direct_page == 0);
+static_assert(part_bytes % AlignedBuffer<char>::huge_page == 0);
 
 std::int64_t part_of(std::uint64_t byte) {
   return static_cast<std::int64_t>(byte / part_bytes);
@@ -101,6 +103,8 @@ std::uint64_t TableFile::write_part(std::int64_t part) {
   const std::uint64_t begin = static_cast<std::uint64_t>(part) * part_bytes;
   const std::uint64_t bytes = std::min(part_bytes, image_.bytes() - begin);
   file_.write_at(begin, image_.data() + begin, bytes);
+  // The next part is made in memory that the system has at hand.
+  if (bytes == part_bytes) (void)::madvise(image_.data() + begin, bytes, MADV_DONTNEED);
   return bytes;
 }
 

@@ -19,8 +19,8 @@
 
 namespace kith::io {
 
-/// Doubles [rows, columns] in memory and an npy file that holds the same: a thread of its own writes parts
-/// whose rows are finished while others are not. The file appears with commit(), whole or not at all.
+/// Doubles [rows, columns] that become an npy file: a thread of its own writes parts whose rows are finished
+/// while others are not, and gives their memory back. The file appears with commit(), whole or not at all.
 class TableFile {
  public:
   /// @param path a file to be, not a stream
@@ -32,7 +32,7 @@ class TableFile {
   TableFile& operator=(const TableFile&) = delete;
   ~TableFile();
 
-  /// [rows, columns], not initialised.
+  /// [rows, columns], not initialised. Rows are there until they are finished, or close() is called.
   double* values() noexcept { return reinterpret_cast<double*>(image_.data() + header_bytes_); }
 
   /// Rows that nobody changes any more, each at most once. Any thread. @throws IoError, Cancelled: what

@@ -67,6 +67,12 @@ void for_each_neighborhood_on_cpu(const Tree& tree, const Neighborhood& how, boo
   }
 }
 
+template <class T>
+bool has_nan(const Tree& tree, const T* points, std::int64_t row) {
+  const T* values = points + row * tree.dim;
+  return std::any_of(values, values + tree.dim, [](T v) { return std::isnan(v); });
+}
+
 // Calls use(row) for all rows but those with a NaN, by blocks in parallel.
 template <class T, class Use>
 void for_each_row(const Tree& tree, const std::vector<T>& points, const Execution& execution,
@@ -74,8 +80,7 @@ void for_each_row(const Tree& tree, const std::vector<T>& points, const Executio
   constexpr std::int64_t block = 1 << 12;
   parallel_for(execution, (tree.rows + block - 1) / block, [&](std::int64_t b) {
     for (std::int64_t row = b * block; row < std::min(tree.rows, (b + 1) * block); ++row) {
-      const T* values = points.data() + row * tree.dim;
-      if (!std::any_of(values, values + tree.dim, [](T v) { return std::isnan(v); })) use(row);
+      if (!has_nan(tree, points.data(), row)) use(row);
     }
   });
 }
@@ -134,13 +139,50 @@ void count_around_rows(const Tree& tree, double radius, const Execution& executi
                [&](std::int64_t row) { use(row, counts[static_cast<std::size_t>(row)]); });
 }
 
+// The kernels that fit planes, where there are some for these neighbourhoods. They write all rows but those
+// with a NaN.
+const PlaneKernels* kernels_for(const Tree& tree, const Neighborhood& neighborhood,
+                                const Execution& execution) {
+  const bool suit = tree.dim == 3 && neighborhood.k > 0 && backend_of(execution) == nullptr;
+  return suit ? plane_kernels() : nullptr;
+}
+
+// Calls use(first, last) for blocks of rows in parallel.
+template <class Use>
+void for_each_block(std::int64_t rows, const Execution& execution, const Use& use) {
+  constexpr std::int64_t block = 1 << 16;
+  parallel_for(execution, (rows + block - 1) / block,
+               [&](std::int64_t b) { use(b * block, std::min(rows, (b + 1) * block)); });
+}
+
+void leave_undetermined(const NormalsView& out, std::int64_t row) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  std::fill_n(out.normals + row * out.normal_stride(), out.dim, nan);
+  if (out.curvature != nullptr) out.curvature[row * out.curvature_stride()] = nan;
+}
+
+// Rows with a NaN: what no search has to do with.
+template <class T>
+void finish_nan_rows(const Tree& tree, const T* points, const NormalsView& out, const Execution& execution) {
+  if (tree.nan_rows == 0) return;
+  for_each_block(tree.rows, execution, [&](std::int64_t first, std::int64_t last) {
+    std::vector<std::int64_t> done;
+    for (std::int64_t row = first; row < last; ++row) {
+      if (!has_nan(tree, points, row)) continue;
+      leave_undetermined(out, row);
+      done.push_back(row);
+    }
+    if (out.finished) out.finished(done);
+  });
+}
+
 template <int dim, class T>
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                 const Execution& execution, const NormalsView& out, const void* built_from) {
   const std::vector<T> copied = built_from == nullptr ? by_row<T>(tree, execution) : std::vector<T>();
   const T* points = built_from == nullptr ? copied.data() : static_cast<const T*>(built_from);
-  const PlaneKernels* kernels = plane_kernels();
-  if (dim == 3 && kernels != nullptr && neighborhood.k > 0 && backend_of(execution) == nullptr) {
+  if (const PlaneKernels* kernels = kernels_for(tree, neighborhood, execution)) {
+    finish_nan_rows(tree, points, out, execution);
     run<T>(tree, {nullptr, true}, Kind::nearest, neighborhood.k, neighborhood.radius, execution, "normals",
            [&](const Part<T>& part) {
              kernels->fit(PlaneTask<T>{points, points, part.queries, part.count, part.rows, part.k, nullptr,
@@ -166,7 +208,8 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
       });
 }
 
-// `out` lies on the host and holds NaN. `built_from`: the tree's rows as it has them, or null.
+// `out` lies on the host and holds NaN, unless kernels write it. `built_from`: the tree's rows as it has
+// them, or null.
 void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double* viewpoint,
                 const NormalsView& out, const Execution& execution, const void* built_from) {
   visit_distances(tree, [&]<class T>() {
@@ -180,9 +223,8 @@ void fit_planes(const Tree& tree, const Neighborhood& neighborhood, const double
 
 // Rows of `out`, which are apart, from an answer that is in one piece.
 void copy_apart(const Normals& found, const NormalsView& out, const Execution& execution) {
-  constexpr std::int64_t block = 1 << 16;
-  parallel_for(execution, (out.rows + block - 1) / block, [&](std::int64_t b) {
-    for (std::int64_t i = b * block; i < std::min(out.rows, (b + 1) * block); ++i) {
+  for_each_block(out.rows, execution, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
       std::copy_n(found.normals.data() + i * out.dim, out.dim, out.normals + i * out.normal_stride());
       if (out.curvature != nullptr)
         out.curvature[i * out.curvature_stride()] = found.curvature[static_cast<std::size_t>(i)];
@@ -240,14 +282,12 @@ void normals_into(const Tree& tree, const Neighborhood& neighborhood, const doub
     throw InvalidArgument(
         "the rows given beside the tree are not those that it was built from; give these, or none");
   }
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  constexpr std::int64_t block = 1 << 16;
-  parallel_for(execution, (tree.rows + block - 1) / block, [&](std::int64_t b) {
-    for (std::int64_t i = b * block; i < std::min(tree.rows, (b + 1) * block); ++i) {
-      std::fill_n(out.normals + i * out.normal_stride(), out.dim, nan);
-      if (out.curvature != nullptr) out.curvature[i * out.curvature_stride()] = nan;
-    }
-  });
+  // Memory that nobody has touched before is touched where it is filled: a row at a time by kernels.
+  if (kernels_for(tree, neighborhood, execution) == nullptr) {
+    for_each_block(tree.rows, execution, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t row = first; row < last; ++row) leave_undetermined(out, row);
+    });
+  }
   fit_planes(tree, neighborhood, viewpoint, out, execution, at_hand ? built_from.data : nullptr);
 }
 

@@ -18,7 +18,7 @@ struct PlaneTask {
   std::int64_t k;
   const std::int64_t* offsets;
   const double* viewpoint;  ///< [3], or null
-  /// Planes that are not determined are not written.
+  /// NaN where a plane is not determined.
   double* normals;                ///< 3 values each
   std::int64_t normal_stride;     ///< values from one to the next
   double* curvature;              ///< one each, or null

@@ -2,6 +2,7 @@
 #include "io/table_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -87,7 +88,8 @@ TEST(TableFile, OfFewRowsOrNone) {
   }
 }
 
-// A part goes to the file when its last row is finished, not before and not only at the end.
+// A part goes to the file when its last row is finished, not before and not only at the end, and its memory
+// to the system.
 TEST(TableFile, WritesWhileOthersAreMade) {
   const test::TemporaryFolder folder;
   constexpr std::int64_t rows = 1'000'000;
@@ -108,6 +110,18 @@ TEST(TableFile, WritesWhileOthersAreMade) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(written(), part);
+  const auto in_memory = [&](std::int64_t row) {
+    auto* page = reinterpret_cast<char*>(table.values() + 4 * row);
+    page -= reinterpret_cast<std::uintptr_t>(page) % 4096;
+    unsigned char resident = 0;
+    EXPECT_EQ(mincore(page, 4096, &resident), 0);
+    return (resident & 1U) != 0;
+  };
+  for (int wait = 0; wait < 1000 && in_memory(1000); ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(in_memory(1000));
+  EXPECT_TRUE(in_memory(299'999));
 }
 
 TEST(TableFile, LeavesNothingWithoutCommit) {
