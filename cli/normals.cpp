@@ -269,7 +269,6 @@ void run(const Common& common, Options& options) {
           determined.count(out, rows);
           file->finished(rows);
         };
-        held = file;
       } else {
         const auto values = std::make_shared<AlignedBuffer<double>>(points.rows() * (dim + 1));
         out.normals = values->data();

@@ -103,7 +103,7 @@ std::uint64_t TableFile::write_part(std::int64_t part) {
   const std::uint64_t begin = static_cast<std::uint64_t>(part) * part_bytes;
   const std::uint64_t bytes = std::min(part_bytes, image_.bytes() - begin);
   file_.write_at(begin, image_.data() + begin, bytes);
-  // The next part is made in memory that the system has at hand.
+  // Its pages are free for the parts that come next.
   if (bytes == part_bytes) (void)::madvise(image_.data() + begin, bytes, MADV_DONTNEED);
   return bytes;
 }

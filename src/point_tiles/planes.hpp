@@ -23,7 +23,8 @@ struct PlanesOf {
   const std::int64_t* offsets;
   bool in_order;            ///< a neighbour's place is its number in `rows`, not what stands there
   const double* viewpoint;  ///< [dim], or null
-  double* values;  ///< [.., dim + 1]: the normal, then the curvature; not written where there is no plane
+  double*
+      values;  ///< [.., dim + 1]: the normal, then the curvature; where there is no plane, NaN or not written
 };
 
 /// @tparam T the type of distances

@@ -172,7 +172,7 @@ void finish_nan_rows(const Tree& tree, const T* points, const NormalsView& out, 
       leave_undetermined(out, row);
       done.push_back(row);
     }
-    if (out.finished) out.finished(done);
+    if (out.finished && !done.empty()) out.finished(done);
   });
 }
 

@@ -84,7 +84,7 @@ class Builder : Store<T, Id, D> {
         Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
             .grow(all);
     progress.finish();
-    // Nodes take the memory that this gives back.
+    // Not held beside the nodes.
     parts_ = {};
     give_records_back();
     return arrays_.finish(root.get(), points_, rows, threads_);

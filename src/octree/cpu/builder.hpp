@@ -77,7 +77,7 @@ class Builder {
         Growth<T, Range, decltype(cut), decltype(write)>(dim_, leaf_, threads_, progress, cut, write)
             .grow({0, points_.count});
     progress.finish();
-    items_ = {};  // nodes take its memory
+    items_ = {};  // not held beside the nodes
     return arrays_.finish(root.get(), points_, rows, threads_);
   }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -111,10 +112,11 @@ TEST(TableFile, WritesWhileOthersAreMade) {
   }
   EXPECT_EQ(written(), part);
   const auto in_memory = [&](std::int64_t row) {
+    const auto page_bytes = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     auto* page = reinterpret_cast<char*>(table.values() + 4 * row);
-    page -= reinterpret_cast<std::uintptr_t>(page) % 4096;
+    page -= reinterpret_cast<std::uintptr_t>(page) % page_bytes;
     unsigned char resident = 0;
-    EXPECT_EQ(mincore(page, 4096, &resident), 0);
+    EXPECT_EQ(mincore(page, page_bytes, &resident), 0);
     return (resident & 1U) != 0;
   };
   for (int wait = 0; wait < 1000 && in_memory(1000); ++wait) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -16,6 +17,8 @@
 #include "kith/error.hpp"
 #include "kith/kd_tree.hpp"
 #include "kith/octree.hpp"
+#include "point_tree/build.hpp"
+#include "point_tree/file.hpp"
 #include "point_tree/neighborhoods.hpp"
 #include "point_tree/tree.hpp"
 #include "reference/oracle.hpp"
@@ -710,6 +713,22 @@ TEST(PointTree, DamagedFilesAreRefused) {
   }
   std::ofstream(folder / "short.kith", std::ios::binary) << bytes.substr(0, bytes.size() - 100);
   EXPECT_THROW((void)KdTree::load(folder / "short.kith"), IoError);
+}
+
+// A file whose checksums are right and whose points are not: one row twice, another not at all.
+TEST(PointTree, FilesWithARowTwiceAreRefused) {
+  const Matrix data = cloud(90, 3, 91);
+  const Rows rows(data, Dtype::f32);
+  const test::TemporaryFolder folder;
+  const auto path = folder / "t.kith";
+  KdTree::build(rows.view()).save(path);
+  static constexpr point_tree::TreeType type = {.index = KdTree::index_type.name};
+  point_tree::Tree tree = *point_tree::load(path, type);
+  std::vector<std::byte> numbers(tree.row_numbers.begin(), tree.row_numbers.end());
+  std::copy_n(numbers.begin(), sizeof(std::uint32_t), numbers.begin() + 5 * sizeof(std::uint32_t));
+  tree.row_numbers = numbers;
+  point_tree::save(tree, path, {});
+  EXPECT_TRUE(contains(message_of<IoError>([&] { (void)KdTree::load(path); }), "is there twice"));
 }
 
 TEST(PointTree, EmptyAndTinyTrees) {
