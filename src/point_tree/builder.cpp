@@ -106,8 +106,8 @@ std::int64_t count_nodes(const Branch<T>& branch) {
 template <class T>
 class Flat {
  public:
-  // `root` null: no nodes.
-  Flat(const Branch<T>* root, std::int64_t dim, int threads) : stride_(node_bytes<T>(dim)) {
+  // `root` null: no nodes. What is below it is freed.
+  Flat(Branch<T>* root, std::int64_t dim, int threads) : stride_(node_bytes<T>(dim)) {
     if (root == nullptr) {
       nodes_ = AlignedBuffer<std::byte>(1);
       return;
@@ -128,6 +128,7 @@ class Flat {
       if (root->below[c] == nullptr) return;
       std::int64_t used = first[c];
       links.child[c] = put_all(*root->below[c], used, levels[c], 2);
+      root->below[c].reset();
     });
     put(0, *root, links);
     levels_ = std::max<std::int64_t>(1, *std::max_element(levels.begin(), levels.end()));
@@ -224,8 +225,7 @@ Points<T> read_points(const DatasetView& rows, const Execution& execution) {
 }
 
 template <class T, class Id>
-Tree Arrays<T, Id>::finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows,
-                           int threads) {
+Tree Arrays<T, Id>::finish(Branch<T>* root, const Points<T>& points, const DatasetView& rows, int threads) {
   struct Held {
     AlignedBuffer<std::byte> nodes;
     AlignedBuffer<T> coordinates;

@@ -223,8 +223,9 @@ class Arrays {
   T* coordinates() { return coordinates_.data(); }
   Id* row_numbers() { return rows_.data(); }
 
-  /// Numbers the nodes in depth-first order and fills a Tree. `root` null: no points.
-  Tree finish(const Branch<T>* root, const Points<T>& points, const DatasetView& rows, int threads);
+  /// Numbers the nodes in depth-first order and fills a Tree. `root` null: no points; what is below it is
+  /// freed.
+  Tree finish(Branch<T>* root, const Points<T>& points, const DatasetView& rows, int threads);
 
  private:
   std::int64_t dim_;

@@ -83,7 +83,6 @@ class Batch {
     if (asked_.queries != nullptr) {
       order_ = order_queries<T>(tree_, *asked_.queries, execution_, threads_);
     } else {
-      leaves_ = leaves_of(view_);
       order_.sorted = true;
       order_.walking = tree_.points;
     }
@@ -127,6 +126,7 @@ class Batch {
     Scratch() : TaskScratch<T>(nullptr) {}
     explicit Scratch(const Batch* of) : TaskScratch<T>(of->budget_), batch(of) {}
     const Batch* batch = nullptr;
+    std::vector<Leaf> leaves;  // of the tree's own rows, those of the task
   };
 
   void gather(std::int64_t first, std::int64_t count, Scratch& scratch) const {
@@ -147,9 +147,9 @@ class Batch {
       scratch.group_ends.push_back(count);
       return;
     }
-    auto leaf = std::upper_bound(leaves_.begin(), leaves_.end(), first,
-                                 [](std::int64_t at, const Leaf& l) { return at < l.begin; }) -
-                1;
+    scratch.leaves.clear();
+    add_leaves(view_, 0, first, first + count, scratch.leaves);
+    auto leaf = scratch.leaves.begin();
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t in_group = i - (scratch.group_ends.empty() ? 0 : scratch.group_ends.back());
       const bool next_leaf = first + i == leaf->begin + leaf->count;
@@ -393,7 +393,6 @@ class Batch {
   const std::function<void(const Part<T>&)>& take_;
   MemoryBudget* budget_;
   QueryOrder order_;
-  std::vector<Leaf> leaves_;  // of the tree's own rows
   std::atomic<std::int64_t> tested_{0}, candidates_{0};
   std::mutex idle_mutex_;
   std::vector<std::unique_ptr<Scratch>> idle_;

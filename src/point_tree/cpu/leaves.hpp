@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "point_tree/layout.hpp"
@@ -25,14 +26,17 @@ const NodeLinks& links_of(const TreeView<T, Id>& tree, std::int64_t node) {
   return *reinterpret_cast<const NodeLinks*>(boxes_of(tree, node) + 2 * tree.dim * node_width);
 }
 
+/// Those below a node that hold points of [first, last), in the order of their points.
 template <class T, class Id>
-void add_leaves(const TreeView<T, Id>& tree, std::int64_t node, std::vector<Leaf>& leaves) {
+void add_leaves(const TreeView<T, Id>& tree, std::int64_t node, std::int64_t first, std::int64_t last,
+                std::vector<Leaf>& leaves) {
   const NodeLinks& links = links_of(tree, node);
   for (std::int64_t c = 0; c < links.count; ++c) {
+    if (links.begin[c + 1] <= first || links.begin[c] >= last) continue;
     if (links.child[c] < 0) {
       leaves.push_back({links.begin[c], links.begin[c + 1] - links.begin[c]});
     } else {
-      add_leaves(tree, links.child[c], leaves);
+      add_leaves(tree, links.child[c], first, last, leaves);
     }
   }
 }
@@ -41,7 +45,7 @@ void add_leaves(const TreeView<T, Id>& tree, std::int64_t node, std::vector<Leaf
 template <class T, class Id>
 std::vector<Leaf> leaves_of(const TreeView<T, Id>& tree) {
   std::vector<Leaf> leaves;
-  if (tree.nodes > 0) add_leaves(tree, 0, leaves);
+  if (tree.nodes > 0) add_leaves(tree, 0, 0, std::numeric_limits<std::int64_t>::max(), leaves);
   return leaves;
 }
 
