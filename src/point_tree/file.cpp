@@ -34,13 +34,20 @@ class Checker {
                   static_cast<int128>(tree_.points) * sizeof(Id) + static_cast<int128>(read_past));
       check_nodes<T>();
       const auto* rows = reinterpret_cast<const Id*>(tree_.row_numbers.data());
+      // A header may claim any number of rows with a NaN, for which the file has nothing: memory is taken for
+      // so many bits as the points account for.
+      const bool few = tree_.rows <= 64 * tree_.points;
+      std::vector<bool> found(few ? static_cast<std::size_t>(tree_.rows) : 0);
       for (std::int64_t i = 0; i < tree_.points; ++i) {
         if (i % (1 << 22) == 0) stop_.check();
         if (static_cast<std::int64_t>(rows[i]) < 0 || static_cast<std::int64_t>(rows[i]) >= tree_.rows) {
           fail(fmt::format("point {} is row {} of {}", i, static_cast<std::int64_t>(rows[i]), tree_.rows));
         }
+        if (!few) continue;
+        auto before = found[static_cast<std::size_t>(rows[i])];
+        if (before) fail(fmt::format("row {} is there twice", rows[i]));
+        before = true;
       }
-      check_each_once(rows);
     });
     if (static_cast<int128>(tree_.rows) !=
         static_cast<int128>(tree_.points) + tree_.nan_rows + static_cast<int128>(tree_.infinite.size())) {
@@ -65,19 +72,6 @@ class Checker {
     if (static_cast<int128>(bytes) != wanted) {
       fail(fmt::format("its section '{}' has {} bytes, which do not fit its {} points of dimension {}", what,
                        bytes, tree_.points, tree_.dim));
-    }
-  }
-
-  // A header may claim any number of rows with a NaN, for which the file has nothing: memory is taken for so
-  // many bits as the points account for.
-  template <class Id>
-  void check_each_once(const Id* rows) const {
-    if (tree_.rows > 64 * tree_.points) return;
-    std::vector<bool> found(static_cast<std::size_t>(tree_.rows));
-    for (std::int64_t i = 0; i < tree_.points; ++i) {
-      auto before = found[static_cast<std::size_t>(rows[i])];
-      if (before) fail(fmt::format("row {} is there twice", rows[i]));
-      before = true;
     }
   }
 
